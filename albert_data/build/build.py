@@ -1,0 +1,204 @@
+"""Build shards: plan, map, reduce, publish.
+
+In: inputs, a tokenizer, a config. Out: a shard folder, a pure function of the documents, the tokenizer
+and the config. A killed build goes on where it stood when the same command is given again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import albert_data
+from albert_data.build.engine import Engine
+from albert_data.build.mapping import MapJob, TaskReceipt, read_receipt
+from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
+from albert_data.build.progress import Progress, Silence
+from albert_data.build.publish import make_manifest, publish
+from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
+from albert_data.build.vocabulary import learn_vocabulary, save_vocabulary
+from albert_data.build.warming import compile_kernels
+from albert_data.build.workdir import WorkDir, check_finished, find_finished
+from albert_data.config import BuildConfig, VocabConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.inputs import Input
+from albert_data.errors import AlbertDataError, InputError
+from albert_data.files import read_json
+from albert_data.shards.manifest import SPLITS
+from albert_data.shards.schema import shard_schema
+from albert_data.shards.writer import ShardReceipt
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+
+_ROW_BYTES = 30  # a row's columns of one value, and its offsets
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """What a build did. resumed_tasks: tasks found done; was_finished: nothing was left to do."""
+
+    manifest: dict[str, Any]
+    seconds: float
+    resumed_tasks: int
+    was_finished: bool
+
+
+def build(
+    inputs: list[Input],
+    out: Path,
+    tokenizer: Tokenizer | None,
+    config: BuildConfig,
+    engine: Engine,
+    progress: Progress | None = None,
+    *,
+    overwrite: bool = False,
+) -> BuildReport:
+    """Build the shards of a corpus into `out`.
+
+    tokenizer: None to train one of the default settings on the corpus first.
+    overwrite: replace what a build left in `out`; a finished one stays until the new one is.
+    Raises InputError, TokenizerError, OutputError or WorkerError; finished tasks are then kept.
+    """
+    started, progress = time.monotonic(), progress or Silence()
+    plan = make_plan(inputs, tokenizer, config)
+    finished = find_finished(out)
+    if finished is not None and not overwrite:
+        check_finished(finished, plan, out)
+        return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True)
+    work = WorkDir(out)
+    work.open()
+    try:
+        work.begin(plan, overwrite)
+        manifest, resumed = _Build(work, inputs, plan, config, engine, progress).run(tokenizer)
+        work.remove()
+    except AlbertDataError:
+        work.remove_if_empty()
+        raise
+    finally:
+        work.close()
+    seconds = time.monotonic() - started
+    return BuildReport(manifest=manifest, seconds=seconds, resumed_tasks=resumed, was_finished=False)
+
+
+def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> dict[str, Any]:
+    """What identifies a build to a later run of the same command."""
+    vocab = dataclasses.asdict(VocabConfig())
+    return {
+        "version": albert_data.__version__,
+        "config": config.to_flat_dict(),
+        "tokenizer": {"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
+        "inputs": [
+            {"path": item.path, "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
+        ],
+    }
+
+
+class _Build:
+    """The stages of one build."""
+
+    def __init__(
+        self,
+        work: WorkDir,
+        inputs: list[Input],
+        plan: dict[str, Any],
+        config: BuildConfig,
+        engine: Engine,
+        progress: Progress,
+    ) -> None:
+        self._work, self._inputs, self._plan, self._config = work, inputs, plan, config
+        self._engine, self._progress = engine, progress
+
+    def run(self, tokenizer: Tokenizer | None) -> tuple[dict[str, Any], int]:
+        tokenizer = tokenizer or self._learn_tokenizer()
+        job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
+        compile_kernels(job, self._progress)
+        total, resumed = self._map(job)
+        shards = self._reduce(total, tokenizer)
+        manifest = make_manifest(self._plan, self._config, tokenizer, total, shards)
+        publish(self._work, manifest, tokenizer)
+        return manifest, resumed
+
+    def _learn_tokenizer(self) -> Tokenizer:
+        path = self._work.tokenizer / MODEL_NAME
+        if not (self._work.tokenizer / "vocab.json").exists():
+            self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
+            report = learn_vocabulary(
+                self._inputs, self._config.text, VocabConfig(), self._engine, self._progress, shrink=True
+            )
+            save_vocabulary(self._work.tokenizer, report)
+        return load_tokenizer(path)
+
+    def _map(self, job: MapJob) -> tuple[TaskReceipt, int]:
+        """Run the tasks that have no receipt yet; returns the sum of all receipts, and how many were there."""
+        damage = Damage(strict=self._config.text.strict)
+        done: list[TaskReceipt] = []
+        tasks = chain(
+            plan_tasks(self._inputs),
+            *(
+                read_stream_tasks(number, item, damage)
+                for number, item in enumerate(self._inputs)
+                if not item.is_splittable
+            ),
+        )
+        sizes = sum(item.size for item in self._inputs if item.is_splittable)
+        self._progress.start("tokenising, pairing, masking", sizes or None)
+        total = TaskReceipt()
+        for task, receipt in self._engine.run(job, self._skip_done(tasks, done)):
+            total.add(receipt)
+            self._progress.advance(task.num_bytes, receipt.counts["text_bytes"])
+        for receipt in done:
+            total.add(receipt)
+        total.damage += damage.counts
+        if not total.counts["documents"]:
+            raise InputError(f"the corpus holds no document{_explain(total)}; give files with text in them")
+        if not total.runs:
+            raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
+        return total, len(done)
+
+    def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
+        for task in tasks:
+            path = self._work.receipts / f"{task.name}.json"
+            receipt = read_receipt(path) if path.exists() else None
+            if receipt is not None and receipt.fingerprint == task.fingerprint:
+                done.append(receipt)
+                self._progress.advance(task.num_bytes)
+            else:
+                yield task
+
+    def _reduce(
+        self, total: TaskReceipt, tokenizer: Tokenizer
+    ) -> list[tuple[ReduceTask, ShardReceipt]]:
+        id_bytes = tokenizer.id_dtype().itemsize
+        tasks = []
+        for split in SPLITS:
+            rows, tokens, masked = (total.counts[f"{split}_{what}"] for what in ("rows", "tokens", "masked"))
+            size = rows * _ROW_BYTES + tokens * id_bytes + masked * (2 + id_bytes)
+            if rows:
+                tasks += plan_shards(split, size, self._config.num_shards if split == "train" else None)
+        job = ReduceJob(
+            [self._work.runs / name for name in sorted(total.runs)],
+            self._work.shards,
+            shard_schema(tokenizer.id_dtype),
+            self._config.compression,
+        )
+        self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
+        self._progress.start("shuffling, writing", len(tasks), "shards")
+        shards = [(task, receipt) for task in tasks if (receipt := self._find_shard(task))]
+        done = {task.file for task, _ in shards}
+        for task, receipt in self._engine.run(job, [task for task in tasks if task.file not in done]):
+            shards.append((task, receipt))
+            self._progress.advance(1)
+        return shards
+
+    def _find_shard(self, task: ReduceTask) -> ShardReceipt | None:
+        path = self._work.shards / "receipts" / task.receipt_name
+        return ShardReceipt(**read_json(path)) if path.exists() else None
+
+
+def _explain(total: TaskReceipt) -> str:
+    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in total.damage.items())
+    return f" ({reasons})" if reasons else ""

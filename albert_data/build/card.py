@@ -1,0 +1,72 @@
+"""The dataset card: README.md in OUT, what is in the folder in words and in the Hub's metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from albert_data.files import write_bytes
+
+_CARD = """\
+---
+task_categories:
+- fill-mask
+tags:
+- albert-data
+- sentence-order-prediction
+- n-gram-masking
+configs:
+- config_name: default
+  data_files:
+{data_files}
+---
+# ALBERT pretraining shards
+
+Made by albert-data {version}: {documents:,} documents, {text_mb:,.1f} MB of text, {tokens:,} tokens.
+
+| split | examples | tokens | masked | shards |
+|---|---:|---:|---:|---:|
+{splits}
+
+Each row is one example, `[CLS] A [SEP] B [SEP]` of at most {max_seq_len} tokens.
+
+| column | type | meaning |
+|---|---|---|
+| `input_ids` | list of {id_type} | the row, its masks applied |
+| `segment_a_len` | int32 | tokens of segment A, without [CLS] and [SEP] |
+| `sop_label` | int8 | 0 in order, 1 swapped, -1 no second segment |
+| `masked_positions` | list of uint16 | positions to predict, counted from [CLS] |
+| `masked_ids` | list of {id_type} | what stood there |
+| `document_key` | uint64 | the document that the row was cut from |
+
+Of the maskable tokens {mask_percent:g} % are masked, in spans of 1 to {ngram} words with the shares {shares}.
+
+    from albert_data import open_shards
+    for example in open_shards("."):
+        print(example.input_ids)
+
+`manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
+"""
+
+
+def write_card(out: Path, manifest: dict[str, Any]) -> None:
+    """Write README.md for a build with this manifest."""
+    config, splits = manifest["config"], manifest["splits"]
+    filled = {name: split for name, split in splits.items() if split["num_rows"]}
+    text = _CARD.format(
+        data_files="\n".join(f"  - split: {name}\n    path: {name}/*.arrow" for name in filled),
+        version=manifest["albert_data_version"],
+        documents=manifest["counts"]["documents"],
+        text_mb=manifest["counts"]["text_bytes"] / 1e6,
+        tokens=manifest["counts"]["tokens"],
+        splits="\n".join(
+            f"| {name} | {split['num_rows']:,} | {split['num_tokens']:,} | {split['num_masked']:,} | {len(split['shards'])} |"
+            for name, split in splits.items()
+        ),
+        max_seq_len=config["max_seq_len"],
+        id_type="uint16" if manifest["tokenizer"]["vocab_size"] <= 1 << 16 else "uint32",
+        mask_percent=100 * config["mask_prob"],
+        ngram=config["ngram"],
+        shares=", ".join(f"{100 * share:.2f} %" for share in manifest["ngram_shares"]),
+    )
+    write_bytes(out / "README.md", text.encode())

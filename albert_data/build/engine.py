@@ -1,0 +1,209 @@
+"""Run one function over many tasks, in worker processes.
+
+An engine is anything with `run(job, tasks)` that yields each task with its result, in any order. This one
+uses processes of this machine; a cluster's would send the same picklable job and tasks elsewhere. Tasks
+may be made lazily, by reading a stream: a thread makes them, a few ahead of the workers. A worker that
+dies is replaced and its task tried once more; a task that kills two workers is reported by name.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import multiprocess
+from multiprocess.connection import Connection, wait
+
+from albert_data.errors import AlbertDataError, WorkerError
+
+_ORPHAN_CHECK_SECONDS = 1.0
+_TRIES = 2
+
+
+class Task(Protocol):
+    """What an engine can run a job on."""
+
+    def describe(self) -> str:
+        """Name the task in a message: the file and the range of bytes."""
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """Where tasks are run."""
+
+    def run(
+        self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]
+    ) -> Iterator[tuple[AnyTask, Result]]:
+        """Yield every task with its result. An AlbertDataError of a job ends the run and is raised."""
+
+
+class MultiprocessEngine:
+    """Worker processes on this machine: forked where that is cheap and safe (Linux), else spawned."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._num_workers = num_workers
+        self._context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
+
+    def run(
+        self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]
+    ) -> Iterator[tuple[AnyTask, Result]]:
+        workers = [_Worker(self._context, job) for _ in range(self._num_workers)]
+        feed = _Feed(tasks, ahead=self._num_workers)
+        try:
+            while not (feed.is_done and all(worker.task is None for worker in workers)):
+                self._hand_out(feed, workers)
+                busy = [worker for worker in workers if worker.task is not None]
+                handles = [handle for worker in busy for handle in (worker.connection, worker.sentinel)]
+                ready = wait([feed.signal, *handles] if len(busy) < len(workers) else handles)
+                for worker in busy:
+                    if worker.connection in ready and (answer := worker.receive()) is not None:
+                        yield answer
+                    elif worker.connection in ready or worker.sentinel in ready:
+                        worker.replace()
+            for worker in workers:
+                worker.stop()
+        finally:
+            feed.close()
+            for worker in workers:
+                worker.kill()
+
+    @staticmethod
+    def _hand_out(feed: _Feed, workers: list[_Worker]) -> None:
+        for worker in workers:
+            if worker.task is None and (task := feed.take()) is not None:
+                worker.send(task)
+
+
+class _Feed:
+    """Tasks made ahead by a thread. `signal` becomes readable with each task, and at the end."""
+
+    def __init__(self, tasks: Iterable[Any], ahead: int) -> None:
+        self.signal, self._bell = multiprocess.Pipe(duplex=False)
+        self._made: deque[Any] = deque()
+        self._room = threading.Semaphore(ahead)
+        self._error: BaseException | None = None
+        self._ended = self._closed = False
+        self._thread = threading.Thread(target=self._make, args=(tasks,), daemon=True)
+        self._thread.start()
+
+    def _make(self, tasks: Iterable[Any]) -> None:
+        try:
+            for task in tasks:
+                self._room.acquire()
+                if self._closed:
+                    return
+                self._made.append(task)
+                self._bell.send_bytes(b"t")
+        except BaseException as error:
+            self._error = error
+        self._ended = True
+        self._bell.send_bytes(b"e")
+
+    @property
+    def is_done(self) -> bool:
+        return self._ended and not self._made and self._error is None
+
+    def take(self) -> Any | None:
+        """The next task if one is made. Raises what making a task raised."""
+        while self.signal.poll():
+            self.signal.recv_bytes()
+        if self._made:
+            self._room.release()
+            return self._made.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def close(self) -> None:
+        self._closed = True
+        self._room.release()
+
+
+class _Worker:
+    """One process, and the task that it is at."""
+
+    def __init__(self, context: Any, job: Callable[[Any], Any]) -> None:
+        self._context, self._job = context, job
+        self.task: Any | None = None
+        self._tries = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.connection, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_work, args=(theirs, self._job, os.getpid()), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.sentinel = self._process.sentinel
+
+    def send(self, task: Any) -> None:
+        self.task, self._tries = task, self._tries + 1
+        try:
+            self.connection.send(task)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it died: its sentinel tells
+
+    def receive(self) -> tuple[Any, Any] | None:
+        """The task and its result, or None if the process died over it. Raises what the job raised."""
+        try:
+            kind, value = self.connection.recv()
+        except (EOFError, OSError):
+            return None
+        task, self.task, self._tries = self.task, None, 0
+        if kind == "result":
+            return task, value
+        raise value
+
+    def replace(self) -> None:
+        """Start another process for the task of the one that died."""
+        self._process.join()
+        task, code = self.task, self._process.exitcode
+        assert task is not None, "only a worker with a task is waited for"
+        if self._tries >= _TRIES:
+            cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+            hint = "; signal 9 mostly means that memory ran out: use fewer --workers" if code == -9 else ""
+            raise WorkerError(f"a worker died {self._tries} times ({cause}) on {task.describe()}{hint}")
+        self.connection.close()
+        self._start()
+        self.send(task)
+
+    def stop(self) -> None:
+        """Let an idle worker end by itself."""
+        self.connection.send(None)
+        self._process.join()
+
+    def kill(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self.connection.close()
+
+
+def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> None:
+    """The loop of a worker. It ends with its parent, even if that was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        while not connection.poll(_ORPHAN_CHECK_SECONDS):
+            if os.getppid() != parent:
+                return
+        task = connection.recv()
+        if task is None:
+            return
+        try:
+            answer = ("result", job(task))
+        except AlbertDataError as error:
+            answer = ("error", error)
+        except OSError as error:
+            answer = ("error", AlbertDataError(f"{task.describe()}: {error}"))
+        except Exception:
+            answer = ("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}"))
+        connection.send(answer)

@@ -1,0 +1,137 @@
+"""Split inputs into tasks of whole documents.
+
+Plain files become ranges of bytes that begin and end between documents; small files share a task. What
+cannot be split (.gz, .zst, stdin) is read once, here, and handed out as blocks. How the work is split
+changes no byte of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+from albert_data.corpus.blocks import Block, read_blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.inputs import Input, open_input
+from albert_data.corpus.long_documents import WHITESPACE
+
+_MIB = 1 << 20
+_TASKS = 256  # about so many for a corpus of any size: few runs to merge, enough to share evenly
+_MAX_TASK_BYTES = 32 * _MIB
+_MAX_STREAM_BLOCK_BYTES = 16 * _MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Bytes start .. end of a plain file, which begin and end between documents."""
+
+    path: str
+    format: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapTask:
+    """Some documents to make examples of: ranges of plain files, or one block of a stream.
+
+    name: unique in a build, the same in every run of it; fingerprint: of the block's bytes.
+    """
+
+    name: str
+    spans: tuple[Span, ...] = ()
+    block: Block | None = None
+    fingerprint: str = ""
+
+    def describe(self) -> str:
+        if self.block is not None:
+            end = self.block.start + len(self.block.data)
+            return f"{self.block.path}, bytes {self.block.start} to {end} (decompressed)"
+        first = self.spans[0]
+        more = f" and {len(self.spans) - 1} more files" if len(self.spans) > 1 else ""
+        return f"{first.path}, bytes {first.start} to {first.end}{more}"
+
+    def read(self, damage: Damage) -> Iterator[Block]:
+        """Yield the task's documents in blocks."""
+        if self.block is not None:
+            yield self.block
+        for span in self.spans:
+            with Path(span.path).open("rb") as file:
+                file.seek(span.start)
+                yield from read_blocks(
+                    file,
+                    path=span.path,
+                    format=span.format,
+                    damage=damage,
+                    start=span.start,
+                    length=span.end - span.start,
+                )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on the disk, as far as they are known: those of a stream's block are not."""
+        return sum(span.end - span.start for span in self.spans)
+
+
+def plan_tasks(inputs: list[Input]) -> list[MapTask]:
+    """Split the plain files among `inputs` into tasks of about equal size."""
+    files = [item for item in inputs if item.is_splittable]
+    task_bytes = min(max(sum(item.size for item in files) // _TASKS, _MIB), _MAX_TASK_BYTES)
+    tasks: list[tuple[Span, ...]] = []
+    group: list[Span] = []
+    for item in files:
+        for span in _split_file(item, task_bytes):
+            group.append(span)
+            if sum(part.end - part.start for part in group) >= task_bytes:
+                tasks.append(tuple(group))
+                group = []
+    if group:
+        tasks.append(tuple(group))
+    return [MapTask(name=f"files-{number:06d}", spans=spans) for number, spans in enumerate(tasks)]
+
+
+def _split_file(item: Input, task_bytes: int) -> Iterator[Span]:
+    with Path(item.path).open("rb") as file:
+        start = 0
+        while start < item.size:
+            end = item.size
+            if item.size - start > task_bytes * 3 // 2:
+                end = _find_document(file, item.format, start + task_bytes, item.size)
+            yield Span(path=item.path, format=item.format, start=start, end=end)
+            start = end
+
+
+def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
+    """Where the first document begins that surely begins after byte `at`; `size` if none does."""
+    file.seek(at)
+    file.readline(_MIB)  # the rest of a line
+    at_line_begin = True
+    while line := file.readline(_MIB):
+        ends = line.endswith(b"\n")
+        if format == "jsonl" and at_line_begin:
+            return file.tell() - len(line)
+        if at_line_begin and ends and not line.strip(WHITESPACE):
+            return file.tell()
+        at_line_begin = ends
+    return size
+
+
+def read_stream_tasks(number: int, item: Input, damage: Damage) -> Iterator[MapTask]:
+    """Read an input that cannot be split as tasks of one block each, small ones first."""
+    with open_input(item) as stream:
+        blocks = read_blocks(
+            stream,
+            path=item.path,
+            format=item.format,
+            damage=damage,
+            block_bytes=lambda position: min(max(position // 64, _MIB), _MAX_STREAM_BLOCK_BYTES),
+        )
+        for index, block in enumerate(blocks):
+            yield MapTask(
+                name=f"stream-{number:04d}-{index:06d}",
+                block=block,
+                fingerprint=sha256(block.data).hexdigest(),
+            )

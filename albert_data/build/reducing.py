@@ -1,0 +1,76 @@
+"""Reduce: from every run the rows of one range of shuffle keys, in order, into a shard.
+
+Shard s of N takes the keys in [s / N, (s + 1) / N) of all 64-bit numbers: a global shuffle whose order
+depends on the keys alone. A shard is made of slices of about 16 MiB, one in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+
+from albert_data.build.runs import join_keyed, read_run_range
+from albert_data.examples.ragged import Examples
+from albert_data.files import write_json
+from albert_data.shards.rows import take_rows
+from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.shards.writer import ShardReceipt, write_shard
+
+SHARD_BYTES = 32 << 20
+SLICE_BYTES = 16 << 20
+_KEYS = 2**64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceTask:
+    """One shard to write. slices: into how many record batches."""
+
+    split: str
+    shard: int
+    num_shards: int
+    slices: int
+
+    @property
+    def file(self) -> str:
+        return f"{self.split}/shard-{self.shard:05d}{SHARD_SUFFIX}"
+
+    @property
+    def receipt_name(self) -> str:
+        return f"{self.split}-{self.shard:05d}.json"
+
+    def describe(self) -> str:
+        return f"shard {self.file}"
+
+
+def plan_shards(split: str, num_bytes: int, num_shards: int | None) -> list[ReduceTask]:
+    """Tasks for a split of `num_bytes` of Arrow data, in as many shards as asked for, or as fit it."""
+    count = num_shards or max(1, round(num_bytes / SHARD_BYTES))
+    slices = max(1, -(-num_bytes // (count * SLICE_BYTES)))
+    return [
+        ReduceTask(split=split, shard=shard, num_shards=count, slices=slices) for shard in range(count)
+    ]
+
+
+class ReduceJob:
+    """Writes a shard below `folder`, then its receipt."""
+
+    def __init__(self, runs: list[Path], folder: Path, schema: pyarrow.Schema, compression: str) -> None:
+        self._runs, self._folder = runs, folder
+        self._schema, self._compression = schema, compression
+
+    def __call__(self, task: ReduceTask) -> ShardReceipt:
+        path = self._folder / task.file
+        receipt = write_shard(path, self._slices(task), self._schema, self._compression)
+        write_json(self._folder / "receipts" / task.receipt_name, vars(receipt))
+        return receipt
+
+    def _slices(self, task: ReduceTask) -> Iterator[Examples]:
+        total = task.num_shards * task.slices
+        for number in range(task.shard * task.slices, (task.shard + 1) * task.slices):
+            low, high = number * _KEYS // total, (number + 1) * _KEYS // total
+            rows = join_keyed([read_run_range(run, task.split, low, high) for run in self._runs])
+            if len(rows.examples):
+                yield take_rows(rows.examples, rows.order())

@@ -1,0 +1,176 @@
+"""Train a vocabulary on any input that a build reads, in bounded memory.
+
+The corpus is read in parallel as a build reads it; each worker returns the sentences that may still be in
+the sample, so what is learnt depends on the set of sentences and the settings alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from albert_data.build.engine import Engine
+from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
+from albert_data.build.progress import Progress, Silence
+from albert_data.config import TextConfig, VocabConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.text import make_text
+from albert_data.errors import InputError, OutputError
+from albert_data.files import write_bytes, write_json
+from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
+from albert_data.tokenizer.sampling import SentenceSample, select_sentences
+from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
+
+SETTINGS_NAME = "vocab.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleTask:
+    """A task of reading, and the hash above which its sentences can't be in the sample."""
+
+    task: MapTask
+    limit: int
+
+    def describe(self) -> str:
+        return self.task.describe()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Sentences that may be in the sample, and what was read for them."""
+
+    hashes: list[int]
+    sentences: list[bytes]
+    num_documents: int
+    text_bytes: int
+    damage: Damage
+
+
+class SampleJob:
+    """Reads a task's sentences and returns those under its limit."""
+
+    def __init__(self, text: TextConfig, seed: int) -> None:
+        self._text, self._seed = text, seed
+
+    def __call__(self, task: SampleTask) -> Candidates:
+        damage = Damage(strict=self._text.strict)
+        hashes, sentences, num_documents, text_bytes = [], [], 0, 0
+        for block in task.task.read(damage):
+            lines = read_documents(block, self._text, damage)
+            text = make_text(lines, self._text)
+            keys, chosen = select_sentences(text.utf8, text.sentence_offsets, self._seed, task.limit)
+            hashes += keys
+            sentences += chosen
+            num_documents += len(lines.document_keys)
+            text_bytes += len(lines.utf8)
+        return Candidates(
+            hashes=hashes,
+            sentences=sentences,
+            num_documents=num_documents,
+            text_bytes=text_bytes,
+            damage=damage,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabReport:
+    """What a vocabulary was learnt from."""
+
+    trained: TrainedModel
+    config: VocabConfig
+    num_documents: int
+    text_bytes: int
+    damage: dict[str, int]
+
+
+def learn_vocabulary(
+    inputs: list[Input],
+    text: TextConfig,
+    config: VocabConfig,
+    engine: Engine,
+    progress: Progress | None = None,
+    *,
+    shrink: bool = False,
+) -> VocabReport:
+    """Sample the sentences of a corpus and train a SentencePiece model on them.
+
+    shrink: take the largest vocabulary that the text supports where that is smaller than asked for.
+    Raises InputError for a corpus without documents, TokenizerError where training can't succeed.
+    """
+    progress = progress or Silence()
+    sample, damage = SentenceSample(config.sample_bytes), Damage(strict=text.strict)
+    progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
+    num_documents = text_bytes = 0
+    for task, found in engine.run(SampleJob(text, config.seed), _tasks(inputs, sample, damage)):
+        sample.add(found.hashes, found.sentences)
+        damage.counts += found.damage.counts
+        num_documents += found.num_documents
+        text_bytes += found.text_bytes
+        progress.advance(task.task.num_bytes, found.text_bytes)
+    if not num_documents:
+        raise InputError("the corpus holds no document; give files with text in them")
+    sentences = sample.sentences()
+    size = sum(map(len, sentences)) / 1e6
+    progress.say(
+        f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
+    )
+    trained, config = _train(sentences, config, progress, shrink)
+    return VocabReport(
+        trained=trained,
+        config=config,
+        num_documents=num_documents,
+        text_bytes=text_bytes,
+        damage=dict(damage.counts),
+    )
+
+
+def _tasks(inputs: list[Input], sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:
+    streams = (
+        read_stream_tasks(number, item, damage)
+        for number, item in enumerate(inputs)
+        if not item.is_splittable
+    )
+    for task in chain(plan_tasks(inputs), *streams):
+        yield SampleTask(task=task, limit=sample.limit)
+
+
+def _train(
+    sentences: list[bytes], config: VocabConfig, progress: Progress, shrink: bool
+) -> tuple[TrainedModel, VocabConfig]:
+    try:
+        return train_model(sentences, config), config
+    except VocabularyTooLarge as error:
+        if not shrink:
+            raise
+        config = dataclasses.replace(config, vocab_size=error.largest)
+        progress.say(f"the text supports no more than {error.largest:,} pieces; training so many")
+        return train_model(sentences, config), config
+
+
+def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
+    """Write the model, its pieces and the settings to a folder; returns the settings."""
+    settings = {
+        **dataclasses.asdict(report.config),
+        "documents": report.num_documents,
+        "text_bytes": report.text_bytes,
+        "sampled_sentences": report.trained.num_sentences,
+        "sampled_bytes": report.trained.num_bytes,
+        "skipped_sentences": report.trained.num_skipped,
+        "skipped_bytes": report.trained.skipped_bytes,
+        "damage": report.damage,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(folder / MODEL_NAME, report.trained.model)
+        pieces = load_tokenizer(folder / MODEL_NAME).pieces
+        write_bytes(folder / "pieces.txt", "".join(f"{piece}\n" for piece in pieces).encode())
+        write_json(folder / SETTINGS_NAME, settings)
+    except OSError as error:
+        raise OutputError(f"can't write the vocabulary to {folder}: {error.strerror}") from error
+    return settings

@@ -1,0 +1,28 @@
+"""Compile the kernels in the parent, before workers are forked, so that each inherits the machine code."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from albert_data.build.mapping import MapJob, TaskReceipt
+from albert_data.build.progress import Progress
+from albert_data.build.runs import join_keyed
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.damage import Damage
+
+_PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
+_BLOCK = Block(data=b"One word. Two words.\n\nThree.\n", format="txt", path="", start=0)
+
+
+def compile_kernels(job: MapJob, progress: Progress) -> None:
+    """Run every kernel that a build needs once, on a few words."""
+    notice = threading.Timer(_PATIENCE_SECONDS, progress.say, ["compiling the kernels, once a machine"])
+    notice.start()
+    try:
+        documents = job.read(_BLOCK, Damage(), TaskReceipt())
+        rows = join_keyed([job.make_rows(documents, 0)])
+        rows.take(np.arange(len(rows.indices)))
+    finally:
+        notice.cancel()

@@ -1,0 +1,144 @@
+"""The folder of a build: who may write there, and what a killed build left.
+
+    OUT/.build/plan.json    what is being built: config, tokenizer, inputs
+        runs/ receipts/     of map tasks
+        shards/             finished shards and their receipts, until they are published
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from albert_data.errors import OutputError
+from albert_data.files import read_json, write_bytes, write_json
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, read_manifest
+
+WORK_NAME = ".build"
+_OURS = {WORK_NAME, MANIFEST_NAME, "README.md", "tokenizer", *SPLITS}
+
+
+class WorkDir:
+    """The paths of a build in OUT, and the lock on it."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.root = out / WORK_NAME
+        self.runs, self.receipts = self.root / "runs", self.root / "receipts"
+        self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
+        self._plan = self.root / "plan.json"
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the folder and lock it. Raises OutputError if that can't be."""
+        try:
+            if self.out.exists() and not self.out.is_dir():
+                raise OutputError(f"output {self.out} is a file; name a folder")
+            foreign = sorted({path.name for path in self.out.iterdir()} - _OURS) if self.out.exists() else []
+            if foreign and not (self.out / MANIFEST_NAME).exists() and not self._plan.exists():
+                raise OutputError(
+                    f"output {self.out} holds files that no build wrote ({', '.join(foreign[:3])}); "
+                    "name a new or an empty folder"
+                )
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(f"another build is writing to {self.out}; wait for it to end") from error
+        except OSError as error:
+            raise OutputError(f"output {self.out} can't be written: {error.strerror}") from error
+
+    def begin(self, plan: dict[str, Any], overwrite: bool) -> None:
+        """Go on with a killed build of this plan, or start one. Raises OutputError if another is half done."""
+        left = self._read_plan()
+        difference = find_difference(left, plan) if left else None
+        if difference and not overwrite:
+            raise OutputError(
+                f"{self.out} holds an unfinished build of another kind: {difference}; "
+                "run that command to its end, or start anew with --overwrite"
+            )
+        if left is None or difference or left["version"] != plan["version"]:
+            self.clear()
+            write_json(self._plan, plan)
+        for folder in (self.runs, self.receipts):
+            folder.mkdir(exist_ok=True)
+
+    def _read_plan(self) -> dict[str, Any] | None:
+        try:
+            return read_json(self._plan)
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def begin_shards(self, basis: str) -> None:
+        """Keep the shards that were made of these very runs, drop others."""
+        path = self.shards / "basis"
+        if not path.exists() or path.read_text() != basis:
+            shutil.rmtree(self.shards, ignore_errors=True)
+        for folder in ("receipts", *SPLITS):
+            (self.shards / folder).mkdir(parents=True, exist_ok=True)
+        write_bytes(path, basis.encode())
+
+    def remove_if_empty(self) -> None:
+        """Drop the folder of a build that failed before it made anything worth keeping."""
+        if not any(self.runs.glob("*.run")) and not (self.tokenizer / "vocab.json").exists():
+            self.remove()
+            if not any(self.out.iterdir()):
+                self.out.rmdir()
+
+    def clear(self) -> None:
+        """Drop what an unfinished build left, but for the lock."""
+        for path in self.root.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
+
+    def remove(self) -> None:
+        """Drop all that a build needs while it runs."""
+        self.close()
+        shutil.rmtree(self.root)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def find_finished(out: Path) -> dict[str, Any] | None:
+    """The manifest of a finished build in `out`, if there is one."""
+    return read_manifest(out) if (out / MANIFEST_NAME).exists() else None
+
+
+def check_finished(manifest: dict[str, Any], plan: dict[str, Any], out: Path) -> None:
+    """Raise OutputError, naming what differs, if a finished build is not the one that is asked for."""
+    if difference := find_difference(manifest["plan"], plan):
+        raise OutputError(
+            f"{out} holds a finished build of another kind: {difference}; "
+            "choose another output folder, or replace it with --overwrite"
+        )
+
+
+def find_difference(there: dict[str, Any], asked: dict[str, Any]) -> str | None:
+    """Name the first setting that differs, and both values."""
+    for name in asked["config"]:
+        old, new = there["config"].get(name), asked["config"][name]
+        if old != new:
+            return f"{name} is {old} there and {new} here"
+    if there["tokenizer"] != asked["tokenizer"]:
+        return "the tokenizer differs"
+    if there["inputs"] != asked["inputs"]:
+        old_paths = {item["path"]: item for item in there["inputs"]}
+        new_paths = {item["path"]: item for item in asked["inputs"]}
+        changed = sorted(
+            path
+            for path in old_paths.keys() | new_paths.keys()
+            if old_paths.get(path) != new_paths.get(path)
+        )
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"the inputs differ ({changed[0]}{more})"
+    return None
+
+

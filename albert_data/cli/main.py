@@ -1,0 +1,76 @@
+"""The `albert-data` command. Each subcommand is one call into the library, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from albert_data import __version__
+from albert_data.errors import AlbertDataError
+
+COMMANDS = {
+    "vocab": "Train a SentencePiece vocabulary on text.",
+    "build": "Turn text into pretraining shards.",
+    "inspect": "Show what is in a shard folder.",
+    "verify": "Check a shard folder against its manifest.",
+    "train": "Pretrain a small ALBERT on a shard folder.",
+}
+INTERRUPTED = 130  # the shell's exit code for a process that Ctrl-C ended
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when that command runs, so that --help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"albert_data.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="albert-data")
+def cli() -> None:
+    """Turn text into ALBERT pretraining shards, see what is in them, and pretrain on them.
+
+    \b
+    albert-data vocab corpus/ -o vocab
+    albert-data build corpus/ --tokenizer vocab -o shards
+    albert-data inspect shards
+    albert-data train shards -o run
+    """
+
+
+def main() -> None:
+    """Run the command line: 0 success, 1 an error, 2 a usage error, 130 interrupted."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code, errors printed as one line."""
+    try:
+        result = cli.main(arguments, prog_name="albert-data", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except AlbertDataError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("\nInterrupted.", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has what it wants
+        return 0

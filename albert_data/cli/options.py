@@ -1,0 +1,82 @@
+"""Options that several commands share, their defaults read from the settings they fill."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from albert_data.config import SENTENCE_RULES, TextConfig
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def default_of(config: type[Any], name: str) -> Any:
+    """The default of a dataclass field: the one place where it stands."""
+    return next(field.default for field in dataclasses.fields(config) if field.name == name)
+
+
+class Size(click.ParamType):
+    """A number of bytes: 64000000, 64M, 64MB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).upper().removesuffix("B")
+        unit = text[-1:] if text[-1:] in _SIZES else ""
+        try:
+            return int(float(text.removesuffix(unit)) * _SIZES[unit])
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no size; write it as 64000000, 64M or 1.5G", param, ctx)
+
+
+def text_options(command: Command) -> Command:
+    """--sentences, --language, --text-field, --strict."""
+    for option in (
+        click.option(
+            "--strict", is_flag=True, help="Fail at the first damaged place instead of repairing or skipping it."
+        ),
+        click.option(
+            "--text-field",
+            default=default_of(TextConfig, "text_field"),
+            show_default=True,
+            metavar="NAME",
+            help="Field of a JSON line that holds the text.",
+        ),
+        click.option(
+            "--language",
+            default=default_of(TextConfig, "language"),
+            show_default=True,
+            metavar="CODE",
+            help="Language whose rules end a sentence (ISO 639).",
+        ),
+        click.option(
+            "--sentences",
+            type=click.Choice(SENTENCE_RULES),
+            default=default_of(TextConfig, "sentences"),
+            show_default=True,
+            help="Segment each line into sentences, or take each line as one.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def workers_option(command: Command) -> Command:
+    """--workers: changes no byte of the result."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(1, 1024),
+        default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        show_default="one a core",
+        help="Worker processes.",
+    )(command)
+
+
+input_arguments = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)

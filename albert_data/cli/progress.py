@@ -1,0 +1,53 @@
+"""A progress bar on stderr; where that is no terminal, a line a stage."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+
+class Bar:
+    """Shows the stages of a run: done, rate in MB of text a second, time left."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._text_bytes = 0
+
+    def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
+        from tqdm import tqdm
+
+        self.close()
+        tqdm.monitor_interval = 0  # its thread would be forked along
+        self._text_bytes = 0
+        if not sys.stderr.isatty():
+            click.echo(stage, err=True)
+        self._bar = tqdm(
+            total=total,
+            desc=stage,
+            unit="B" if unit == "bytes" else f" {unit}",
+            unit_scale=unit == "bytes",
+            disable=not sys.stderr.isatty(),
+            dynamic_ncols=True,
+            bar_format=None if total is None else "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+        )
+
+    def advance(self, done: int, text_bytes: int = 0) -> None:
+        self._text_bytes += text_bytes
+        if self._bar is not None and not self._bar.disable:
+            elapsed = self._bar.format_dict["elapsed"]
+            if self._text_bytes and elapsed > 0:
+                self._bar.set_postfix_str(f"{self._text_bytes / elapsed / 1e6:.1f} MB/s of text", refresh=False)
+            self._bar.update(done)
+
+    def say(self, line: str) -> None:
+        if self._bar is None or self._bar.disable:
+            click.echo(line, err=True)
+        else:
+            self._bar.write(line, file=sys.stderr)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

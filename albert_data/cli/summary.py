@@ -1,0 +1,95 @@
+"""What a command says at its end: plain lines, 80 columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from albert_data.build.build import BuildReport
+from albert_data.build.plan import plan_tasks
+from albert_data.build.vocabulary import VocabReport
+from albert_data.config import BuildConfig
+from albert_data.corpus.damage import REASONS
+from albert_data.corpus.inputs import Input
+from albert_data.examples.spans import ngram_shares
+from albert_data.tokenizer.model import Tokenizer
+
+
+def describe_vocabulary(report: VocabReport, model: Path) -> str:
+    trained = report.trained
+    total = trained.num_bytes + trained.skipped_bytes
+    lines = [
+        f"{model}: {report.config.vocab_size:,} pieces ({report.config.model_type})",
+        f"  learnt from {_count(trained.num_sentences, 'sentence')}, {trained.num_bytes / 1e6:,.1f} MB, "
+        f"of {_count(report.num_documents, 'document')}, {report.text_bytes / 1e6:,.1f} MB",
+    ]
+    if trained.num_skipped:
+        lines.append(
+            f"  left out {_count(trained.num_skipped, 'sentence')} of over 4,192 bytes, "
+            f"{100 * trained.skipped_bytes / total:.2f} % of the sample"
+        )
+    return "\n".join([*lines, *_describe_damage(report.damage)])
+
+
+def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
+    files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
+    size = sum(item.size for item in files) / 1e6
+    vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
+    return "\n".join(
+        [
+            f"would write {out}, from",
+            f"  {_count(len(files), 'plain file')}, {size:,.1f} MB, in {_count(len(plan_tasks(files)), 'task')}",
+            f"  {_count(len(streams), 'compressed file or stream', 'compressed files or streams')}",
+            f"tokenizer  {vocabulary}",
+            *_describe_config(config.to_flat_dict(), ngram_shares(config.examples.ngram).tolist()),
+        ]
+    )
+
+
+def describe_build(report: BuildReport, out: Path) -> str:
+    manifest = report.manifest
+    counts, splits = manifest["counts"], manifest["splits"]
+    if report.was_finished:
+        return f"{out} is finished: {splits['train']['num_rows']:,} training examples; nothing to do"
+    lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
+    if report.resumed_tasks:
+        lines.append(f"resumed    {_count(report.resumed_tasks, 'task')} found done")
+    lines.append(
+        f"documents  {counts['documents']:,} ({counts['text_bytes'] / 1e6:,.1f} MB, "
+        f"{counts['sentences']:,} sentences, {counts['tokens']:,} tokens)"
+    )
+    for name, split in splits.items():
+        shards = _count(len(split["shards"]), "shard")
+        lines.append(f"{name:<10} {split['num_rows']:,} examples, {split['num_tokens']:,} tokens, {shards}")
+    if not splits["validation"]["num_rows"] and manifest["config"]["validation_fraction"]:
+        lines.append("           no document fell to validation: raise --validation-fraction to evaluate on some")
+    lines += _describe_damage(manifest["damage"])
+    lines += _describe_config(manifest["config"], manifest["ngram_shares"])
+    lines.append(f"next       albert-data inspect {out}")
+    return "\n".join(lines)
+
+
+def _rate(report: BuildReport) -> str:
+    if report.resumed_tasks:
+        return "the rest of a build begun before"
+    return f"{report.manifest['counts']['text_bytes'] / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
+
+
+def _describe_damage(damage: dict[str, int]) -> list[str]:
+    return [f"{'damage':<10} {count:,} {REASONS[reason]}" for reason, count in sorted(damage.items())]
+
+
+def _describe_config(config: dict[str, Any], shares: list[float]) -> list[str]:
+    lines, line = [], "config    "
+    for name, value in config.items():
+        item = f" {name}={'auto' if value is None else value}"
+        if len(line) + len(item) > 80:
+            lines.append(line)
+            line = " " * 10
+        line += item
+    listed = ", ".join(f"p({n}) = {100 * share:.2f} %" for n, share in enumerate(shares, 1))
+    return [*lines, line, f"spans      {listed}"]
+
+
+def _count(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

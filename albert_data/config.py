@@ -1,0 +1,125 @@
+"""The settings of a vocabulary and of a build, validated where they are made.
+
+Every default stands here and nowhere else; the command line reads them from these classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from albert_data.errors import ConfigError
+
+SENTENCE_RULES = ("prose", "lines")
+COMPRESSIONS = ("none", "zstd", "lz4")
+MODEL_TYPES = ("unigram", "bpe")
+SPECIALS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is {value}; allowed are {low} to {high}")
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig:
+    """How documents and sentences are read from files.
+
+    sentences: "prose" segments each line by the rules of `language`; "lines" takes a line as a sentence.
+    strict: fail at the first damaged place instead of repairing or skipping and counting it.
+    """
+
+    sentences: str = "prose"
+    language: str = "en"
+    text_field: str = "text"
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("sentences", self.sentences, SENTENCE_RULES)
+        if not (2 <= len(self.language) <= 16 and self.language.replace("-", "").isalnum()):
+            raise ConfigError(f"language is {self.language!r}; give an ISO 639 code such as en, de or zh")
+        if not self.text_field:
+            raise ConfigError("text_field is empty; name the JSON field that holds the text")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabConfig:
+    """How a SentencePiece vocabulary is trained.
+
+    sample_bytes: the most text, in bytes of UTF-8, that training sees; it bounds the memory.
+    """
+
+    vocab_size: int = 30_000
+    model_type: str = "unigram"
+    character_coverage: float = 0.9995
+    cased: bool = True
+    sample_bytes: int = 64_000_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("vocab_size", self.vocab_size, 16, 1_000_000)
+        check_choice("model_type", self.model_type, MODEL_TYPES)
+        check_range("character_coverage", self.character_coverage, 0.9, 1.0)
+        check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
+        check_range("seed", self.seed, 0, 2**63 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleConfig:
+    """How tokenised documents become masked sentence pairs (ALBERT, sections 3.1 and 4.1).
+
+    max_seq_len: tokens a row, [CLS] and [SEP] included.
+    ngram: the longest masked span, in words; mask_prob: the share of maskable tokens in the budget.
+    """
+
+    max_seq_len: int = 512
+    short_seq_prob: float = 0.1
+    ngram: int = 3
+    mask_prob: float = 0.15
+    whole_word: bool = True
+    dupe_factor: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("max_seq_len", self.max_seq_len, 8, 8192)
+        check_range("short_seq_prob", self.short_seq_prob, 0.0, 1.0)
+        check_range("ngram", self.ngram, 1, 10)
+        check_range("mask_prob", self.mask_prob, 0.01, 0.5)
+        check_range("dupe_factor", self.dupe_factor, 1, 1000)
+        check_range("seed", self.seed, 0, 2**63 - 1)
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of text that a row holds at most."""
+        return self.max_seq_len - SPECIALS_PER_PAIR
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildConfig:
+    """All that decides the bytes of a build, beside the documents and the tokenizer.
+
+    num_shards: shards of the training split; None lets the amount of data decide.
+    """
+
+    text: TextConfig = TextConfig()
+    examples: ExampleConfig = ExampleConfig()
+    validation_fraction: float = 0.005
+    num_shards: int | None = None
+    compression: str = "none"
+
+    def __post_init__(self) -> None:
+        check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)
+        if self.num_shards is not None:
+            check_range("num_shards", self.num_shards, 1, 100_000)
+        check_choice("compression", self.compression, COMPRESSIONS)
+
+    def to_flat_dict(self) -> dict[str, Any]:
+        """Every setting by its own name, as the manifest and the refusals name them."""
+        flat = dataclasses.asdict(self)
+        return {**flat.pop("text"), **flat.pop("examples"), **flat}

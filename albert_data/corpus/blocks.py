@@ -1,0 +1,177 @@
+"""Raw bytes into blocks of whole documents, in bounded memory.
+
+In: an open file or a range of one. Out: `Block`s, each a whole number of documents of one format.
+A text file's document ends at a blank line, a JSON lines file's at the line's end. A text document that
+fills 16 MiB without an end is cut as it is read, by the rule of long_documents.py, and goes out as
+several documents.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.inputs import STREAM_ERRORS
+from albert_data.corpus.long_documents import WHITESPACE, cut_document
+
+BLOCK_BYTES = 4 << 20
+GIANT_BYTES = 16 << 20
+MAX_JSON_LINE = 128 << 20
+BLANK_LINE = re.compile(rb"\n[ \t\r\x0b\x0c]*\n")
+_BOM = b"\xef\xbb\xbf"
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Whole documents. start: where `data` begins in the (decompressed) file, in bytes."""
+
+    data: bytes
+    format: str
+    path: str
+    start: int
+
+
+def read_blocks(
+    stream: BinaryIO,
+    *,
+    path: str,
+    format: str,
+    damage: Damage,
+    start: int = 0,
+    length: int | None = None,
+    block_bytes: Callable[[int], int] = lambda position: BLOCK_BYTES,
+) -> Iterator[Block]:
+    """Yield all documents of a stream, or of its next `length` bytes, as blocks.
+
+    start: the stream's position; block_bytes: a block's usual size, by its position.
+    """
+    source = _Source(stream, path, format, damage, start, length)
+    want = block_bytes(start)
+    while source.fill(want):
+        end = len(source.pending) if source.ended else source.find_end()
+        if end > 0:
+            yield Block(data=source.take(end), format=source.format, path=path, start=source.start - end)
+            want = block_bytes(source.start)
+        elif source.format == "txt" and len(source.pending) >= GIANT_BYTES:
+            yield from _read_giant(source, path, damage)
+        elif source.format == "jsonl" and len(source.pending) > MAX_JSON_LINE:
+            damage.add("line_too_long", path, source.start, f"over {MAX_JSON_LINE} bytes")
+            source.skip_line()
+        else:
+            want = len(source.pending) * 3 // 2
+
+
+class _Source:
+    """A stream's bytes that are read but not yet taken."""
+
+    def __init__(
+        self, stream: BinaryIO, path: str, format: str, damage: Damage, start: int, length: int | None
+    ) -> None:
+        self.format, self.start, self.ended = format, start, False
+        self.pending = bytearray()
+        self._stream, self._path, self._damage, self._left = stream, path, damage, length
+        if start == 0:
+            self._look_at_beginning()
+
+    def _look_at_beginning(self) -> None:
+        """Drop a byte order mark; tell stdin's format by its first character."""
+        self.fill(1)
+        if self.pending.startswith(_BOM):
+            self.take(len(_BOM))
+            self.fill(1)
+        if self.format == "auto":
+            self.format = "jsonl" if self.pending.lstrip(WHITESPACE).startswith(b"{") else "txt"
+
+    def fill(self, size: int) -> bool:
+        """Read until `size` bytes are pending or the stream ends; tell whether any are."""
+        while len(self.pending) < size and not self.ended:
+            want = _CHUNK if self._left is None else min(_CHUNK, self._left)
+            try:
+                chunk = self._stream.read(want) if want else b""
+            except STREAM_ERRORS as error:
+                at = self.start + len(self.pending)
+                self._damage.add("damaged_compression", self._path, at, str(error).rstrip("."))
+                chunk = b""
+            if self._left is not None:
+                self._left -= len(chunk)
+            self.pending += chunk
+            self.ended = not chunk
+        return bool(self.pending)
+
+    def take(self, size: int) -> bytes:
+        data = bytes(self.pending[:size])
+        del self.pending[:size]
+        self.start += size
+        return data
+
+    def find_end(self) -> int:
+        """Where the last document that is surely whole ends, or 0."""
+        if self.format == "jsonl":
+            return self.pending.rfind(b"\n") + 1
+        return _find_last_blank_line(self.pending)
+
+    def skip_line(self) -> None:
+        while self.fill(1):
+            end = self.pending.find(b"\n") + 1
+            self.take(end or len(self.pending))
+            if end:
+                return
+
+
+def _find_last_blank_line(data: bytearray) -> int:
+    """Where the line after the last blank line begins, or 0."""
+    end = data.rfind(b"\n")
+    while end > 0:
+        begin = data.rfind(b"\n", 0, end)
+        if begin >= 0 and not data[begin:end].strip(WHITESPACE):
+            return end + 1
+        end = begin
+    return 0
+
+
+def _read_giant(source: _Source, path: str, damage: Damage) -> Iterator[Block]:
+    """Cut the document that the source stands in; the blocks hold canonical text."""
+    start, out = source.start, bytearray()
+    for document in cut_document(_decode(_take_document(source), source, path, damage)):
+        out += b"\n".join(document) + b"\n\n"
+        if len(out) >= BLOCK_BYTES:
+            yield Block(data=bytes(out), format="txt", path=path, start=start)
+            start, out = source.start, bytearray()
+    if out:
+        yield Block(data=bytes(out), format="txt", path=path, start=start)
+
+
+def _take_document(source: _Source) -> Iterator[bytes]:
+    """Take the bytes up to the next blank line, in parts."""
+    while source.fill(1):
+        found = BLANK_LINE.search(source.pending)
+        if found:
+            yield source.take(found.end())
+            return
+        # A blank line may just be beginning: keep a last line of white space back.
+        tail = source.pending.rfind(b"\n")
+        keep = tail if tail >= 0 and not source.pending[tail:].strip(WHITESPACE) else len(source.pending)
+        yield source.take(len(source.pending) if source.ended else keep)
+        source.fill(len(source.pending) + _CHUNK)
+
+
+def _decode(parts: Iterator[bytes], source: _Source, path: str, damage: Damage) -> Iterator[bytes]:
+    """Make the parts of one document valid UTF-8; damage counts once, as in any other document."""
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    for part in parts:
+        state = decoder.getstate()
+        try:
+            yield decoder.decode(part).encode()
+        except UnicodeDecodeError as error:
+            if decoder.errors == "strict":
+                at = source.start - len(part) - len(state[0]) + error.start
+                damage.add("invalid_utf8", path, at, f"byte 0x{error.object[error.start]:02x}")
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            decoder.setstate(state)
+            yield decoder.decode(part).encode()
+    yield decoder.decode(b"", final=True).encode()

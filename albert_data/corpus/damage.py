@@ -1,0 +1,44 @@
+"""Damage inside a corpus: repaired or skipped, counted by reason, or with --strict an error.
+
+One broken line must not end a run of hours; nor may it vanish unseen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from albert_data.errors import InputError
+
+REASONS = {
+    "invalid_utf8": "bytes that are no UTF-8 replaced by U+FFFD (documents)",
+    "lone_surrogate": "escapes of half a character replaced by U+FFFD (documents)",
+    "malformed_json": "lines that are no JSON object skipped",
+    "missing_field": "lines without the text field skipped",
+    "field_not_text": "lines whose text field holds no string skipped",
+    "line_too_long": "JSON lines over 128 MiB skipped",
+    "damaged_compression": "compressed files that end in the middle or fail their check; the rest of each is lost",
+    "empty_document": "documents without text skipped",
+    "no_tokens": "documents that the tokenizer leaves empty skipped",
+    "long_document_cut": "documents over 4 MiB read as several (the cuts)",
+}
+# A corpus may well hold these: they are counted, but no reason to fail under --strict.
+_HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
+
+
+@dataclass(kw_only=True)
+class Damage:
+    """Counts of what was repaired or dropped."""
+
+    strict: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, reason: str, path: str, at_byte: int, detail: str = "") -> None:
+        """Count one place, or raise InputError under --strict. at_byte counts in the decompressed text."""
+        if self.strict and reason not in _HARMLESS:
+            what = f": {detail}" if detail else ""
+            raise InputError(
+                f"{path}, byte {at_byte}: {reason.replace('_', ' ')}{what}; "
+                "mend the file, or leave out --strict to repair or skip such places and count them"
+            )
+        self.counts[reason] += 1

@@ -1,0 +1,202 @@
+"""Blocks into documents: damage repaired, lines stripped, long documents cut, each under its key.
+
+In: a `Block` of any format. Out: `Lines`: the canonical text, the same for one document however it was
+stored. A line is stripped of white space at both ends, blank lines are dropped, each line ends with "\n".
+A document's key is the first eight bytes (little-endian) of the SHA-256 of its canonical text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import pairwise
+
+import numpy as np
+
+from albert_data.config import TextConfig
+from albert_data.corpus.blocks import BLANK_LINE, Block
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
+from albert_data.kernels import inline_kernel, kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Documents of canonical text.
+
+    utf8: uint8, every line followed by a line feed; line_offsets: int64, num_lines + 1, in bytes;
+    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64.
+    """
+
+    utf8: np.ndarray
+    line_offsets: np.ndarray
+    document_offsets: np.ndarray
+    document_keys: np.ndarray
+
+
+def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
+    """Read the documents of a block, counting in `damage` what had to be repaired or left out."""
+    if block.format == "txt":
+        data, ends = _repair(block, damage), None
+    else:
+        data, ends = _join(list(_parse_json_lines(block, config.text_field, damage)))
+    found = _find_lines(data, ends)
+    if found is None:
+        parts = [part for text in _split(data, ends) for part in _cut(text, block, damage)]
+        found = _find_lines(*_join(parts))
+        assert found is not None, "a cut document fits"
+    utf8, line_offsets, document_offsets = found
+    keys = _hash_documents(utf8, line_offsets[document_offsets])
+    return Lines(
+        utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys
+    )
+
+
+def _repair(block: Block, damage: Damage) -> bytes:
+    """The block as valid UTF-8; each document with invalid bytes counts once."""
+    try:
+        block.data.decode()
+        return block.data
+    except UnicodeDecodeError:
+        pass
+    parts, begin = [], 0
+    for separator in [*BLANK_LINE.finditer(block.data), None]:
+        end = separator.end() if separator else len(block.data)
+        parts.append(_decode(block.data[begin:end], block, begin, damage).encode())
+        begin = end
+    return b"".join(parts)
+
+
+def _decode(data: bytes, block: Block, at: int, damage: Damage) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        place = block.start + at + error.start
+        damage.add("invalid_utf8", block.path, place, f"byte 0x{data[error.start]:02x}")
+        return data.decode(errors="replace")
+
+
+def _parse_json_lines(block: Block, text_field: str, damage: Damage) -> Iterator[bytes]:
+    """The text of every line that holds one."""
+    begin = 0
+    while begin < len(block.data):
+        end = block.data.find(b"\n", begin) + 1 or len(block.data)
+        line = _decode(block.data[begin:end], block, begin, damage)
+        if not line.isspace():
+            yield from _parse_json(line, text_field, block.path, block.start + begin, damage)
+        begin = end
+
+
+def _parse_json(line: str, text_field: str, path: str, at: int, damage: Damage) -> Iterator[bytes]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        damage.add("malformed_json", path, at, str(error))
+        return
+    if not isinstance(record, dict):
+        damage.add("malformed_json", path, at, f"a JSON object is needed, found {type(record).__name__}")
+    elif text_field not in record:
+        known = ", ".join(sorted(record)[:8]) or "none"
+        damage.add("missing_field", path, at, f"no field {text_field!r}; the fields are {known}")
+    elif not isinstance(record[text_field], str):
+        found = type(record[text_field]).__name__
+        damage.add("field_not_text", path, at, f"field {text_field!r} holds {found}, not a string")
+    else:
+        text = _encode(record[text_field], path, at, damage)
+        if text.strip(WHITESPACE):
+            yield text
+        else:
+            damage.add("empty_document", path, at)
+
+
+def _encode(text: str, path: str, at: int, damage: Damage) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        damage.add("lone_surrogate", path, at, f"U+{ord(text[error.start]):04X}")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _join(documents: list[bytes]) -> tuple[bytes, np.ndarray]:
+    """Documents one after another, each with a line feed, and where each ends (int64)."""
+    data = b"\n".join([*documents, b""])
+    return data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
+
+
+def _split(data: bytes, ends: np.ndarray | None) -> Iterator[bytes]:
+    if ends is None:
+        yield from BLANK_LINE.split(data)
+    else:
+        yield from (data[begin:end] for begin, end in pairwise([0, *ends.tolist()]))
+
+
+def _cut(text: bytes, block: Block, damage: Damage) -> Iterator[bytes]:
+    for number, lines in enumerate(cut_document([text])):
+        if number:
+            damage.add("long_document_cut", block.path, block.start)
+        yield b"\n".join(lines)
+
+
+def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Canonical text, line offsets, document offsets; None where something is too long to go uncut."""
+    raw = np.frombuffer(data, np.uint8)
+    feeds = np.flatnonzero(raw == ord("\n"))
+    no_ends = np.zeros(0, np.int64)
+    utf8, line_offsets, document_offsets, longest_line = strip_lines(
+        raw, feeds, no_ends if ends is None else ends, ends is None
+    )
+    longest_document = int(np.diff(line_offsets[document_offsets]).max(initial=0))
+    if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
+        return None
+    return utf8, line_offsets, document_offsets
+
+
+@inline_kernel
+def is_white(byte: int) -> bool:
+    return byte == 32 or 9 <= byte <= 13
+
+
+@kernel
+def strip_lines(
+    raw: np.ndarray, feeds: np.ndarray, ends: np.ndarray, ends_at_blank: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Copy the lines without white space around them; blank ones go, and end a document if `ends_at_blank`.
+
+    feeds: where the line feeds are; ends: where documents end otherwise.
+    """
+    out = np.empty(len(raw) + 1, np.uint8)
+    line_offsets = np.empty(len(feeds) + 2, np.int64)
+    document_offsets = np.empty(len(feeds) + 2, np.int64)
+    line_offsets[0], document_offsets[0] = 0, 0
+    num_lines, num_documents, filled, longest_line, start = 0, 0, 0, 0, 0
+    for i in range(len(feeds) + 1):
+        stop = feeds[i] if i < len(feeds) else len(raw)
+        begin, end = start, stop
+        while begin < end and is_white(raw[begin]):
+            begin += 1
+        longest_line = max(longest_line, end - begin)
+        while end > begin and is_white(raw[end - 1]):
+            end -= 1
+        if end > begin:
+            out[filled : filled + end - begin] = raw[begin:end]
+            filled += end - begin + 1
+            out[filled - 1] = 10
+            num_lines += 1
+            line_offsets[num_lines] = filled
+        is_end = begin == end if ends_at_blank else stop + 1 == ends[num_documents]
+        start = stop + 1
+        if (is_end or start > len(raw)) and num_lines > document_offsets[num_documents]:
+            num_documents += 1
+            document_offsets[num_documents] = num_lines
+        if start >= len(raw) and not ends_at_blank:
+            break
+    return out[:filled], line_offsets[: num_lines + 1], document_offsets[: num_documents + 1], longest_line
+
+
+def _hash_documents(utf8: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The key of each document: uint64."""
+    view, bounds = memoryview(utf8), offsets.tolist()
+    digests = [sha256(view[begin:end]).digest()[:8] for begin, end in pairwise(bounds)]
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

@@ -1,0 +1,37 @@
+"""The errors that a user can cause, and so has to understand.
+
+Each message says what is wrong, where, the value found, what is allowed and what to do next.
+The command line prints it as one line and exits with 1; anything else that escapes is a bug.
+"""
+
+
+class AlbertDataError(Exception):
+    """Base of every error that albert-data raises on purpose."""
+
+
+class ConfigError(AlbertDataError):
+    """A setting is out of range, or two settings contradict each other."""
+
+
+class InputError(AlbertDataError):
+    """A corpus is missing, empty, unreadable or (with --strict) damaged."""
+
+
+class TokenizerError(AlbertDataError):
+    """A tokenizer can't be loaded or trained."""
+
+
+class OutputError(AlbertDataError):
+    """A result can't be written, or what stands there is of another origin."""
+
+
+class ShardError(AlbertDataError):
+    """A shard folder is missing, unfinished, damaged or of another version."""
+
+
+class WorkerError(AlbertDataError):
+    """A worker process died on a task more than once."""
+
+
+class CheckpointError(AlbertDataError):
+    """A training run can't be resumed from what is on the disk."""

@@ -1,0 +1,67 @@
+"""The ragged arrays that leave this room: flat values and offsets, never lists of lists.
+
+Row i of a flat array `x` with offsets `o` is `x[o[i]:o[i + 1]]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Unmasked examples, each `[CLS] A [SEP] B [SEP]` (or `[CLS] A [SEP]` where no pair could be made).
+
+    ids: uint16 or uint32, flat; offsets: int64, num_rows + 1.
+    segment_a_len: int32, tokens of A alone.
+    sop_label: int8; 0 in order, 1 swapped, -1 no second segment.
+    document_keys: uint64, the document that the row was cut from.
+    indices: uint32, the row's number in its document and pass.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
+    document_keys: np.ndarray
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.segment_a_len)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks:
+    """Where to predict, and what stands there instead of the original.
+
+    offsets: int64, num_rows + 1; positions: uint16, rising inside a row; ids: as Pairs.ids.
+    """
+
+    offsets: np.ndarray
+    positions: np.ndarray
+    ids: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Masked examples, the columns of a shard.
+
+    input_ids: uint16 or uint32, flat, masks applied; offsets: int64, num_rows + 1.
+    segment_a_len: int32; sop_label: int8; document_keys: uint64 (see Pairs).
+    masked_positions: uint16, flat, rising inside a row, counted from the row's [CLS];
+    masked_ids: as input_ids, the originals; mask_offsets: int64, num_rows + 1.
+    """
+
+    input_ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    mask_offsets: np.ndarray
+    document_keys: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.segment_a_len)

@@ -1,0 +1,163 @@
+"""Shards back into rows, memory-mapped.
+
+In: a finished shard folder. Out: rows of one split, by number, in the order of the shards' names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+
+from albert_data.errors import ShardError
+from albert_data.examples.ragged import Examples
+from albert_data.shards.manifest import SPLITS, read_manifest
+from albert_data.shards.rows import join_rows, slice_rows, take_rows
+from albert_data.shards.schema import from_record_batch
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+
+_BATCHES_HELD = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One row.
+
+    input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied; segment_a_len: tokens of A.
+    sop_label: 0 in order, 1 swapped, -1 no segment B. masked_positions: uint16; masked_ids: the originals.
+    """
+
+    input_ids: np.ndarray
+    segment_a_len: int
+    sop_label: int
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    document_key: int
+
+    @property
+    def original_ids(self) -> np.ndarray:
+        """The row as it was before masking."""
+        ids = self.input_ids.copy()
+        ids[self.masked_positions] = self.masked_ids
+        return ids
+
+
+class Shards:
+    """The rows of one split. manifest: the folder's manifest.json."""
+
+    def __init__(self, folder: Path, split: str, manifest: dict[str, Any]) -> None:
+        self.folder, self.split, self.manifest = folder, split, manifest
+        shards = manifest["splits"][split]["shards"]
+        self._readers = [_open_file(_inside(folder, shard["file"])) for shard in shards]
+        self._places = [(reader, i) for reader in self._readers for i in range(reader.num_record_batches)]
+        self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
+
+    def _load_batch(self, number: int) -> Examples:
+        reader, i = self._places[number]
+        try:
+            return from_record_batch(reader.get_batch(i))
+        except (OSError, pyarrow.ArrowInvalid) as error:
+            raise ShardError(
+                f"{self.folder}, split {self.split}, batch {number}: {error}; run `albert-data verify`"
+            ) from error
+
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        """The number of the first row of each batch, and of all rows: int64."""
+        lengths = [reader.get_batch(i).num_rows for reader, i in self._places]
+        return np.cumsum([0, *lengths], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._begins[-1])
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the shards were built with."""
+        return load_tokenizer(self.folder / "tokenizer" / MODEL_NAME)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, [CLS] and [SEP] included: int32."""
+        parts = [np.diff(batch.offsets) for batch in self.batches()]
+        return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
+
+    def batches(self) -> Iterator[Examples]:
+        """All rows in order, as they lie in the files."""
+        for number in range(len(self._places)):
+            yield self._batch(number)
+
+    def rows(self, indices: np.ndarray) -> Examples:
+        """Rows by number (int64), in the order asked for, copied out of the files."""
+        indices = np.asarray(indices, np.int64)
+        if len(indices) == 0:
+            return slice_rows(self._batch(0), 0, 0)
+        if indices.min() < 0 or indices.max() >= len(self):
+            raise IndexError(f"row {indices.max()} of a split of {len(self)} rows")
+        numbers = np.searchsorted(self._begins, indices, side="right") - 1
+        order = np.argsort(numbers, kind="stable")
+        wanted, starts = np.unique(numbers[order], return_index=True)
+        groups = np.split(order, starts[1:])
+        parts = [
+            take_rows(self._batch(int(number)), indices[group] - self._begins[number])
+            for number, group in zip(wanted, groups, strict=True)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        back = np.empty(len(indices), np.int64)
+        back[order] = np.arange(len(indices))
+        return take_rows(join_rows(parts), back)
+
+    def __getitem__(self, index: int) -> Example:
+        """One row; a negative number counts from the end."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of a split of {len(self)} rows")
+        index %= len(self)
+        number = bisect_right(self._begins, index) - 1
+        row = index - int(self._begins[number])
+        one = slice_rows(self._batch(number), row, row + 1)
+        return Example(
+            input_ids=one.input_ids,
+            segment_a_len=int(one.segment_a_len[0]),
+            sop_label=int(one.sop_label[0]),
+            masked_positions=one.masked_positions,
+            masked_ids=one.masked_ids,
+            document_key=int(one.document_keys[0]),
+        )
+
+    def __iter__(self) -> Iterator[Example]:
+        return (self[index] for index in range(len(self)))
+
+
+def open_shards(path: str | Path, split: str = "train") -> Shards:
+    """Open one split of a finished build.
+
+    Raises ShardError if the folder is no finished build, lacks the split, or a shard can't be read.
+    """
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    if split not in manifest["splits"]:
+        here = ", ".join(manifest["splits"])
+        raise ShardError(f"{folder} has no split {split!r}; it has {here} (of the possible {', '.join(SPLITS)})")
+    return Shards(folder, split, manifest)
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A shard's path; a manifest must not lead out of its folder."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ShardError(f"{folder}: the manifest names a shard outside the folder: {name}")
+    return path
+
+
+def _open_file(path: Path) -> pyarrow.ipc.RecordBatchFileReader:
+    try:
+        return pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise ShardError(f"shard {path} can't be read: {error}; run `albert-data verify`") from error

@@ -1,0 +1,85 @@
+"""The columns of a shard, and ragged arrays to and from Arrow.
+
+One row is one example. Arrow's list columns are flat values and 32-bit offsets, so both ways are
+zero-copy but for the width of the offsets. docs/format.md describes the columns for other readers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow
+
+from albert_data.examples.ragged import Examples
+
+FORMAT_VERSION = 1
+SHARD_SUFFIX = ".arrow"
+
+
+def shard_schema(id_dtype: type[Any]) -> pyarrow.Schema:
+    """Columns of a shard whose token ids are uint16 or uint32."""
+    ids = pyarrow.list_(pyarrow.field("item", pyarrow.from_numpy_dtype(id_dtype), nullable=False))
+    positions = pyarrow.list_(pyarrow.field("item", pyarrow.uint16(), nullable=False))
+    columns = {
+        "input_ids": ids,
+        "segment_a_len": pyarrow.int32(),
+        "sop_label": pyarrow.int8(),
+        "masked_positions": positions,
+        "masked_ids": ids,
+        "document_key": pyarrow.uint64(),
+    }
+    return pyarrow.schema(
+        [pyarrow.field(name, kind, nullable=False) for name, kind in columns.items()],
+        metadata={"albert_data_format": str(FORMAT_VERSION)},
+    )
+
+
+def to_record_batch(examples: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """One batch of rows. The batch must hold fewer than 2**31 tokens."""
+    return pyarrow.record_batch(
+        [
+            _to_list(examples.offsets, examples.input_ids, schema.field("input_ids").type),
+            pyarrow.array(examples.segment_a_len),
+            pyarrow.array(examples.sop_label),
+            _to_list(examples.mask_offsets, examples.masked_positions, schema.field("masked_positions").type),
+            _to_list(examples.mask_offsets, examples.masked_ids, schema.field("masked_ids").type),
+            pyarrow.array(examples.document_keys),
+        ],
+        schema=schema,
+    )
+
+
+def _to_list(offsets: np.ndarray, values: np.ndarray, kind: pyarrow.DataType) -> pyarrow.ListArray:
+    narrow = pyarrow.array(offsets.astype(np.int32))
+    return pyarrow.ListArray.from_arrays(narrow, pyarrow.array(values), type=kind)
+
+
+def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:
+    """The rows of a batch, their values still where Arrow has them."""
+    input_ids, masked = batch.column("input_ids"), batch.column("masked_ids")
+    return Examples(
+        input_ids=_flat(input_ids),
+        offsets=_offsets(input_ids),
+        segment_a_len=_values(batch.column("segment_a_len")),
+        sop_label=_values(batch.column("sop_label")),
+        masked_positions=_flat(batch.column("masked_positions")),
+        masked_ids=_flat(masked),
+        mask_offsets=_offsets(masked),
+        document_keys=_values(batch.column("document_key")),
+    )
+
+
+def _values(array: pyarrow.Array) -> np.ndarray:
+    values: np.ndarray = array.to_numpy(zero_copy_only=True)
+    return values
+
+
+def _flat(array: pyarrow.ListArray) -> np.ndarray:
+    return _values(array.flatten())
+
+
+def _offsets(array: pyarrow.ListArray) -> np.ndarray:
+    offsets = _values(array.offsets).astype(np.int64)
+    shifted: np.ndarray = offsets - offsets[0]
+    return shifted

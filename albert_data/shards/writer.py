@@ -1,0 +1,52 @@
+"""Write rows to Arrow files: shards, and the sorted runs that a build makes on the way to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+
+from albert_data.examples.ragged import Examples
+from albert_data.files import HashingFile, replace_file
+from albert_data.shards.schema import to_record_batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardReceipt:
+    """What a written shard holds, for the manifest. sha256: of the file, in hexadecimal."""
+
+    num_rows: int
+    num_tokens: int
+    num_masked: int
+    num_bytes: int
+    sha256: str
+
+
+def write_shard(
+    path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str
+) -> ShardReceipt:
+    """Write one Arrow file, a record batch for each of `batches`; equal rows make equal bytes."""
+    options = pyarrow.ipc.IpcWriteOptions(
+        compression=None if compression == "none" else compression, use_threads=False
+    )
+    counts = np.zeros(3, np.int64)
+    with replace_file(path) as file:
+        hashing = HashingFile(file)
+        sink = pyarrow.PythonFile(hashing, mode="w")
+        with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
+            for examples in batches:
+                writer.write_batch(to_record_batch(examples, schema))
+                counts += (len(examples), len(examples.input_ids), len(examples.masked_ids))
+        sink.flush()
+    num_rows, num_tokens, num_masked = (int(count) for count in counts)
+    return ShardReceipt(
+        num_rows=num_rows,
+        num_tokens=num_tokens,
+        num_masked=num_masked,
+        num_bytes=hashing.num_bytes,
+        sha256=hashing.hexdigest(),
+    )

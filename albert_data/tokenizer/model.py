@@ -1,0 +1,197 @@
+"""A SentencePiece model, and sentences through it into token ids.
+
+In: sentences, as a sequence of str or as a `Text` buffer. Out: flat ids and offsets, token for token what
+`SentencePieceProcessor.encode` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from albert_data.corpus.text import Text
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.words import WordRule
+
+MODEL_NAME = "spiece.model"
+PAD_PIECES = ("<pad>", "[PAD]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specials:
+    """The ids of the special pieces; is_special: bool over the vocabulary, true for those never masked."""
+
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    is_special: np.ndarray
+
+    def to_dict(self) -> dict[str, int]:
+        names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """Token ids of whole documents.
+
+    ids: uint16 or uint32, flat; sentence_offsets: int64, num_sentences + 1, in tokens;
+    document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
+    """
+
+    ids: np.ndarray
+    sentence_offsets: np.ndarray
+    document_offsets: np.ndarray
+    document_keys: np.ndarray
+
+
+class Tokenizer:
+    """A SentencePiece model with the special pieces that ALBERT needs.
+
+    word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
+    a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
+    id_dtype: uint16, or uint32 where the vocabulary is larger than that holds.
+    """
+
+    def __init__(self, model: bytes, name: str) -> None:
+        """Raises TokenizerError if `model` is no SentencePiece model or lacks a special piece."""
+        self.model = model
+        self.sha256 = sha256(model).hexdigest()
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except (RuntimeError, OSError) as error:
+            raise TokenizerError(
+                f"{name} is no SentencePiece model; train one with `albert-data vocab`"
+            ) from error
+        self.vocab_size: int = self._processor.get_piece_size()
+        self.pieces: list[str] = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
+        self.specials = self._find_specials(name)
+        self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+
+    def _find_specials(self, name: str) -> Specials:
+        index = {piece: i for i, piece in enumerate(self.pieces)}
+        found = {piece: index.get(piece) for piece in ("[CLS]", "[SEP]", "[MASK]")}
+        pad = self._processor.pad_id()
+        found["<pad>"] = pad if pad >= 0 else next((index[p] for p in PAD_PIECES if p in index), None)
+        if missing := [piece for piece, i in found.items() if i is None]:
+            raise TokenizerError(
+                f"{name} lacks {', '.join(missing)}; ALBERT needs [CLS], [SEP], [MASK] and <pad>: "
+                "train a model with `albert-data vocab`, or name them in --control_symbols and --pad_id"
+            )
+        ids = {piece: i for piece, i in found.items() if i is not None}
+        is_special = np.zeros(self.vocab_size, bool)
+        is_special[list(ids.values())] = True
+        return Specials(
+            pad_id=ids["<pad>"],
+            unk_id=self._processor.unk_id(),
+            cls_id=ids["[CLS]"],
+            sep_id=ids["[SEP]"],
+            mask_id=ids["[MASK]"],
+            is_special=is_special,
+        )
+
+    @property
+    def pad_id(self) -> int:
+        return self.specials.pad_id
+
+    @property
+    def unk_id(self) -> int:
+        return self.specials.unk_id
+
+    @property
+    def cls_id(self) -> int:
+        return self.specials.cls_id
+
+    @property
+    def sep_id(self) -> int:
+        return self.specials.sep_id
+
+    @property
+    def mask_id(self) -> int:
+        return self.specials.mask_id
+
+    @cached_property
+    def word_rule(self) -> WordRule:
+        return WordRule.from_pieces(self.pieces)
+
+    @property
+    def word_starts(self) -> np.ndarray:
+        return self.word_rule.starts
+
+    @cached_property
+    def ordinary_ids(self) -> np.ndarray:
+        processor = self._processor
+        odd = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
+        return np.array(
+            [
+                i
+                for i in range(self.vocab_size)
+                if not self.specials.is_special[i] and not any(is_kind(i) for is_kind in odd)
+            ],
+            np.uint32,
+        )
+
+    def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
+        """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
+        sentences = _slice_sentences(texts) if isinstance(texts, Text) else list(texts)
+        encoded = self._processor.encode(sentences, out_type=int, num_threads=1) if sentences else []
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+        return np.fromiter(chain.from_iterable(encoded), self.id_dtype, int(offsets[-1])), offsets
+
+    def encode_documents(self, text: Text) -> Documents:
+        """Tokenise whole documents. A sentence may come out empty."""
+        ids, offsets = self.encode(text)
+        return Documents(
+            ids=ids,
+            sentence_offsets=offsets,
+            document_offsets=text.document_offsets,
+            document_keys=text.document_keys,
+        )
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """The text of a sequence of ids, special pieces left out."""
+        return str(self._processor.decode([int(i) for i in ids]))
+
+
+def _slice_sentences(text: Text) -> list[bytes]:
+    data = text.utf8.tobytes()
+    return [data[begin:end] for begin, end in pairwise(text.sentence_offsets.tolist())]
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Load a SentencePiece model from a file, or from a folder that holds `spiece.model` or one *.model.
+
+    Raises TokenizerError with the reason.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = _find_model(path)
+    try:
+        model = path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
+    return Tokenizer(model, f"tokenizer {path}")
+
+
+def _find_model(folder: Path) -> Path:
+    if (folder / MODEL_NAME).is_file():
+        return folder / MODEL_NAME
+    models = sorted(folder.glob("*.model"))
+    if len(models) != 1:
+        raise TokenizerError(
+            f"tokenizer folder {folder} holds {len(models)} *.model files; "
+            f"it needs one, or one of the name {MODEL_NAME}: name the file itself"
+        )
+    return models[0]
