@@ -19,7 +19,8 @@ from albert_data.corpus.documents import Lines
 from albert_data.kernels import kernel
 
 _STRIPPED = " \t\n\r\x0b\x0c"
-_FULL_STOP = re.compile(r"[。！？｡]+[”’」』》）)\]\"']*")
+_STOPS = "。！？｡"
+_FULL_STOP = re.compile(rf"[{_STOPS}]+[”’」』》）)\]\"']*")
 _PART_LEN = 200  # characters
 
 
@@ -74,7 +75,8 @@ def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.nd
 def _part_line(line: str) -> Iterator[str]:
     """Part a line after ideographic full stops, into parts of 200 characters or more."""
     begin = 0
-    for stop in _FULL_STOP.finditer(line):
+    stops = _FULL_STOP.finditer(line) if any(mark in line for mark in _STOPS) else ()
+    for stop in stops:
         if stop.end() - begin >= _PART_LEN:
             yield line[begin : stop.end()]
             begin = stop.end()
