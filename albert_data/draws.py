@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.kernels import inline_kernel, kernel
+from albert_data.kernels import kernel
 
 # The purposes of streams: no two of them share a number.
 SPLITTING = 1
@@ -23,7 +23,7 @@ _MIX_B = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 
 
-@inline_kernel
+@kernel
 def mix(x: np.uint64) -> np.uint64:
     """Scatter 64 bits: a bijection in which every input bit reaches every output bit."""
     x = (x ^ (x >> _30)) * _MIX_A
@@ -41,14 +41,14 @@ def stream(seed: np.uint64, purpose: int, key: np.uint64, pass_index: int, index
     return mix(state ^ np.uint64(index))
 
 
-@inline_kernel
+@kernel
 def draw(state: np.uint64, counter: int) -> np.uint64:
     """Number `counter` of a stream: 64 random bits."""
     return mix(state + (np.uint64(counter) + np.uint64(1)) * _GOLDEN)
 
 
-@inline_kernel
-def below(bits: np.uint64, limit: int) -> int:
+@kernel
+def below(bits: np.uint64, limit: int) -> np.int64:
     """A whole number in [0, limit), limit < 2**32; the bias is under limit / 2**32."""
     return np.int64(((bits >> _32) * np.uint64(limit)) >> _32)
 

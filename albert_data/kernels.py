@@ -18,8 +18,3 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def kernel(function: Function) -> Function:
     """Compile on the first call for each combination of argument types."""
     return cast(Function, numba.njit(cache=True, nogil=True)(function))
-
-
-def inline_kernel(function: Function) -> Function:
-    """Compile into its callers: for the one-line arithmetic that every kernel shares."""
-    return cast(Function, numba.njit(cache=True, inline="always")(function))

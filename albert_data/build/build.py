@@ -26,7 +26,7 @@ from albert_data.build.warming import compile_kernels
 from albert_data.build.workdir import WorkDir, check_finished, find_finished
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import Input
+from albert_data.corpus.inputs import STDIN, Input
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
 from albert_data.shards.manifest import SPLITS
@@ -65,11 +65,11 @@ def build(
     """
     started, progress = time.monotonic(), progress or Silence()
     plan = make_plan(inputs, tokenizer, config)
-    finished = find_finished(out)
-    if finished is not None and not overwrite:
-        check_finished(finished, plan, out)
-        return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True)
     work = WorkDir(out)
+    if not overwrite and (finished := find_finished(out)) is not None:
+        check_finished(finished, plan, out)
+        work.sweep(plan)
+        return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True)
     work.open()
     try:
         work.begin(plan, overwrite)
@@ -125,6 +125,11 @@ class _Build:
     def _learn_tokenizer(self) -> Tokenizer:
         path = self._work.tokenizer / MODEL_NAME
         if not (self._work.tokenizer / "vocab.json").exists():
+            if any(item.path == STDIN for item in self._inputs):
+                raise InputError(
+                    "without --tokenizer the corpus is read twice, which stdin can't be; "
+                    "train a vocabulary with `albert-data vocab` first, or give files"
+                )
             self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
             report = learn_vocabulary(
                 self._inputs, self._config.text, VocabConfig(), self._engine, self._progress, shrink=True

@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import multiprocess
@@ -146,10 +147,8 @@ class _Worker:
 
     def send(self, task: Any) -> None:
         self.task, self._tries = task, self._tries + 1
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died: its sentinel tells
             self.connection.send(task)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it died: its sentinel tells
 
     def receive(self) -> tuple[Any, Any] | None:
         """The task and its result, or None if the process died over it. Raises what the job raised."""
@@ -177,7 +176,8 @@ class _Worker:
 
     def stop(self) -> None:
         """Let an idle worker end by itself."""
-        self.connection.send(None)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it ended already: none waited for it
+            self.connection.send(None)
         self._process.join()
 
     def kill(self) -> None:

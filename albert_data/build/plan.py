@@ -107,8 +107,7 @@ def _split_file(item: Input, task_bytes: int) -> Iterator[Span]:
 def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
     """Where the first document begins that surely begins after byte `at`; `size` if none does."""
     file.seek(at)
-    file.readline(_MIB)  # the rest of a line
-    at_line_begin = True
+    at_line_begin = file.readline(_MIB).endswith(b"\n")  # the rest of a line, as far as it was read
     while line := file.readline(_MIB):
         ends = line.endswith(b"\n")
         if format == "jsonl" and at_line_begin:

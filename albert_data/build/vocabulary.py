@@ -16,6 +16,7 @@ from typing import Any
 from albert_data.build.engine import Engine
 from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
+from albert_data.build.warming import WARMING_BLOCK, run_once
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
@@ -105,9 +106,12 @@ def learn_vocabulary(
     """
     progress = progress or Silence()
     sample, damage = SentenceSample(config.sample_bytes), Damage(strict=text.strict)
+    job = SampleJob(text, config.seed)
+    few_words = SampleTask(task=MapTask(name="", block=WARMING_BLOCK), limit=sample.limit)
+    run_once(lambda: job(few_words), progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
     num_documents = text_bytes = 0
-    for task, found in engine.run(SampleJob(text, config.seed), _tasks(inputs, sample, damage)):
+    for task, found in engine.run(job, _tasks(inputs, sample, damage)):
         sample.add(found.hashes, found.sentences)
         damage.counts += found.damage.counts
         num_documents += found.num_documents
@@ -153,6 +157,14 @@ def _train(
         return train_model(sentences, config), config
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of a vocabulary: better to fail before the training than after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
+
+
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     """Write the model, its pieces and the settings to a folder; returns the settings."""
     settings = {
@@ -165,8 +177,8 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "skipped_bytes": report.trained.skipped_bytes,
         "damage": report.damage,
     }
+    make_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         write_bytes(folder / MODEL_NAME, report.trained.model)
         pieces = load_tokenizer(folder / MODEL_NAME).pieces
         write_bytes(folder / "pieces.txt", "".join(f"{piece}\n" for piece in pieces).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,16 +14,25 @@ from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 
 _PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
-_BLOCK = Block(data=b"One word. Two words.\n\nThree.\n", format="txt", path="", start=0)
+WARMING_BLOCK = Block(data=b"One word. Two words.\n\nThree.\n", format="txt", path="", start=0)
 
 
 def compile_kernels(job: MapJob, progress: Progress) -> None:
     """Run every kernel that a build needs once, on a few words."""
+
+    def make_some_rows() -> None:
+        documents = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
+        rows = join_keyed([job.make_rows(documents, 0)])
+        rows.take(np.arange(len(rows.indices)))
+
+    run_once(make_some_rows, progress)
+
+
+def run_once(work: Callable[[], object], progress: Progress) -> None:
+    """Run what compiles kernels, and say so if that takes its time."""
     notice = threading.Timer(_PATIENCE_SECONDS, progress.say, ["compiling the kernels, once a machine"])
     notice.start()
     try:
-        documents = job.read(_BLOCK, Damage(), TaskReceipt())
-        rows = join_keyed([job.make_rows(documents, 0)])
-        rows.take(np.arange(len(rows.indices)))
+        work()
     finally:
         notice.cancel()

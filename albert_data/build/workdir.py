@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ class WorkDir:
         self.root = out / WORK_NAME
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
-        self._plan = self.root / "plan.json"
+        self._plan, self._lock_path = self.root / "plan.json", self.root / "lock"
         self._lock: int | None = None
 
     def open(self) -> None:
@@ -44,12 +45,18 @@ class WorkDir:
                     "name a new or an empty folder"
                 )
             self.root.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take_lock()
         except BlockingIOError as error:
+            self.close()
             raise OutputError(f"another build is writing to {self.out}; wait for it to end") from error
         except OSError as error:
             raise OutputError(f"output {self.out} can't be written: {error.strerror}") from error
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(self._lock).st_nlink == 0:
+            raise BlockingIOError  # its owner dropped it just now, with the folder
 
     def begin(self, plan: dict[str, Any], overwrite: bool) -> None:
         """Go on with a killed build of this plan, or start one. Raises OutputError if another is half done."""
@@ -89,17 +96,27 @@ class WorkDir:
                 self.out.rmdir()
 
     def clear(self) -> None:
-        """Drop what an unfinished build left, but for the lock."""
+        """Drop what an unfinished build left, but for the lock; the plan first, for receipts count by it."""
+        self._plan.unlink(missing_ok=True)
         for path in self.root.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
-            elif path.name != "lock":
+            elif path != self._lock_path:
                 path.unlink()
 
     def remove(self) -> None:
         """Drop all that a build needs while it runs."""
+        self.clear()
+        self._lock_path.unlink()
+        with suppress(OSError):  # another build may have begun here since
+            self.root.rmdir()
         self.close()
-        shutil.rmtree(self.root)
+
+    def sweep(self, plan: dict[str, Any]) -> None:
+        """Drop what a build of this plan left that was killed after its manifest was written."""
+        if self.root.exists() and self._read_plan() in (None, plan):
+            self.open()
+            self.remove()
 
     def close(self) -> None:
         if self._lock is not None:

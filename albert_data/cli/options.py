@@ -20,20 +20,14 @@ def default_of(config: type[Any], name: str) -> Any:
     return next(field.default for field in dataclasses.fields(config) if field.name == name)
 
 
-class Size(click.ParamType):
+def parse_size(value: str | int) -> int:
     """A number of bytes: 64000000, 64M, 64MB."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = str(value).upper().removesuffix("B")
-        unit = text[-1:] if text[-1:] in _SIZES else ""
-        try:
-            return int(float(text.removesuffix(unit)) * _SIZES[unit])
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no size; write it as 64000000, 64M or 1.5G", param, ctx)
+    text = str(value).upper().removesuffix("B")
+    unit = text[-1:] if text[-1:] in _SIZES else ""
+    try:
+        return int(float(text.removesuffix(unit)) * _SIZES[unit])
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} is no size; write it as 64000000, 64M or 1.5G") from None
 
 
 def text_options(command: Command) -> Command:

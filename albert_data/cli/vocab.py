@@ -7,13 +7,20 @@ from typing import Any
 
 import click
 
-from albert_data.cli.options import Size, default_of, input_arguments, text_options, workers_option
+from albert_data.cli.options import (
+    default_of,
+    input_arguments,
+    parse_size,
+    text_options,
+    workers_option,
+)
 from albert_data.config import MODEL_TYPES, VocabConfig
 
 
 @click.command()
 @input_arguments
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR",
+    help="Folder to write.")
 @click.option(
     "--vocab-size",
     type=int,
@@ -38,7 +45,8 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 @click.option("--cased/--uncased", default=default_of(VocabConfig, "cased"), show_default=True, help="Keep case, or fold it.")
 @click.option(
     "--sample-bytes",
-    type=Size(),
+    type=parse_size,
+    metavar="SIZE",
     default=default_of(VocabConfig, "sample_bytes"),
     show_default=True,
     help="Most text to learn from; bounds the memory.",
@@ -58,7 +66,7 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     albert-data vocab corpus/ --vocab-size 8000 -o vocab
     """
     from albert_data.build.engine import MultiprocessEngine
-    from albert_data.build.vocabulary import learn_vocabulary, save_vocabulary
+    from albert_data.build.vocabulary import learn_vocabulary, make_folder, save_vocabulary
     from albert_data.cli.progress import Bar
     from albert_data.cli.settings import text_config
     from albert_data.cli.summary import describe_vocabulary
@@ -67,9 +75,11 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
 
     text = text_config(settings)
     config = VocabConfig(**settings)
+    found = find_inputs(inputs)
+    make_folder(output)
     bar = Bar()
     try:
-        report = learn_vocabulary(find_inputs(inputs), text, config, MultiprocessEngine(workers), bar)
+        report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), bar)
     finally:
         bar.close()
     save_vocabulary(output, report)

@@ -19,7 +19,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
-from albert_data.kernels import inline_kernel, kernel
+from albert_data.kernels import kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.nd
     return utf8, line_offsets, document_offsets
 
 
-@inline_kernel
+@kernel
 def is_white(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13
 
@@ -197,6 +197,6 @@ def strip_lines(
 
 def _hash_documents(utf8: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The key of each document: uint64."""
-    view, bounds = memoryview(utf8), offsets.tolist()
+    view, bounds = utf8.data, offsets.tolist()
     digests = [sha256(view[begin:end]).digest()[:8] for begin, end in pairwise(bounds)]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

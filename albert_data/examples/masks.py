@@ -17,7 +17,7 @@ from albert_data.config import ExampleConfig
 from albert_data.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.examples.ragged import Examples, Masks, Pairs
 from albert_data.examples.spans import span_tables
-from albert_data.kernels import inline_kernel, kernel
+from albert_data.kernels import kernel
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule, begins_word
 
@@ -168,14 +168,14 @@ def arrange(
             at -= num_words
 
 
-@inline_kernel
-def replace(bits: np.uint64, original: int, mask_id: int, ordinary_ids: np.ndarray) -> int:
+@kernel
+def replace(bits: np.uint64, original: np.uint32, mask_id: int, ordinary_ids: np.ndarray) -> int:
     """What stands at a masked token: [MASK], a random ordinary piece, or the original."""
     if bits < _MASK_BELOW:
         return mask_id
     if bits < _RANDOM_BELOW:
-        return ordinary_ids[below(mix(bits), len(ordinary_ids))]
-    return original
+        return int(ordinary_ids[below(mix(bits), len(ordinary_ids))])
+    return int(original)
 
 
 @kernel

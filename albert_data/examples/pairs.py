@@ -136,9 +136,8 @@ def choose_pairs(
         index = 0
         while unit < last:
             state = stream(seed, PAIRING, document_keys[document], pass_index, index)
-            target = max_tokens
-            if draw(state, 0) < short_threshold:
-                target = 2 + below(draw(state, 1), max_tokens - 1)
+            is_short = draw(state, 0) < short_threshold
+            target = 2 + below(draw(state, 1), max_tokens - 1) if is_short else max_tokens
             begin, stop = unit_offsets[unit], unit + 1
             while stop < last and unit_offsets[stop + 1] - begin <= target:
                 stop += 1

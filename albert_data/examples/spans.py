@@ -31,7 +31,8 @@ _RECURSION = 128  # bounds up to here have their exact expectation; from there o
 def ngram_shares(ngram: int) -> np.ndarray:
     """The paper's p(n) for n = 1 .. ngram: float64, sums to 1."""
     inverse = 1.0 / np.arange(1, ngram + 1)
-    return inverse / inverse.sum()
+    shares: np.ndarray = inverse / inverse.sum()
+    return shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,26 +83,27 @@ def corrected_law(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray,
 
 
 def choose_bounds(law: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bound for each row of `law` and the threshold of one more, so that the expected sum is `budget`."""
-    ngram = law.shape[1]
+    """The bound for each row of `law`, and the threshold of one more, that make the expected sum `budget`."""
+    ngram, rows = law.shape[1], np.arange(len(law))
     lengths = np.arange(1, ngram + 1)
-    expected = np.zeros((_RECURSION + 1, len(law)))  # m(b): the expected sum of lengths drawn until it is >= b
+    sums = np.zeros((_RECURSION + 1, len(law)))  # m(b): the expected sum of lengths drawn until it is >= b
     for bound in range(1, _RECURSION + 1):
         for n in range(1, ngram + 1):
-            expected[bound] += law[:, n - 1] * (n + expected[max(0, bound - n)])
-    overshoot = (law @ lengths**2 / (law @ lengths) - 1) / 2  # its limit for large b
+            sums[bound] += law[:, n - 1] * (n + sums[max(0, bound - n)])
+    overshoot = (law @ lengths**2 / (law @ lengths) - 1) / 2  # the limit of m(b) - b
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
-    small = np.flatnonzero(low < _RECURSION - 1)
-    for row in small:
-        low[row] = np.searchsorted(expected[:, row], budget[row], side="right") - 1
-    def mean_sum(bound: np.ndarray) -> np.ndarray:
-        exact = expected[np.minimum(bound, _RECURSION), np.arange(len(law))]
-        return np.where(bound <= _RECURSION, exact, bound + overshoot)
-    share = (budget - mean_sum(low)) / (mean_sum(low + 1) - mean_sum(low))
-    return low.astype(np.int32), _to_thresholds(share)
+    for row in np.flatnonzero(low < _RECURSION - 1):
+        low[row] = np.searchsorted(sums[:, row], budget[row], side="right") - 1
+    floor, ceiling = (
+        np.where(bound <= _RECURSION, sums[np.minimum(bound, _RECURSION), rows], bound + overshoot)
+        for bound in (low, low + 1)
+    )
+    return low.astype(np.int32), _to_thresholds((budget - floor) / (ceiling - floor))
 
 
 def _to_thresholds(probability: np.ndarray) -> np.ndarray:
     """Bounds under which 64 random bits fall with these probabilities; the last bit of 1.0 is lost."""
     scaled = np.clip(probability, 0.0, 1.0) * 2.0**64
-    return np.where(scaled >= 2.0**64, np.uint64(2**64 - 1), np.minimum(scaled, 2.0**64 - 4096).astype(np.uint64))
+    almost_one = np.minimum(scaled, 2.0**64 - 4096).astype(np.uint64)
+    thresholds: np.ndarray = np.where(scaled >= 2.0**64, np.uint64(2**64 - 1), almost_one)
+    return thresholds

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,10 +145,10 @@ class Tokenizer:
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
         sentences = _slice_sentences(texts) if isinstance(texts, Text) else list(texts)
-        encoded = self._processor.encode(sentences, out_type=int, num_threads=1) if sentences else []
+        encoded = self._processor.encode(sentences, out_type="numpy", num_threads=1) if sentences else []
         offsets = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
-        return np.fromiter(chain.from_iterable(encoded), self.id_dtype, int(offsets[-1])), offsets
+        return np.concatenate([np.zeros(0, np.int32), *encoded]).astype(self.id_dtype), offsets
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may come out empty."""

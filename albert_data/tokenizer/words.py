@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albert_data.kernels import inline_kernel
+from albert_data.kernels import kernel
 
 SPACE = "\u2581"  # SentencePiece's visible space
 
@@ -54,7 +54,7 @@ def is_unspaced(character: str) -> bool:
     return unicodedata.name(character, "").split(" ")[0] in _UNSPACED_SCRIPTS
 
 
-@inline_kernel
+@kernel
 def begins_word(
     ids: np.ndarray, at: int, segment_begin: int, starts: np.ndarray, standalone: np.ndarray
 ) -> bool:
@@ -64,7 +64,7 @@ def begins_word(
 
 def find_word_starts(ids: np.ndarray, rule: WordRule) -> np.ndarray:
     """Whether each token of one segment begins a word: bool, as long as `ids`."""
-    begins = rule.starts[ids]
+    begins: np.ndarray = rule.starts[ids]
     begins[1:] |= rule.standalone[ids[:-1]]
     begins[:1] = True
     return begins
