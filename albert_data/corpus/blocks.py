@@ -12,7 +12,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from io import BufferedIOBase
 
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STREAM_ERRORS
@@ -37,7 +37,7 @@ class Block:
 
 
 def read_blocks(
-    stream: BinaryIO,
+    stream: BufferedIOBase,
     *,
     path: str,
     format: str,
@@ -70,7 +70,7 @@ class _Source:
     """A stream's bytes that are read but not yet taken."""
 
     def __init__(
-        self, stream: BinaryIO, path: str, format: str, damage: Damage, start: int, length: int | None
+        self, stream: BufferedIOBase, path: str, format: str, damage: Damage, start: int, length: int | None
     ) -> None:
         self.format, self.start, self.ended = format, start, False
         self.pending = bytearray()
@@ -91,8 +91,8 @@ class _Source:
         """Read until `size` bytes are pending or the stream ends; tell whether any are."""
         while len(self.pending) < size and not self.ended:
             want = _CHUNK if self._left is None else min(_CHUNK, self._left)
-            try:
-                chunk = self._stream.read(want) if want else b""
+            try:  # read1, for read drops what was decompressed before the damage
+                chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
                 at = self.start + len(self.pending)
                 self._damage.add("damaged_compression", self._path, at, str(error).rstrip("."))

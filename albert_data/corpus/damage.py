@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from albert_data.errors import InputError
 
 REASONS = {
-    "invalid_utf8": "bytes that are no UTF-8 replaced by U+FFFD (documents)",
-    "lone_surrogate": "escapes of half a character replaced by U+FFFD (documents)",
-    "malformed_json": "lines that are no JSON object skipped",
-    "missing_field": "lines without the text field skipped",
-    "field_not_text": "lines whose text field holds no string skipped",
-    "line_too_long": "JSON lines over 128 MiB skipped",
-    "damaged_compression": "compressed files that end in the middle or fail their check; the rest of each is lost",
-    "empty_document": "documents without text skipped",
-    "no_tokens": "documents that the tokenizer leaves empty skipped",
-    "long_document_cut": "documents over 4 MiB read as several (the cuts)",
+    "invalid_utf8": "documents with bytes that are no UTF-8, replaced by U+FFFD",
+    "lone_surrogate": "documents with half a character escaped, replaced by U+FFFD",
+    "malformed_json": "lines that are no JSON object, skipped",
+    "missing_field": "lines without the text field, skipped",
+    "field_not_text": "lines whose text field holds no string, skipped",
+    "line_too_long": "JSON lines over 128 MiB, skipped",
+    "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
+    "empty_document": "documents without text, skipped",
+    "no_tokens": "documents that the tokenizer leaves empty, skipped",
+    "long_document_cut": "cuts in documents over 4 MiB, each read as several",
 }
 # A corpus may well hold these: they are counted, but no reason to fail under --strict.
 _HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import glob
 import gzip
+import io
 import os
 import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 from albert_data.errors import InputError
 
@@ -113,14 +113,15 @@ def _describe(path: str) -> Input:
     )
 
 
-def open_input(item: Input) -> BinaryIO:
+def open_input(item: Input) -> io.BufferedIOBase:
     """Open for reading from the start, decompressed."""
     if item.path == STDIN:
-        return sys.stdin.buffer
+        return cast(io.BufferedIOBase, sys.stdin.buffer)
     if item.compression == "gz":
-        return cast(BinaryIO, gzip.open(item.path, "rb"))
+        return gzip.open(item.path, "rb")
     if item.compression == "zst":
         import pyarrow
 
-        return cast(BinaryIO, pyarrow.CompressedInputStream(pyarrow.OSFile(item.path, "rb"), "zstd"))
-    return Path(item.path).open("rb")
+        stream: io.BufferedIOBase = pyarrow.CompressedInputStream(pyarrow.OSFile(item.path, "rb"), "zstd")
+        return stream
+    return io.BufferedReader(io.FileIO(item.path))
