@@ -65,7 +65,7 @@ class VocabConfig:
     def __post_init__(self) -> None:
         check_range("vocab_size", self.vocab_size, 16, 1_000_000)
         check_choice("model_type", self.model_type, MODEL_TYPES)
-        check_range("character_coverage", self.character_coverage, 0.9, 1.0)
+        check_range("character_coverage", self.character_coverage, 0.98, 1.0)
         check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
         check_range("seed", self.seed, 0, 2**63 - 1)
 

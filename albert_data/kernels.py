@@ -18,3 +18,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def kernel(function: Function) -> Function:
     """Compile on the first call for each combination of argument types."""
     return cast(Function, numba.njit(cache=True, nogil=True)(function))
+
+
+def inline_kernel(function: Function) -> Function:
+    """Compile into its callers: for what a loop calls for each byte or word with arrays as arguments.
+
+    A call counts the references of each array up and down, atomically: 80 ns for ten arrays.
+    """
+    return cast(Function, numba.njit(cache=True, nogil=True, inline="always")(function))

@@ -21,7 +21,7 @@ from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.publish import make_manifest, publish
 from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
-from albert_data.build.vocabulary import learn_vocabulary, save_vocabulary
+from albert_data.build.vocabulary import learn_vocabulary, no_document, save_vocabulary
 from albert_data.build.warming import compile_kernels
 from albert_data.build.workdir import WorkDir, check_finished, find_finished
 from albert_data.config import BuildConfig, VocabConfig
@@ -92,9 +92,14 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         "config": config.to_flat_dict(),
         "tokenizer": {"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
         "inputs": [
-            {"path": item.path, "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
+            {"path": _as_text(item.path), "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
         ],
     }
+
+
+def _as_text(path: str) -> str:
+    """A path as valid text, even where its name is no UTF-8."""
+    return path.encode(errors="backslashreplace").decode()
 
 
 class _Build:
@@ -115,6 +120,10 @@ class _Build:
     def run(self, tokenizer: Tokenizer | None) -> tuple[dict[str, Any], int]:
         tokenizer = tokenizer or self._learn_tokenizer()
         job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
+        if tokenizer.slow_reason:
+            self._progress.say(
+                f"all text goes through SentencePiece itself, since the model can't be cut: {tokenizer.slow_reason}"
+            )
         compile_kernels(job, self._progress)
         total, resumed = self._map(job)
         shards = self._reduce(total, tokenizer)
@@ -159,7 +168,7 @@ class _Build:
             total.add(receipt)
         total.damage += damage.counts
         if not total.counts["documents"]:
-            raise InputError(f"the corpus holds no document{_explain(total)}; give files with text in them")
+            raise no_document(total.damage)
         if not total.runs:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
         return total, len(done)
@@ -174,9 +183,7 @@ class _Build:
             else:
                 yield task
 
-    def _reduce(
-        self, total: TaskReceipt, tokenizer: Tokenizer
-    ) -> list[tuple[ReduceTask, ShardReceipt]]:
+    def _reduce(self, total: TaskReceipt, tokenizer: Tokenizer) -> list[tuple[ReduceTask, ShardReceipt]]:
         id_bytes = tokenizer.id_dtype().itemsize
         tasks = []
         for split in SPLITS:
@@ -202,8 +209,3 @@ class _Build:
     def _find_shard(self, task: ReduceTask) -> ShardReceipt | None:
         path = self._work.shards / "receipts" / task.receipt_name
         return ShardReceipt(**read_json(path)) if path.exists() else None
-
-
-def _explain(total: TaskReceipt) -> str:
-    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in total.damage.items())
-    return f" ({reasons})" if reasons else ""

@@ -60,7 +60,8 @@ def write_card(out: Path, manifest: dict[str, Any]) -> None:
         text_mb=manifest["counts"]["text_bytes"] / 1e6,
         tokens=manifest["counts"]["tokens"],
         splits="\n".join(
-            f"| {name} | {split['num_rows']:,} | {split['num_tokens']:,} | {split['num_masked']:,} | {len(split['shards'])} |"
+            f"| {name} | {split['num_rows']:,} | {split['num_tokens']:,} | {split['num_masked']:,} "
+            f"| {len(split['shards'])} |"
             for name, split in splits.items()
         ),
         max_seq_len=config["max_seq_len"],

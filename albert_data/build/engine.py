@@ -41,9 +41,7 @@ Result = TypeVar("Result")
 class Engine(Protocol):
     """Where tasks are run."""
 
-    def run(
-        self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]
-    ) -> Iterator[tuple[AnyTask, Result]]:
+    def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
         """Yield every task with its result. An AlbertDataError of a job ends the run and is raised."""
 
 
@@ -54,9 +52,7 @@ class MultiprocessEngine:
         self._num_workers = num_workers
         self._context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
 
-    def run(
-        self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]
-    ) -> Iterator[tuple[AnyTask, Result]]:
+    def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
         workers = [_Worker(self._context, job) for _ in range(self._num_workers)]
         feed = _Feed(tasks, ahead=self._num_workers)
         try:
@@ -141,7 +137,9 @@ class _Worker:
     def _start(self) -> None:
         self.connection, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_work, args=(theirs, self._job, os.getpid()), daemon=True)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a fork's hooks swallow a Ctrl-C
         self._process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         theirs.close()
         self.sentinel = self._process.sentinel
 

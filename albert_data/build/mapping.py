@@ -6,17 +6,19 @@ The receipt is written last; a task with a receipt is done, and is not done agai
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask
 from albert_data.build.runs import KeyedRows, join_keyed, write_run
 from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import Lines, read_documents
 from albert_data.corpus.text import make_text
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import apply_masks, draw_masks
@@ -68,56 +70,41 @@ class MapJob:
         self._config, self._tokenizer = config, tokenizer
         self._runs, self._receipts = runs, receipts
         self._schema = shard_schema(tokenizer.id_dtype)
-        self._words = (
-            tokenizer.word_rule if config.examples.whole_word else WordRule.every_piece(tokenizer.vocab_size)
-        )
+        self._words = tokenizer.word_rule if config.examples.whole_word else WordRule.every_piece(tokenizer.vocab_size)
 
     def __call__(self, task: MapTask) -> TaskReceipt:
         receipt = TaskReceipt(fingerprint=task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
         held: list[KeyedRows] = []
         for block in task.read(damage):
-            documents = self.read(block, damage, receipt)
-            for pass_index in range(self._config.examples.dupe_factor):
-                held.append(self.make_rows(documents, pass_index))
-                if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
-                    self._write_run(task, held, receipt)
+            for documents in self.read(block, damage, receipt):
+                for pass_index in range(self._config.examples.dupe_factor):
+                    held.append(self.make_rows(documents, pass_index))
+                    if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
+                        self._write_run(task, held, receipt)
         if held:
             self._write_run(task, held, receipt)
         receipt.damage = damage.counts
         write_json(self._receipts / f"{task.name}.json", vars(receipt))
         return receipt
 
-    def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Documents:
-        """Tokenise the documents of a block and count them."""
-        lines = read_documents(block, self._config.text, damage)
-        text = make_text(lines, self._config.text)
-        documents = self._tokenizer.encode_documents(text)
-        lengths = np.diff(documents.sentence_offsets[documents.document_offsets])
-        receipt.counts.update(
-            documents=len(lengths),
-            sentences=len(documents.sentence_offsets) - 1,
-            text_bytes=len(lines.utf8),
-            tokens=len(documents.ids),
-        )
-        for _ in range(int(np.count_nonzero(lengths == 0))):
-            damage.add("no_tokens", block.path, block.start)
-        digest = int(lines.document_keys.sum(dtype=np.uint64))
-        receipt.documents_digest = (receipt.documents_digest + digest) % 2**64
-        return documents
+    def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Iterator[Documents]:
+        """Tokenise the documents of a block, in parts, and count them."""
+        for lines in split_lines(read_documents(block, self._config.text, damage)):
+            documents = self._tokenizer.encode_documents(make_text(lines, self._config.text))
+            _count(lines, documents, receipt)
+            for _ in range(_count_empty(documents)):
+                damage.add("no_tokens", block.path, block.start)
+            yield documents
 
     def make_rows(self, documents: Documents, pass_index: int) -> KeyedRows:
         """Pair, mask and key the documents for one pass."""
         config, tokenizer = self._config.examples, self._tokenizer
         pairs = make_pairs(documents, tokenizer.specials, self._words, config, pass_index)
-        masks = draw_masks(
-            pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index
-        )
+        masks = draw_masks(pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index)
         return KeyedRows(
             examples=apply_masks(pairs, masks),
-            shuffle_keys=shuffle_keys(
-                np.uint64(config.seed), pairs.document_keys, pass_index, pairs.indices
-            ),
+            shuffle_keys=shuffle_keys(np.uint64(config.seed), pairs.document_keys, pass_index, pairs.indices),
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
         )
@@ -125,6 +112,8 @@ class MapJob:
     def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt) -> None:
         rows = join_keyed(held)
         held.clear()
+        if not len(rows.indices):
+            return
         keys = split_keys(np.uint64(self._config.examples.seed), rows.examples.document_keys)
         is_validation = keys < threshold(self._config.validation_fraction)
         name = f"{task.name}-{len(receipt.runs):03d}.run"
@@ -134,3 +123,19 @@ class MapJob:
             receipt.counts[f"{split}_rows"] += int(np.count_nonzero(chosen))
             receipt.counts[f"{split}_tokens"] += int(np.diff(rows.examples.offsets)[chosen].sum())
             receipt.counts[f"{split}_masked"] += int(np.diff(rows.examples.mask_offsets)[chosen].sum())
+
+
+def _count(lines: Lines, documents: Documents, receipt: TaskReceipt) -> None:
+    receipt.counts.update(
+        documents=len(documents.document_keys),
+        sentences=len(documents.sentence_offsets) - 1,
+        text_bytes=len(lines.utf8),
+        tokens=len(documents.ids),
+    )
+    digest = int(lines.document_keys.sum(dtype=np.uint64))
+    receipt.documents_digest = (receipt.documents_digest + digest) % 2**64
+
+
+def _count_empty(documents: Documents) -> int:
+    lengths = np.diff(documents.sentence_offsets[documents.document_offsets])
+    return int(np.count_nonzero(lengths == 0))

@@ -57,13 +57,9 @@ def make_manifest(
 
 
 def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> dict[str, Any]:
-    ours = sorted(
-        ((task, receipt) for task, receipt in shards if task.split == split), key=lambda both: both[0].shard
-    )
+    ours = sorted(((task, receipt) for task, receipt in shards if task.split == split), key=lambda both: both[0].shard)
     described = [{"file": task.file, **vars(receipt)} for task, receipt in ours]
-    totals = {
-        name: sum(shard[name] for shard in described) for name in ("num_rows", "num_tokens", "num_masked")
-    }
+    totals = {name: sum(shard[name] for shard in described) for name in ("num_rows", "num_tokens", "num_masked")}
     return {**totals, "shards": described}
 
 

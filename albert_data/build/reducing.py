@@ -49,9 +49,7 @@ def plan_shards(split: str, num_bytes: int, num_shards: int | None) -> list[Redu
     """Tasks for a split of `num_bytes` of Arrow data, in as many shards as asked for, or as fit it."""
     count = num_shards or max(1, round(num_bytes / SHARD_BYTES))
     slices = max(1, -(-num_bytes // (count * SLICE_BYTES)))
-    return [
-        ReduceTask(split=split, shard=shard, num_shards=count, slices=slices) for shard in range(count)
-    ]
+    return [ReduceTask(split=split, shard=shard, num_shards=count, slices=slices) for shard in range(count)]
 
 
 class ReduceJob:

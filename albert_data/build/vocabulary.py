@@ -7,6 +7,7 @@ the sample, so what is learnt depends on the set of sentences and the settings a
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.build.engine import Engine
+from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.warming import WARMING_BLOCK, run_once
@@ -63,13 +65,13 @@ class SampleJob:
         damage = Damage(strict=self._text.strict)
         hashes, sentences, num_documents, text_bytes = [], [], 0, 0
         for block in task.task.read(damage):
-            lines = read_documents(block, self._text, damage)
-            text = make_text(lines, self._text)
-            keys, chosen = select_sentences(text.utf8, text.sentence_offsets, self._seed, task.limit)
-            hashes += keys
-            sentences += chosen
-            num_documents += len(lines.document_keys)
-            text_bytes += len(lines.utf8)
+            for lines in split_lines(read_documents(block, self._text, damage)):
+                text = make_text(lines, self._text)
+                keys, chosen = select_sentences(text.utf8, text.sentence_offsets, self._seed, task.limit)
+                hashes += keys
+                sentences += chosen
+                num_documents += len(lines.document_keys)
+                text_bytes += len(lines.utf8)
         return Candidates(
             hashes=hashes,
             sentences=sentences,
@@ -118,7 +120,7 @@ def learn_vocabulary(
         text_bytes += found.text_bytes
         progress.advance(task.task.num_bytes, found.text_bytes)
     if not num_documents:
-        raise InputError("the corpus holds no document; give files with text in them")
+        raise no_document(damage.counts)
     sentences = sample.sentences()
     size = sum(map(len, sentences)) / 1e6
     progress.say(
@@ -134,12 +136,15 @@ def learn_vocabulary(
     )
 
 
+def no_document(damage: Counter[str]) -> InputError:
+    """What to say of a corpus in which nothing was found."""
+    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.items())
+    found = f" ({reasons})" if reasons else ""
+    return InputError(f"the corpus holds no document{found}; give files with text in them")
+
+
 def _tasks(inputs: list[Input], sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:
-    streams = (
-        read_stream_tasks(number, item, damage)
-        for number, item in enumerate(inputs)
-        if not item.is_splittable
-    )
+    streams = (read_stream_tasks(number, item, damage) for number, item in enumerate(inputs) if not item.is_splittable)
     for task in chain(plan_tasks(inputs), *streams):
         yield SampleTask(task=task, limit=sample.limit)
 

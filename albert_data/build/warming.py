@@ -21,8 +21,8 @@ def compile_kernels(job: MapJob, progress: Progress) -> None:
     """Run every kernel that a build needs once, on a few words."""
 
     def make_some_rows() -> None:
-        documents = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
-        rows = join_keyed([job.make_rows(documents, 0)])
+        parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
+        rows = join_keyed([job.make_rows(documents, 0) for documents in parts])
         rows.take(np.arange(len(rows.indices)))
 
     run_once(make_some_rows, progress)

@@ -1,8 +1,8 @@
 """The folder of a build: who may write there, and what a killed build left.
 
-    OUT/.build/plan.json    what is being built: config, tokenizer, inputs
-        runs/ receipts/     of map tasks
-        shards/             finished shards and their receipts, until they are published
+OUT/.build/plan.json    what is being built: config, tokenizer, inputs
+    runs/ receipts/     of map tasks
+    shards/             finished shards and their receipts, until they are published
 """
 
 from __future__ import annotations
@@ -150,12 +150,8 @@ def find_difference(there: dict[str, Any], asked: dict[str, Any]) -> str | None:
         old_paths = {item["path"]: item for item in there["inputs"]}
         new_paths = {item["path"]: item for item in asked["inputs"]}
         changed = sorted(
-            path
-            for path in old_paths.keys() | new_paths.keys()
-            if old_paths.get(path) != new_paths.get(path)
+            path for path in old_paths.keys() | new_paths.keys() if old_paths.get(path) != new_paths.get(path)
         )
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         return f"the inputs differ ({changed[0]}{more})"
     return None
-
-

@@ -77,11 +77,19 @@ from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
     help="Compression of the shards; none lets training map them into memory.",
 )
 @click.option(
-    "--seed", type=int, default=default_of(ExampleConfig, "seed"), show_default=True, help="Seed of all random draws."
+    "--seed",
+    type=int,
+    default=default_of(ExampleConfig, "seed"),
+    show_default=True,
+    help="Seed of all random draws.",
 )
 @text_options
 @workers_option
-@click.option("--overwrite", is_flag=True, help="Replace another build in OUT; a finished one stays until the new one is.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace another build in OUT; a finished one stays until the new one is.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be read and with which settings, and stop.")
 def build(
     inputs: tuple[str, ...],
@@ -100,13 +108,14 @@ def build(
 
     \b
     albert-data build corpus/ --tokenizer vocab -o shards
-    zcat dump.jsonl.gz | albert-data build - --text-field body --language de -o shards
+    zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab --text-field body -o shards
     """
     from albert_data.cli.settings import build_config
 
     config = build_config(settings)
     from albert_data.build.build import build as build_shards
     from albert_data.build.engine import MultiprocessEngine
+    from albert_data.cli.main import INTERRUPTED
     from albert_data.cli.progress import Bar
     from albert_data.cli.summary import describe_build, describe_plan
     from albert_data.corpus.inputs import find_inputs
@@ -119,13 +128,11 @@ def build(
         return
     bar = Bar()
     try:
-        report = build_shards(
-            found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite
-        )
+        report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)
     except KeyboardInterrupt:
         bar.close()
         click.echo("\nInterrupted; the same command goes on from here.", err=True)
-        raise SystemExit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     finally:
         bar.close()
     click.echo(describe_build(report, output))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -23,6 +24,13 @@ INTERRUPTED = 130  # the shell's exit code for a process that Ctrl-C ended
 
 class LazyGroup(click.Group):
     """Imports a command's module only when that command runs, so that --help is quick."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader of stdout has what it wants; click would exit with 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -68,9 +76,10 @@ def run(arguments: list[str]) -> int:
     except AlbertDataError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("\nInterrupted.", err=True)
+    except (KeyboardInterrupt, click.Abort):  # click turns the one into the other, and ends the line
+        click.echo("Interrupted.", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has what it wants
-        return 0
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
+        click.echo(f"Error: {what}; mend that and give the same command again", err=True)
+        return 1

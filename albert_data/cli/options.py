@@ -34,7 +34,9 @@ def text_options(command: Command) -> Command:
     """--sentences, --language, --text-field, --strict."""
     for option in (
         click.option(
-            "--strict", is_flag=True, help="Fail at the first damaged place instead of repairing or skipping it."
+            "--strict",
+            is_flag=True,
+            help="Fail at the first damaged place instead of repairing or skipping it.",
         ),
         click.option(
             "--text-field",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ class Bar:
         tqdm.monitor_interval = 0  # its thread would be forked along
         self._text_bytes = 0
         if not sys.stderr.isatty():
-            click.echo(stage, err=True)
+            _tell(stage)
         self._bar = tqdm(
             total=total,
             desc=stage,
@@ -43,7 +44,7 @@ class Bar:
 
     def say(self, line: str) -> None:
         if self._bar is None or self._bar.disable:
-            click.echo(line, err=True)
+            _tell(line)
         else:
             self._bar.write(line, file=sys.stderr)
 
@@ -51,3 +52,8 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _tell(line: str) -> None:
+    with suppress(BrokenPipeError):  # a run goes on when nobody reads how far it is
+        click.echo(line, err=True)

@@ -76,7 +76,7 @@ def _rate(report: BuildReport) -> str:
 
 
 def _describe_damage(damage: dict[str, int]) -> list[str]:
-    return [f"{'damage':<10} {count:,} {REASONS[reason]}" for reason, count in sorted(damage.items())]
+    return [f"{'damage':<10} {reason} {count:,}: {REASONS[reason]}" for reason, count in sorted(damage.items())]
 
 
 def _describe_config(config: dict[str, Any], shares: list[float]) -> list[str]:

@@ -19,8 +19,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 
 @click.command()
 @input_arguments
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR",
-    help="Folder to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder to write.")
 @click.option(
     "--vocab-size",
     type=int,
@@ -42,7 +41,12 @@ from albert_data.config import MODEL_TYPES, VocabConfig
     show_default=True,
     help="Share of the text's characters that get a piece.",
 )
-@click.option("--cased/--uncased", default=default_of(VocabConfig, "cased"), show_default=True, help="Keep case, or fold it.")
+@click.option(
+    "--cased/--uncased",
+    default=default_of(VocabConfig, "cased"),
+    show_default=True,
+    help="Keep case, or fold it.",
+)
 @click.option(
     "--sample-bytes",
     type=parse_size,

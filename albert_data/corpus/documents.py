@@ -49,9 +49,7 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
         assert found is not None, "a cut document fits"
     utf8, line_offsets, document_offsets = found
     keys = _hash_documents(utf8, line_offsets[document_offsets])
-    return Lines(
-        utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys
-    )
+    return Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys)
 
 
 def _repair(block: Block, damage: Damage) -> bytes:

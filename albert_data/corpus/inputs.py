@@ -75,9 +75,7 @@ def _walk(folder: str) -> list[str]:
     found = []
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
-            os.path.join(root, name) for name in files if not name.startswith(".") and _match(name) is not None
-        ]
+        found += [os.path.join(root, name) for name in files if not name.startswith(".") and _match(name) is not None]
     if not found:
         raise InputError(f"folder {folder} holds no readable file; readable are {ALLOWED_NAMES}")
     return found

@@ -17,9 +17,9 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.ragged import Pairs
-from albert_data.tokenizer.words import WordRule, begins_word
 from albert_data.kernels import kernel
 from albert_data.tokenizer.model import Documents, Specials
+from albert_data.tokenizer.words import WordRule, begins_word
 
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, -1
 
@@ -98,9 +98,7 @@ def cut_long_sentences(
 
 
 @kernel
-def find_middle_cut(
-    ids: np.ndarray, begin: int, end: int, starts: np.ndarray, standalone: np.ndarray
-) -> int:
+def find_middle_cut(ids: np.ndarray, begin: int, end: int, starts: np.ndarray, standalone: np.ndarray) -> int:
     """The word boundary inside [begin, end) nearest to its middle (the left of two), or `begin` if there is none."""
     middle = (begin + end) // 2
     for distance in range(end - begin):

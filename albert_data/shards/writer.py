@@ -26,13 +26,9 @@ class ShardReceipt:
     sha256: str
 
 
-def write_shard(
-    path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str
-) -> ShardReceipt:
+def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
     """Write one Arrow file, a record batch for each of `batches`; equal rows make equal bytes."""
-    options = pyarrow.ipc.IpcWriteOptions(
-        compression=None if compression == "none" else compression, use_threads=False
-    )
+    options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
     counts = np.zeros(3, np.int64)
     with replace_file(path) as file:
         hashing = HashingFile(file)

@@ -19,6 +19,9 @@ import sentencepiece
 
 from albert_data.corpus.text import Text
 from albert_data.errors import TokenizerError
+from albert_data.tokenizer.chunks import ChunkEncoder
+from albert_data.tokenizer.cuts import explain_unsafe
+from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.words import WordRule
 
 MODEL_NAME = "spiece.model"
@@ -61,6 +64,7 @@ class Tokenizer:
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
     id_dtype: uint16, or uint32 where the vocabulary is larger than that holds.
+    slow_reason: why this model's text goes through SentencePiece alone, or None if the chunk table serves it.
     """
 
     def __init__(self, model: bytes, name: str) -> None:
@@ -71,12 +75,17 @@ class Tokenizer:
         try:
             self._processor.LoadFromSerializedProto(model)
         except (RuntimeError, OSError) as error:
-            raise TokenizerError(
-                f"{name} is no SentencePiece model; train one with `albert-data vocab`"
-            ) from error
+            raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
         self.vocab_size: int = self._processor.get_piece_size()
         self.pieces: list[str] = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
         self.specials = self._find_specials(name)
+        settings = read_settings(model)
+        self.slow_reason = explain_unsafe(settings, self.pieces)
+        self._chunks = (
+            ChunkEncoder(model, settings, self._processor, self.pieces, self._encode_whole)
+            if self.slow_reason is None
+            else None
+        )
         self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
 
     def _find_specials(self, name: str) -> Specials:
@@ -144,11 +153,26 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
-        sentences = _slice_sentences(texts) if isinstance(texts, Text) else list(texts)
-        encoded = self._processor.encode(sentences, out_type="numpy", num_threads=1) if sentences else []
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
-        return np.concatenate([np.zeros(0, np.int32), *encoded]).astype(self.id_dtype), offsets
+        if not isinstance(texts, Text):
+            sentences = [text.encode() for text in texts]
+            utf8 = np.frombuffer(b"".join(sentences), np.uint8)
+            offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+        else:
+            utf8, offsets = texts.utf8, texts.sentence_offsets
+        if self._chunks is not None:
+            ids, id_offsets = self._chunks.encode(utf8, offsets)
+        else:
+            encoded = self._encode_whole(slice_sentences(utf8, offsets))
+            ids = np.concatenate([np.zeros(0, np.int32), *encoded])
+            id_offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return ids.astype(self.id_dtype), id_offsets
+
+    def _encode_whole(self, sentences: list[bytes]) -> list[np.ndarray]:
+        """SentencePiece's own encoding: the ids (int32) of each sentence."""
+        if not sentences:
+            return []
+        encoded: list[np.ndarray] = self._processor.encode(sentences, out_type="numpy", num_threads=1)
+        return encoded
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may come out empty."""
@@ -165,9 +189,9 @@ class Tokenizer:
         return str(self._processor.decode([int(i) for i in ids]))
 
 
-def _slice_sentences(text: Text) -> list[bytes]:
-    data = text.utf8.tobytes()
-    return [data[begin:end] for begin, end in pairwise(text.sentence_offsets.tolist())]
+def slice_sentences(utf8: np.ndarray, offsets: np.ndarray) -> list[bytes]:
+    data = utf8.tobytes()
+    return [data[begin:end] for begin, end in pairwise(offsets.tolist())]
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:

@@ -56,9 +56,7 @@ class SentenceSample:
         return [sentence for _, sentence in self._kept]
 
 
-def select_sentences(
-    utf8: np.ndarray, offsets: np.ndarray, seed: int, limit: int
-) -> tuple[list[int], list[bytes]]:
+def select_sentences(utf8: np.ndarray, offsets: np.ndarray, seed: int, limit: int) -> tuple[list[int], list[bytes]]:
     """Hashes and bytes of the sentences whose hash is at most `limit`."""
     hashes = hash_slices(utf8, offsets, np.uint64(seed))
     data = utf8.tobytes()

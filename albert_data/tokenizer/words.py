@@ -18,7 +18,8 @@ SPACE = "\u2581"  # SentencePiece's visible space
 
 # First words of the Unicode names of letters in scripts that set no space between words.
 _UNSPACED_SCRIPTS = frozenset(
-    "CJK HIRAGANA KATAKANA BOPOMOFO HANGZHOU IDEOGRAPHIC YI THAI LAO KHMER MYANMAR TIBETAN".split()
+    {"CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "THAI", "LAO", "KHMER", "MYANMAR"}
+    | {"TIBETAN"}
 )
 
 
@@ -55,9 +56,7 @@ def is_unspaced(character: str) -> bool:
 
 
 @kernel
-def begins_word(
-    ids: np.ndarray, at: int, segment_begin: int, starts: np.ndarray, standalone: np.ndarray
-) -> bool:
+def begins_word(ids: np.ndarray, at: int, segment_begin: int, starts: np.ndarray, standalone: np.ndarray) -> bool:
     """Whether a word begins at token `at` of the segment that begins at token `segment_begin`."""
     return at == segment_begin or starts[ids[at]] or standalone[ids[at - 1]]
 

@@ -1,0 +1,37 @@
+"""The documents of a block into parts that are small enough to tokenise at once.
+
+A block mostly is one part; the block of one JSON line of 100 MB, cut into many documents, is many.
+Tokenised at once it took 5.2 GB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from albert_data.corpus.documents import Lines
+
+PART_BYTES = 4 << 20
+
+
+def split_lines(lines: Lines) -> Iterator[Lines]:
+    """Yield whole documents, as many as fit PART_BYTES but at least one."""
+    document_bytes = lines.line_offsets[lines.document_offsets]
+    begin, num_documents = 0, len(lines.document_keys)
+    while begin < num_documents:
+        fit = int(np.searchsorted(document_bytes, document_bytes[begin] + PART_BYTES, side="right")) - 1
+        end = max(begin + 1, fit)
+        yield _slice_documents(lines, begin, end)
+        begin = end
+
+
+def _slice_documents(lines: Lines, begin: int, end: int) -> Lines:
+    document_offsets = lines.document_offsets[begin : end + 1]
+    line_offsets = lines.line_offsets[document_offsets[0] : document_offsets[-1] + 1]
+    return Lines(
+        utf8=lines.utf8[line_offsets[0] : line_offsets[-1]],
+        line_offsets=line_offsets - line_offsets[0],
+        document_offsets=document_offsets - document_offsets[0],
+        document_keys=lines.document_keys[begin:end],
+    )

@@ -1,0 +1,246 @@
+"""Show on a corpus of your own what a build promises: purity, fidelity, bounded memory, speed.
+
+    python -m benchmarks.main_job purity   CORPUS.jsonl.gz --tokenizer DIR
+    python -m benchmarks.main_job fidelity CORPUS.jsonl.gz --tokenizer DIR
+    python -m benchmarks.main_job memory   CORPUS.jsonl.gz --tokenizer DIR
+    python -m benchmarks.main_job speed    CORPUS.jsonl.gz --tokenizer DIR
+
+CORPUS is JSON lines with a field `text`. Every figure is printed as a row of a Markdown table.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import click
+import numpy as np
+
+from albert_data import load_tokenizer, open_shards
+from albert_data.corpus.long_documents import WHITESPACE
+
+KILLS = 10
+
+
+def read_texts(corpus: Path) -> list[str]:
+    data = gzip.decompress(corpus.read_bytes()) if corpus.suffix == ".gz" else corpus.read_bytes()
+    return [json.loads(line)["text"] for line in data.split(b"\n") if line]
+
+
+def command(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> list[str]:
+    names = [str(path) for path in inputs]
+    return ["albert-data", "build", *names, "-o", str(out), "--tokenizer", str(tokenizer), *options]
+
+
+def build(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> float:
+    """Build and return the seconds it took."""
+    begin = time.monotonic()
+    subprocess.run(command(inputs, out, tokenizer, *options), check=True, capture_output=True)
+    return time.monotonic() - begin
+
+
+def hashes(out: Path) -> list[str]:
+    splits = json.loads((out / "manifest.json").read_text())["splits"]
+    return [shard["sha256"] for split in splits.values() for shard in split["shards"]]
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def write_layouts(texts: list[str], folder: Path) -> dict[str, list[Path]]:
+    """The same documents as 40 plain .jsonl files in reversed order, and as one .txt."""
+    backwards = texts[::-1]
+    many = folder / "many"
+    many.mkdir()
+    for number in range(40):
+        lines = [json.dumps({"text": text}) + "\n" for text in backwards[number::40]]
+        (many / f"part-{number:02d}.jsonl").write_text("".join(lines))
+    documents = ("\n".join(line for line in text.split("\n") if line.strip()) for text in texts)
+    (folder / "all.txt").write_text("\n\n".join(documents))
+    return {"40 plain .jsonl, reversed": [many], "one .txt": [folder / "all.txt"]}
+
+
+def kill_and_resume(inputs: list[Path], out: Path, tokenizer: Path, moment: float, options: list[str]) -> None:
+    """Start a build, kill -9 its whole process group after `moment` seconds, run it to the end."""
+    child = subprocess.Popen(
+        command(inputs, out, tokenizer, *options),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(moment)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    build(inputs, out, tokenizer, *options)
+
+
+@click.group()
+def main() -> None:
+    """What a build promises, measured."""
+
+
+def corpus_command(function: Callable[..., None]) -> click.Command:
+    for option in (
+        click.option("--language", default="en"),
+        click.option("--tokenizer", type=click.Path(path_type=Path, exists=True), required=True),
+        click.argument("corpus", type=click.Path(path_type=Path, exists=True)),
+    ):
+        function = option(function)
+    return main.command()(function)
+
+
+@corpus_command
+def purity(corpus: Path, tokenizer: Path, language: str) -> None:
+    """Equal bytes for any workers, layout and kills."""
+    options = ["--language", language, "--num-shards", "4"]
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        seconds = build([corpus], base / "reference", tokenizer, *options, "--workers", "2")
+        reference = hashes(base / "reference")
+        row("build", "shards equal")
+        row("---", "---")
+
+        def compare(name: str, run: Callable[[Path], object]) -> None:
+            out = base / "out"
+            run(out)
+            row(name, "yes" if hashes(out) == reference else "NO")
+            shutil.rmtree(out)
+
+        for workers in ("1", "4"):
+            compare(
+                f"{workers} workers", lambda out, w=workers: build([corpus], out, tokenizer, *options, "--workers", w)
+            )
+        for name, inputs in write_layouts(read_texts(corpus), base).items():
+            compare(name, lambda out, i=inputs: build(i, out, tokenizer, *options))
+        moments = random.Random(0)
+        for _ in range(KILLS):
+            at = moments.uniform(0.5, seconds)
+            compare(
+                f"killed after {at:.1f} of {seconds:.1f} s, run again",
+                lambda out, at=at: kill_and_resume([corpus], out, tokenizer, at, options),
+            )
+
+
+@corpus_command
+def fidelity(corpus: Path, tokenizer: Path, language: str) -> None:
+    """Realised against intended figures, over at least a million spans at each length; no token lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        for length in ("128", "512"):
+            out = Path(folder) / length
+            options = ["--max-seq-len", length, "--language", language, "--validation-fraction", "0"]
+            build([corpus], out, tokenizer, *options, "--dupe-factor", "2")
+            report = subprocess.run(
+                ["albert-data", "inspect", str(out), "--json"], check=True, capture_output=True, text=True
+            )
+            print(f"\nlength {length}\n{report.stdout}")
+            shutil.rmtree(out)
+            build([corpus], out, tokenizer, *options, "--sentences", "lines")
+            wrong = count_wrong_documents(out, read_texts(corpus), tokenizer)
+            print(f"documents whose tokens are not each in exactly one row: {wrong}")
+
+
+def count_wrong_documents(out: Path, texts: list[str], tokenizer: Path) -> int:
+    """Compare each document's tokens in the shards with those that SentencePiece gives for its lines.
+
+    Needs a build with `--sentences lines`. Equal counts of every id stand for equal tokens.
+    """
+    processor = load_tokenizer(tokenizer)
+    want: Counter[int] = Counter()
+    for text in texts:
+        lines = [line.strip(WHITESPACE) for line in text.encode().split(b"\n") if line.strip(WHITESPACE)]
+        ids, _ = processor.encode([line.decode() for line in lines])
+        key = sha256(b"".join(line + b"\n" for line in lines)).digest()[:8]
+        want[int.from_bytes(key, "little")] += checksum(ids)
+    found: Counter[int] = Counter()
+    special = processor.specials.is_special
+    for example in open_shards(out):
+        ids = example.original_ids
+        found[example.document_key] += checksum(ids[~special[ids]])
+    return sum(want[key] != found[key] for key in want.keys() | found.keys())
+
+
+def checksum(ids: np.ndarray) -> int:
+    """A sum over tokens that two different bags of tokens hardly share."""
+    return int(mix_all(ids.astype(np.uint64)).sum(dtype=np.uint64)) % 2**62
+
+
+def mix_all(values: np.ndarray) -> np.ndarray:
+    values = (values + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return (values ^ (values >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(20)
+
+
+def worker_peaks(parent: int) -> Iterator[int]:
+    """Peak resident bytes of the living children of a process."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = dict(line.split(":", 1) for line in (entry / "status").read_text().splitlines())
+                if int(fields["PPid"]) == parent and "VmHWM" in fields:
+                    yield int(fields["VmHWM"].split()[0]) * 1024
+            except (OSError, ValueError, KeyError):
+                continue
+
+
+def peak_of_workers(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> int:
+    child = subprocess.Popen(
+        command(inputs, out, tokenizer, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    peak = 0
+    while child.poll() is None:
+        peak = max([peak, *worker_peaks(child.pid)])
+        time.sleep(0.05)
+    if child.returncode:
+        sys.exit(f"the build failed with {child.returncode}")
+    return peak
+
+
+@corpus_command
+def memory(corpus: Path, tokenizer: Path, language: str) -> None:
+    """Peak RSS of a worker, on the corpus and on three times as much."""
+    with tempfile.TemporaryDirectory() as folder:
+        base, texts = Path(folder), read_texts(corpus)
+        thrice = base / "thrice.jsonl.gz"
+        with gzip.open(thrice, "wt", compresslevel=1) as file:
+            for copy in range(3):
+                for number, text in enumerate(texts):
+                    file.write(json.dumps({"text": f"Copy {copy} of text {number}.\n{text}"}) + "\n")
+        row("corpus", "peak RSS of a worker")
+        row("---", "---")
+        for name, path in (("once", corpus), ("three times", thrice)):
+            peak = peak_of_workers([path], base / name, tokenizer, "--language", language, "--workers", "2")
+            row(name, f"{peak / 1e6:.0f} MB")
+
+
+@corpus_command
+def speed(corpus: Path, tokenizer: Path, language: str) -> None:
+    """MB of text a second with two workers: medians of three."""
+    with tempfile.TemporaryDirectory() as folder:
+        base, texts = Path(folder), read_texts(corpus)
+        size = sum(len(text.encode()) for text in texts) / 1e6
+        layouts = {"one .jsonl.gz": [corpus], **write_layouts(texts, base)}
+        row("input", "MB/s with two workers")
+        row("---", "---")
+        for name, inputs in layouts.items():
+            seconds = []
+            for _ in range(3):
+                seconds.append(build(inputs, base / "out", tokenizer, "--language", language, "--workers", "2"))
+                shutil.rmtree(base / "out")
+            row(name, f"{size / statistics.median(seconds):.1f}")
+
+
+if __name__ == "__main__":
+    main()
