@@ -26,9 +26,7 @@ def _default(field: str) -> str:
 
 
 def _setting(flag: str, field: str, kind: Any, metavar: str, text: str) -> Callable[[Command], Command]:
-    return click.option(
-        flag, field, type=kind, default=None, metavar=metavar, show_default=_default(field), help=text
-    )
+    return click.option(flag, field, type=kind, default=None, metavar=metavar, show_default=_default(field), help=text)
 
 
 @click.command()

@@ -1,0 +1,65 @@
+"""How well a model predicts rows that it never trains on, and what knowing frequencies alone would give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from albert_data.train.loader import Rows, fixed_batches
+from albert_data.train.metrics import Figures, figures, measure
+from albert_data.train.model import Albert
+from albert_data.train.precision import Precision
+
+BASELINE_ROWS = 65_536  # a million labels and more: their frequencies are then known to a few percent
+ROWS_AT_ONCE = 4096
+
+
+@torch.no_grad()
+def evaluate(model: Albert, shards: Rows, precision: Precision, *, num_rows: int, batch_size: int) -> Figures:
+    """Return means over the first `num_rows` rows. Draws no random number; ends in training mode."""
+    sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
+    model.eval()
+    for batch in fixed_batches(shards, num_rows=num_rows, batch_size=batch_size):
+        moved = batch.to(precision.device)
+        with precision.autocast():
+            output = model(moved)
+        sums_F += measure(output, moved)
+    model.train()
+    return figures(sums_F)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What knowing the frequencies of tokens alone is worth on the rows that `evaluate` reads, in nats.
+
+    unigram_loss: the MLM loss of the frequencies counted in the training rows, the fair rival of the model.
+    unigram_entropy: the entropy of the evaluated labels themselves. Frequencies fitted to these very labels
+    would reach it, so on few rows it lies well under any loss that can be learnt.
+    """
+
+    unigram_loss: float
+    unigram_entropy: float
+
+
+def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baseline | None:
+    """Return None where the evaluated rows have no label."""
+    vocab_size = int(train.manifest["tokenizer"]["vocab_size"])
+    wanted_V = _count_labels(validation, num_rows, vocab_size)
+    if not wanted_V.sum():
+        return None
+    seen_V = _count_labels(train, BASELINE_ROWS, vocab_size) + 1  # one more each: unseen is not impossible
+    shares_V = wanted_V / wanted_V.sum()
+    return Baseline(
+        unigram_loss=float(-(shares_V * np.log(seen_V / seen_V.sum())).sum()),
+        unigram_entropy=float(-(shares_V * np.log(np.where(shares_V > 0, shares_V, 1))).sum()),
+    )
+
+
+def _count_labels(shards: Rows, num_rows: int, vocab_size: int) -> np.ndarray:
+    counts_V = np.zeros(vocab_size, np.int64)
+    for begin in range(0, min(num_rows, len(shards)), ROWS_AT_ONCE):
+        rows = np.arange(begin, min(begin + ROWS_AT_ONCE, num_rows, len(shards)))
+        counts_V += np.bincount(shards.rows(rows).masked_ids, minlength=vocab_size)
+    return counts_V

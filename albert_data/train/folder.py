@@ -1,0 +1,94 @@
+"""The folder of a run: who it belongs to, and whether a run may start or go on in it. Imports no torch.
+
+```
+RUN/ run.json  metrics.jsonl  checkpoints/step-*.pt
+```
+run.json holds the settings and the identity of the run: everything that decides its weights. Steps are
+part of it, since the learning rate of each step depends on their number: a finished run can't be lengthened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from albert_data.errors import CheckpointError, OutputError
+from albert_data.files import read_json, write_json
+from albert_data.train.config import AlbertConfig, TrainConfig
+
+RUN_FILE = "run.json"
+METRICS_FILE = "metrics.jsonl"
+# These change what is watched, never the weights; device and precision count as what they came out as.
+_FREE_FIELDS = ("log_every", "eval_every", "eval_rows", "save_every", "precision", "device")
+
+Identity = dict[str, Any]
+
+
+def make_identity(
+    config: TrainConfig, model: AlbertConfig, manifest: dict[str, Any], *, device_type: str, precision: str
+) -> Identity:
+    """All that decides the weights of a run, by the names that a refusal shows."""
+    bound = {k: v for k, v in dataclasses.asdict(config).items() if k not in _FREE_FIELDS}
+    return {
+        **bound,
+        "device type": device_type,
+        "precision": precision,
+        "shards' digest": manifest["digest"],
+        **{f"model's {k}": v for k, v in dataclasses.asdict(model).items()},
+    }
+
+
+def check_identity(here: Identity, there: Identity, origin: Path) -> None:
+    """Raise CheckpointError, naming the first field that differs."""
+    for name in here:
+        if here[name] != there.get(name):
+            raise CheckpointError(
+                f"can't resume: {name} is {here[name]!r}, but {origin} has {there.get(name)!r}; "
+                "give the run its own value again, or start another with a new --output"
+            )
+
+
+def claim_folder(run: Path, config: TrainConfig, identity: Identity, *, resume: bool) -> None:
+    """Make sure that a run may start (or, with `resume`, go on) in this folder, and write run.json.
+
+    Raises OutputError where something else stands, CheckpointError where there is nothing to resume.
+    """
+    if resume:
+        check_identity(identity, read_run_file(run)["identity"], run / RUN_FILE)
+    else:
+        _refuse_if_taken(run)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_json(run / RUN_FILE, {"config": dataclasses.asdict(config), "identity": identity})
+    except OSError as error:
+        raise OutputError(f"{run}: can't write there: {error}; choose another --output") from error
+
+
+def read_run_file(run: Path) -> dict[str, Any]:
+    """Return the settings and identity of the run in this folder."""
+    path = run / RUN_FILE
+    try:
+        content = read_json(path)
+        return {"config": dict(content["config"]), "identity": dict(content["identity"])}
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CheckpointError(
+            f"{run}: there is no run to resume ({RUN_FILE} is missing); check --output, or leave out --resume"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: can't be read ({error}); start another run with a new --output") from error
+
+
+def load_config(run: Path) -> TrainConfig:
+    """Return the settings that the run in this folder was last started with."""
+    return TrainConfig(**read_run_file(run)["config"])
+
+
+def _refuse_if_taken(run: Path) -> None:
+    if run.exists() and not run.is_dir():
+        raise OutputError(f"{run}: is a file; --output has to name a folder")
+    if (run / RUN_FILE).exists():
+        raise OutputError(f"{run}: holds a run already; continue it with --resume, or choose another --output")
+    for name in (METRICS_FILE, "checkpoints", "manifest.json"):
+        if (run / name).exists():
+            raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")

@@ -1,0 +1,185 @@
+"""ALBERT (Lan et al. 2020, section 3) with its two pretraining heads.
+
+In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and their losses.
+Three things part it from BERT: embeddings of size E are projected to the hidden size H (factorised
+embedding), layers draw their parameters from shared groups, and sentence order replaces next sentence.
+Deviation: the weights start from N(0, 0.02), not cut off at two deviations.
+The MLM head sees the masked tokens alone: a seventh of the memory and work of the full head.
+Shape letters: see batch.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from albert_data.train.batch import Batch
+from albert_data.train.config import AlbertConfig
+
+LAYER_NORM_EPS = 1e-12
+INIT_STD = 0.02
+NO_SOP_LABEL = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Output:
+    """loss is mlm_loss + sop_loss; each is a mean in nats, and 0 where the batch has nothing to predict."""
+
+    loss: Tensor
+    mlm_loss: Tensor
+    sop_loss: Tensor
+    mlm_logits_NV: Tensor
+    sop_logits_B2: Tensor
+
+
+def layer_norm(size: int) -> nn.LayerNorm:
+    return nn.LayerNorm(size, eps=LAYER_NORM_EPS)
+
+
+class Embeddings(nn.Module):
+    """Token, position and segment vectors of size E, summed, normalised, projected to H."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        size = config.embedding_size
+        self.token = nn.Embedding(config.vocab_size, size)
+        self.position = nn.Embedding(config.max_positions, size)
+        self.segment = nn.Embedding(2, size)
+        self.norm = layer_norm(size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.project = nn.Linear(size, config.hidden_size)
+
+    def forward(self, input_ids_BT: Tensor, segment_ids_BT: Tensor) -> Tensor:
+        position_TE = self.position.weight[: input_ids_BT.shape[1]]
+        sum_BTE = self.token(input_ids_BT) + position_TE + self.segment(segment_ids_BT)
+        x_BTH: Tensor = self.project(self.dropout(self.norm(sum_BTE)))
+        return x_BTH
+
+
+class Attention(nn.Module):
+    """Self-attention, then residual and LayerNorm (post-norm)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.dropout_prob = config.dropout
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm = layer_norm(config.hidden_size)
+
+    def forward(self, x_BTH: Tensor, mask_B11T: Tensor | None) -> Tensor:
+        qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
+        q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
+        mixed_BATD = F.scaled_dot_product_attention(
+            q_BATD, k_BATD, v_BATD, mask_B11T, dropout_p=self.dropout_prob if self.training else 0.0
+        )
+        mixed_BTH = mixed_BATD.transpose(1, 2).flatten(2)
+        y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.out(mixed_BTH)))
+        return y_BTH
+
+
+class FeedForward(nn.Module):
+    """Two linear layers around a tanh-gelu, then residual and LayerNorm (post-norm)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.ffn_size)
+        self.down = nn.Linear(config.ffn_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm = layer_norm(config.hidden_size)
+
+    def forward(self, x_BTH: Tensor) -> Tensor:
+        inner_BTF = F.gelu(self.up(x_BTH), approximate="tanh")
+        y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.down(inner_BTF)))
+        return y_BTH
+
+
+class Encoder(nn.Module):
+    """num_layers layers; layer i takes its attention and its feed-forward from the lists by its group."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.num_layers = config.num_layers
+        num_attentions = config.num_groups if config.share in ("all", "attention") else config.num_layers
+        num_ffns = config.num_groups if config.share in ("all", "ffn") else config.num_layers
+        self.attentions = nn.ModuleList(Attention(config) for _ in range(num_attentions))
+        self.ffns = nn.ModuleList(FeedForward(config) for _ in range(num_ffns))
+
+    def forward(self, x_BTH: Tensor, mask_B11T: Tensor | None) -> Tensor:
+        for layer in range(self.num_layers):
+            x_BTH = self.attentions[layer * len(self.attentions) // self.num_layers](x_BTH, mask_B11T)
+            x_BTH = self.ffns[layer * len(self.ffns) // self.num_layers](x_BTH)
+        return x_BTH
+
+
+class MlmHead(nn.Module):
+    """Hidden states back to size E, then a decoder that is the token embedding itself, plus a bias."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.norm = layer_norm(config.embedding_size)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x_NH: Tensor, token_embedding_VE: Tensor) -> Tensor:
+        x_NE = self.norm(F.gelu(self.dense(x_NH), approximate="tanh"))
+        return F.linear(x_NE, token_embedding_VE, self.bias)
+
+
+class Albert(nn.Module):
+    """The model for pretraining; `encode` is the part that one keeps."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.encoder = Encoder(config)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.sop_head = nn.Linear(config.hidden_size, 2)
+        self.mlm_head = MlmHead(config)
+        self.apply(_init_weights)
+
+    def encode(self, batch: Batch) -> Tensor:
+        """Return the hidden states of the last layer, x_BTH; at padding they mean nothing."""
+        full = batch.num_tokens == batch.input_ids_BT.numel()
+        mask_B11T = None if full else batch.valid_BT[:, None, None, :]
+        x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
+        x_BTH = self.encoder(x_BTH, mask_B11T)
+        return x_BTH
+
+    def forward(self, batch: Batch) -> Output:
+        x_BTH = self.encode(batch)
+        pooled_BH = torch.tanh(self.pooler(x_BTH[:, 0]))
+        sop_logits_B2: Tensor = self.sop_head(pooled_BH)
+        masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
+        mlm_logits_NV: Tensor = self.mlm_head(masked_NH, self.embeddings.token.weight)
+        mlm_loss = mean_cross_entropy(mlm_logits_NV, batch.masked_labels_N)
+        sop_loss = mean_cross_entropy(sop_logits_B2, batch.sop_labels_B)
+        return Output(
+            loss=mlm_loss + sop_loss,
+            mlm_loss=mlm_loss,
+            sop_loss=sop_loss,
+            mlm_logits_NV=mlm_logits_NV,
+            sop_logits_B2=sop_logits_B2,
+        )
+
+    def num_parameters(self) -> int:
+        """Each shared or tied parameter counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def mean_cross_entropy(logits_NV: Tensor, labels_N: Tensor) -> Tensor:
+    """Return the mean over the labels that are not -1; 0, never NaN, if there are none."""
+    nats = F.cross_entropy(logits_NV.float(), labels_N, reduction="sum", ignore_index=NO_SOP_LABEL)
+    return nats / (labels_N != NO_SOP_LABEL).sum().clamp(min=1)
+
+
+def _init_weights(module: nn.Module) -> None:
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=INIT_STD)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

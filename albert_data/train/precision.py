@@ -1,0 +1,77 @@
+"""Which device and which number format to train in, and why.
+
+bfloat16 has the range of float32 and needs no loss scaling, but a GPU before Ampere (compute capability
+8.0) only emulates it; float16 is fast there and needs a gradient scaler. A CPU trains in float32.
+Weights and optimiser state are float32 throughout: the format is that of autocast.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from albert_data.errors import ConfigError
+
+BF16_CAPABILITY = (8, 0)
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """A device, the name of a format, and the reasons for both, to be shown to the user."""
+
+    device: torch.device
+    device_reason: str
+    format: str
+    format_reason: str
+
+    def autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32")
+
+    def gradient_scaler(self) -> torch.amp.GradScaler:
+        return torch.amp.GradScaler(self.device.type, enabled=self.format == "fp16")
+
+
+def choose_precision(precision: str, device: str) -> Precision:
+    """Choose by the two settings of TrainConfig and the machine. Raises ConfigError for what it lacks.
+
+    On a GPU, float32 products run as TF32 from here on, in the whole process.
+    """
+    chosen, device_reason = choose_device(device)
+    capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
+    name, format_reason = choose_format(precision, capability)
+    if chosen.type == "cuda" and name == "fp32":
+        torch.set_float32_matmul_precision("high")
+        format_reason += "; products of float32 run as TF32"
+    return Precision(device=chosen, device_reason=device_reason, format=name, format_reason=format_reason)
+
+
+def choose_device(device: str) -> tuple[torch.device, str]:
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto" and num_gpus == 0:
+        return torch.device("cpu"), "PyTorch finds no CUDA GPU"
+    if device == "cpu":
+        return torch.device("cpu"), "as asked"
+    index = int(device.partition(":")[2] or 0)
+    if index >= num_gpus:
+        raise ConfigError(
+            f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs; "
+            "choose another with --device, or --device cpu"
+        )
+    return torch.device("cuda", index), f"{torch.cuda.get_device_name(index)}"
+
+
+def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[str, str]:
+    """Choose by the setting and the compute capability of the GPU; None stands for a CPU."""
+    if precision == "fp16" and capability is None:
+        raise ConfigError("precision is 'fp16', which needs a CUDA GPU; on a CPU use fp32 or bf16")
+    if precision != "auto":
+        return precision, "as asked"
+    if capability is None:
+        return "fp32", "a CPU trains in float32"
+    version = f"compute capability {capability[0]}.{capability[1]}"
+    if capability >= BF16_CAPABILITY:
+        return "bf16", f"{version} computes in it, and it needs no loss scaling"
+    return "fp16", f"{version} has no fast bfloat16; the loss is scaled"

@@ -1,0 +1,144 @@
+"""Shards made up in memory, with the interface of albert_data.shards.reader.Shards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from albert_data.examples.ragged import Examples
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+FIRST_ORDINARY = 5
+
+
+def pick(flat: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    parts = [flat[offsets[row] : offsets[row + 1]] for row in rows]
+    return np.concatenate([flat[:0], *parts]), np.cumsum([0, *map(len, parts)])
+
+
+@dataclass
+class FakeShards:
+    examples: Examples
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.examples.offsets).astype(np.int32)
+
+    def rows(self, indices: np.ndarray) -> Examples:
+        all_rows = self.examples
+        input_ids, offsets = pick(all_rows.input_ids, all_rows.offsets, indices)
+        masked_ids, mask_offsets = pick(all_rows.masked_ids, all_rows.mask_offsets, indices)
+        return Examples(
+            input_ids=input_ids,
+            offsets=offsets,
+            segment_a_len=all_rows.segment_a_len[indices],
+            sop_label=all_rows.sop_label[indices],
+            masked_positions=pick(all_rows.masked_positions, all_rows.mask_offsets, indices)[0],
+            masked_ids=masked_ids,
+            mask_offsets=mask_offsets,
+            document_keys=all_rows.document_keys[indices],
+        )
+
+
+def make_examples(num_rows: int, *, vocab_size: int, max_seq_len: int, seed: int) -> Examples:
+    """Rows of random tokens and lengths; every tenth has no second segment, every row has a mask or more."""
+    random = np.random.default_rng(seed)
+    ids: list[np.ndarray] = []
+    a_lens, labels, positions, originals = [], [], [], []
+    for row in range(num_rows):
+        tokens = random.integers(FIRST_ORDINARY, vocab_size, random.integers(4, max_seq_len - 2))
+        cut = int(random.integers(1, len(tokens)))
+        single = row % 10 == 9
+        parts = [[CLS], tokens, [SEP]] if single else [[CLS], tokens[:cut], [SEP], tokens[cut:], [SEP]]
+        filled = np.concatenate(parts).astype(np.uint16)
+        candidates = np.flatnonzero(filled >= FIRST_ORDINARY)
+        masked = np.sort(random.choice(candidates, max(1, len(candidates) // 7), replace=False))
+        positions.append(masked.astype(np.uint16))
+        originals.append(filled[masked].copy())
+        filled[masked] = MASK
+        ids.append(filled)
+        a_lens.append(len(tokens) if single else cut)
+        labels.append(-1 if single else row % 2)
+    empty = np.empty(0, np.uint16)
+    return Examples(
+        input_ids=np.concatenate([empty, *ids]),
+        offsets=np.cumsum([0, *map(len, ids)]),
+        segment_a_len=np.array(a_lens, np.int32),
+        sop_label=np.array(labels, np.int8),
+        masked_positions=np.concatenate([empty, *positions]),
+        masked_ids=np.concatenate([empty, *originals]),
+        mask_offsets=np.cumsum([0, *map(len, positions)]),
+        document_keys=np.arange(num_rows, dtype=np.uint64),
+    )
+
+
+def make_shards(
+    num_rows: int, *, vocab_size: int = 40, max_seq_len: int = 24, seed: int = 0, num_validation: int = 0
+) -> FakeShards:
+    manifest = {
+        "config": {"max_seq_len": max_seq_len, "seed": 0},
+        "tokenizer": {
+            "vocab_size": vocab_size,
+            "pad_id": PAD,
+            "unk_id": UNK,
+            "cls_id": CLS,
+            "sep_id": SEP,
+            "mask_id": MASK,
+            "sha256": "0" * 64,
+        },
+        "splits": {"train": {"num_rows": num_rows}, "validation": {"num_rows": num_validation}},
+        "digest": f"toy {num_rows} {vocab_size} {max_seq_len} {seed}",
+    }
+    examples = make_examples(num_rows, vocab_size=vocab_size, max_seq_len=max_seq_len, seed=seed)
+    return FakeShards(examples, manifest)
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+class Toys:
+    """What tests make toys with, handed out by a fixture: test folders are no packages to import from."""
+
+    make_shards = staticmethod(make_shards)
+    read_metrics = staticmethod(read_metrics)
+
+
+@pytest.fixture
+def toys() -> type[Toys]:
+    return Toys
+
+
+@pytest.fixture
+def use_shards(monkeypatch):
+    """Let training open these in-memory splits, whatever folder it is given, with a toy for "tiny"."""
+    small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
+    monkeypatch.setitem(MODEL_PRESETS, "tiny", small)
+
+    def use(train: FakeShards, validation: FakeShards | None = None) -> None:
+        num_validation = 0 if validation is None else len(validation)
+        train.manifest["splits"]["validation"] = {"num_rows": num_validation}
+        splits = {"train": train, "validation": validation}
+        monkeypatch.setattr("albert_data.train.loop.open_shards", lambda path, split: splits[split])
+
+    return use
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Toys are too small for two threads, and tests run beside one another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,231 @@
+"""A run learns, keeps its figures, and never evaluates on what it trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, OutputError
+from albert_data.files import write_json
+from albert_data.shards import reader
+from albert_data.shards.schema import FORMAT_VERSION, shard_schema
+from albert_data.shards.writer import write_shard
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.config import TRAIN_PRESETS
+from albert_data.train.evaluation import evaluate, measure_baseline
+from albert_data.train.model import Albert
+from albert_data.train.precision import choose_precision
+
+TINY = dataclasses.replace(
+    TRAIN_PRESETS["tiny"], steps=4, batch_size=8, log_every=2, eval_every=2, save_every=2, device="cpu"
+)
+
+
+def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path):
+    shards = toys.make_shards(16, max_seq_len=16)
+    use_shards(shards)
+    config = dataclasses.replace(TINY, steps=80, log_every=10, lr=1e-2, save_every=80)
+    loop.train(tmp_path / "out", tmp_path / "run", config)
+    lines = toys.read_metrics(tmp_path / "run")
+    assert lines[0]["mlm_loss"] > 3
+    assert lines[-1]["mlm_loss"] < 1
+    assert lines[-1]["sop_accuracy"] == 1
+
+
+def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    lines = toys.read_metrics(tmp_path / "run")
+    assert [(line["step"], line["split"]) for line in lines] == [
+        (2, "train"),
+        (2, "validation"),
+        (4, "train"),
+        (4, "validation"),
+    ]
+    figures = {"step", "split", "mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"}
+    assert set(lines[0]) == figures | {"lr", "padding_share", "tokens_per_second", "seconds"}
+    assert set(lines[1]) == figures
+    assert set(lines[3]) == figures | {"unigram_loss", "unigram_entropy"}
+
+
+def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    for name, log_every in (("each", 1), ("whole", 4)):
+        loop.train(tmp_path, tmp_path / name, dataclasses.replace(TINY, log_every=log_every))
+    (whole,) = toys.read_metrics(tmp_path / "whole")
+    each = toys.read_metrics(tmp_path / "each")
+    assert min(line["mlm_loss"] for line in each) <= whole["mlm_loss"] <= max(line["mlm_loss"] for line in each)
+    assert whole["sop_accuracy"] == pytest.approx(np.mean([line["sop_accuracy"] for line in each]), abs=0.03)
+
+
+def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_rows(toys, use_shards, tmp_path):
+    validation = toys.make_shards(30, seed=1)
+    use_shards(toys.make_shards(40), validation)
+    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_rows=20))
+    precision = choose_precision("fp32", "cpu")
+    values = evaluate(load_model(last), validation, precision, num_rows=20, batch_size=5)
+    line = toys.read_metrics(tmp_path / "run")[-1]
+    assert values == pytest.approx({name: line[name] for name in values}, rel=1e-5)
+
+
+def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys, use_shards, tmp_path, capsys):
+    use_shards(toys.make_shards(40))
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    assert {line["split"] for line in toys.read_metrics(tmp_path / "run")} == {"train"}
+    assert capsys.readouterr().err.count("no validation rows") == 1
+
+
+def test_the_start_says_what_is_trained_where_and_why_and_the_end_what_was_learnt(toys, use_shards, tmp_path, capsys):
+    shards = toys.make_shards(40)
+    use_shards(shards, toys.make_shards(10, seed=1))
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    said = capsys.readouterr()
+    assert said.out == ""
+    for words in ("as asked", "fp32 (a CPU trains", "parameters", "5 steps an epoch", "10 of 10 rows"):
+        assert words in said.err
+    assert f"{shards.lengths.sum():,} tokens an epoch" in said.err
+    assert "frequencies alone, counted in the training rows" in said.err
+    assert "step 4 of 4" in said.err
+
+
+def test_the_baseline_is_what_the_frequencies_of_the_training_labels_are_worth(toys):
+    train, validation = toys.make_shards(30, vocab_size=8), toys.make_shards(30, vocab_size=8, seed=1)
+    for shards, modulus in ((train, 4), (validation, 2)):
+        labels = np.arange(len(shards.examples.masked_ids), dtype=np.uint16) % modulus
+        shards.examples = dataclasses.replace(shards.examples, masked_ids=labels)
+    baseline = measure_baseline(train, validation, num_rows=30)
+    assert baseline.unigram_entropy == pytest.approx(math.log(2), abs=1e-3)
+    seen = len(train.examples.masked_ids) / 4 + 1
+    expected = math.log((len(train.examples.masked_ids) + 8) / seen)
+    assert baseline.unigram_loss == pytest.approx(expected, abs=0.02)
+
+
+def test_the_baseline_is_measured_on_the_rows_evaluated_and_on_no_others(toys):
+    train, validation = toys.make_shards(30), toys.make_shards(30, seed=1)
+    labels = validation.examples.masked_ids.copy()
+    labels[validation.examples.mask_offsets[10] :] = 5
+    validation.examples = dataclasses.replace(validation.examples, masked_ids=labels)
+    whole = toys.make_shards(30, seed=1)
+    assert measure_baseline(train, validation, num_rows=10) == measure_baseline(train, whole, num_rows=10)
+    assert measure_baseline(train, validation, num_rows=30) != measure_baseline(train, whole, num_rows=30)
+
+
+def test_an_evaluation_draws_no_random_number_and_switches_dropout_back_on(toys):
+    shards = toys.make_shards(10)
+    torch.manual_seed(0)
+    config = dataclasses.replace(TINY, dropout=0.5)
+    model = Albert(loop.model_config(config, shards.manifest)).train()
+    before = torch.get_rng_state()
+    precision = choose_precision("fp32", "cpu")
+    first, second = (evaluate(model, shards, precision, num_rows=10, batch_size=4) for _ in range(2))
+    assert first == second
+    assert torch.equal(before, torch.get_rng_state())
+    assert model.training
+
+
+def test_positions_grow_with_the_longest_row(toys):
+    manifest = toys.make_shards(1, max_seq_len=700).manifest
+    assert loop.model_config(TINY, manifest).max_positions == 704
+    assert loop.model_config(TINY, toys.make_shards(1).manifest).max_positions == 512
+
+
+def test_only_the_last_two_checkpoints_are_kept(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=5, save_every=1))
+    kept = list_checkpoints(tmp_path / "run")
+    assert [path.name for path in kept] == ["step-00000004.pt", "step-00000005.pt"]
+    assert last == kept[-1]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_checkpoint_is_the_model_that_was_trained(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    path = loop.train(tmp_path, tmp_path / "run", TINY)
+    state = load_checkpoint(path)
+    assert state["step"] == 4
+    weights = load_model(path).state_dict()
+    assert all(torch.equal(weights[name], state["model"][name]) for name in weights)
+
+
+def test_a_damaged_checkpoint_is_named_and_never_unpickled(tmp_path):
+    path = tmp_path / "step-00000001.pt"
+    torch.save({"format_version": 1, "surprise": pytest.raises}, path)
+    with pytest.raises(CheckpointError, match=r"step-00000001\.pt.*delete it"):
+        load_checkpoint(path)
+    path.write_bytes(b"torn")
+    with pytest.raises(CheckpointError, match=r"step-00000001\.pt.*delete it"):
+        load_checkpoint(path)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones_alone(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40))
+    run, save = tmp_path / "run", torch.save
+
+    def fail_late(state, file):
+        save(state, file)
+        if state["step"] == 4:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(torch, "save", fail_late)
+    with pytest.raises(OutputError, match=r"step-00000004\.pt.*No space left.*--resume"):
+        loop.train(tmp_path, run, TINY)
+    assert [path.name for path in list_checkpoints(run)] == ["step-00000002.pt"]
+    assert not list(run.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("log_every", [1, 3])
+def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(toys, use_shards, tmp_path, monkeypatch, log_every):
+    use_shards(toys.make_shards(40))
+    update = loop.update
+
+    def spoil(session, batch):
+        if session.step == 2:
+            session.model.pooler.weight.data.fill_(math.nan)
+        update(session, batch)
+
+    monkeypatch.setattr(loop, "update", spoil)
+    config = dataclasses.replace(TINY, steps=8, log_every=log_every, save_every=2)
+    with pytest.raises(AlbertDataError, match=r"stopped being finite.*--lr"):
+        loop.train(tmp_path, tmp_path / "run", config)
+    for path in list_checkpoints(tmp_path / "run"):
+        assert all(value.isfinite().all() for value in load_checkpoint(path)["model"].values())
+
+
+def test_a_batch_too_large_for_the_gpu_is_named(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40))
+
+    def run_out(session, batch):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(loop, "update", run_out)
+    with pytest.raises(ConfigError, match=r"batch_size is 8.*--batch-size"):
+        loop.train(tmp_path, tmp_path / "run", TINY)
+
+
+def test_shards_on_the_disk_train_as_those_in_memory(toys, use_shards, tmp_path, monkeypatch):
+    splits = {"train": toys.make_shards(40), "validation": toys.make_shards(10, seed=1)}
+    manifest = dict(splits["train"].manifest, format="albert-data", format_version=FORMAT_VERSION, splits={})
+    for name, shards in splits.items():
+        (tmp_path / "out" / name).mkdir(parents=True)
+        file, batches = f"{name}/0.arrow", [shards.rows(rows) for rows in np.split(np.arange(len(shards)), 5)]
+        write_shard(tmp_path / "out" / file, batches, shard_schema(np.uint16), "none")
+        manifest["splits"][name] = {"num_rows": len(shards), "shards": [{"file": file}]}
+    write_json(tmp_path / "out" / "manifest.json", manifest)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "open_shards", reader.open_shards)
+        on_disk = loop.train(tmp_path / "out", tmp_path / "disk", TINY)
+    use_shards(splits["train"], splits["validation"])
+    in_memory = loop.train(tmp_path / "out", tmp_path / "memory", TINY)
+    models = [load_model(path).state_dict() for path in (on_disk, in_memory)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_bf16_trains_too(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, precision="bf16"))
+    assert toys.read_metrics(tmp_path / "run")[-1]["mlm_loss"] < 5

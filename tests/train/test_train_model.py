@@ -1,0 +1,236 @@
+"""The model is ALBERT as published: counts, sharing, and equality with a forward pass in plain numpy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from albert_data.train.batch import Batch, collate
+from albert_data.train.config import AlbertConfig
+from albert_data.train.model import Albert, mean_cross_entropy
+
+SMALL = AlbertConfig(
+    vocab_size=40,
+    max_positions=32,
+    embedding_size=6,
+    hidden_size=8,
+    num_layers=3,
+    num_heads=2,
+    ffn_size=16,
+)
+
+
+def small_model(**changes) -> Albert:
+    torch.manual_seed(1)
+    model = Albert(dataclasses.replace(SMALL, **changes)).eval()
+    with torch.no_grad():  # at N(0, 0.02) attention is nearly uniform, and biases hide behind zeros
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.4)
+    return model
+
+
+@pytest.fixture
+def batch(toys) -> Batch:
+    shards = toys.make_shards(10)
+    return collate(shards.rows(np.arange(10)), pad_id=0)
+
+
+def count(**changes) -> int:
+    with torch.device("meta"):
+        return Albert(AlbertConfig(**changes)).num_parameters()
+
+
+def test_albert_base_has_the_published_parameters():
+    # 11,683,584 are those of the released albert-base; the rest are the two heads.
+    heads = (768 * 128 + 128) + 2 * 128 + 30_000 + (768 * 2 + 2)
+    assert count() == 11_683_584 + heads == 11_813_810
+
+
+@pytest.mark.parametrize(("share", "millions"), [("all", 12), ("attention", 64), ("ffn", 38), ("none", 89)])
+def test_each_way_of_sharing_has_the_millions_of_the_papers_table_4(share, millions):
+    assert abs(count(share=share) / 1e6 - millions) < 1
+
+
+@pytest.mark.parametrize(
+    ("share", "groups", "attentions", "ffns"),
+    [
+        ("all", 1, [0, 0, 0, 0], [0, 0, 0, 0]),
+        ("all", 2, [0, 0, 1, 1], [0, 0, 1, 1]),
+        ("attention", 2, [0, 0, 1, 1], [0, 1, 2, 3]),
+        ("ffn", 1, [0, 1, 2, 3], [0, 0, 0, 0]),
+        ("none", 1, [0, 1, 2, 3], [0, 1, 2, 3]),
+    ],
+)
+def test_each_layer_runs_the_parameters_of_its_group(batch, share, groups, attentions, ffns):
+    model = small_model(num_layers=4, share=share, num_groups=groups)
+    ran = {"attentions": [], "ffns": []}
+    for kind, calls in ran.items():
+        for index, module in enumerate(getattr(model.encoder, kind)):
+            module.register_forward_hook(lambda *_, index=index, calls=calls: calls.append(index))
+    model(batch)
+    assert ran == {"attentions": attentions, "ffns": ffns}
+
+
+def test_a_change_of_a_shared_layer_shows_in_every_layer(batch):
+    shared, apart = small_model(), small_model(share="none")
+    for module in (*apart.encoder.attentions, *apart.encoder.ffns):
+        source = shared.encoder.attentions[0] if hasattr(module, "qkv") else shared.encoder.ffns[0]
+        module.load_state_dict(source.state_dict())
+    for name in ("embeddings", "pooler", "sop_head", "mlm_head"):
+        getattr(apart, name).load_state_dict(getattr(shared, name).state_dict())
+    torch.testing.assert_close(shared.encode(batch), apart.encode(batch))
+
+
+def test_shapes(batch):
+    output = small_model()(batch)
+    assert output.mlm_logits_NV.shape == (len(batch.masked_labels_N), 40)
+    assert output.sop_logits_B2.shape == (10, 2)
+    assert output.loss.shape == ()
+
+
+def test_weights_start_from_a_normal_of_deviation_0_02_and_biases_from_0():
+    torch.manual_seed(0)
+    model = Albert(AlbertConfig(vocab_size=2000, hidden_size=192, num_heads=4, ffn_size=768, num_layers=1))
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2 and parameter.numel() > 10_000:
+            assert abs(parameter.std().item() / 0.02 - 1) < 0.05, name
+        elif name.endswith("norm.weight"):
+            assert (parameter == 1).all(), name
+        elif name.endswith("bias"):
+            assert (parameter == 0).all(), name
+
+
+def test_the_decoder_is_the_token_embedding():
+    model = small_model()
+    vocabulary_wide = [name for name, p in model.named_parameters() if p.shape[0] == SMALL.vocab_size]
+    assert vocabulary_wide == ["embeddings.token.weight", "mlm_head.bias"]
+
+
+def test_the_mlm_head_on_masked_tokens_equals_the_full_head_gathered(batch):
+    model = small_model()
+    full_NV = model.mlm_head(model.encode(batch).flatten(0, 1), model.embeddings.token.weight)
+    torch.testing.assert_close(model(batch).mlm_logits_NV, full_NV[batch.masked_indices_N])
+
+
+def test_padding_changes_no_output(toys):
+    shards = toys.make_shards(6)
+    model = small_model()
+    together = model(collate(shards.rows(np.arange(6)), pad_id=0))
+    alone = [model(collate(shards.rows(np.array([row])), pad_id=0)) for row in range(6)]
+    torch.testing.assert_close(together.mlm_logits_NV, torch.cat([one.mlm_logits_NV for one in alone]))
+    torch.testing.assert_close(together.sop_logits_B2, torch.cat([one.sop_logits_B2 for one in alone]))
+
+
+def test_what_stands_in_the_padding_changes_no_output(toys):
+    examples = toys.make_shards(6).rows(np.arange(6))
+    model = small_model()
+    zeros, sevens = model(collate(examples, pad_id=0)), model(collate(examples, pad_id=7))
+    torch.testing.assert_close(zeros.mlm_logits_NV, sevens.mlm_logits_NV)
+    torch.testing.assert_close(zeros.sop_logits_B2, sevens.sop_logits_B2)
+
+
+def test_a_batch_with_nothing_to_predict_has_loss_0_and_finite_gradients(batch):
+    model = small_model().train()
+    nothing = dataclasses.replace(
+        batch,
+        masked_indices_N=batch.masked_indices_N[:0],
+        masked_labels_N=batch.masked_labels_N[:0],
+        sop_labels_B=torch.full_like(batch.sop_labels_B, -1),
+    )
+    loss = model(nothing).loss
+    loss.backward()
+    assert loss.item() == 0
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_the_sop_loss_is_the_mean_over_rows_with_an_order():
+    logits = torch.tensor([[0.0, 1.0], [2.0, 0.0], [5.0, -5.0]])
+    expected = (math.log(1 + math.e) + math.log(1 + math.exp(-2))) / 2
+    assert mean_cross_entropy(logits, torch.tensor([0, 0, -1])).item() == pytest.approx(expected)
+
+
+def test_the_forward_pass_equals_plain_numpy(batch):
+    model = small_model(share="attention")
+    weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
+    output = model(batch)
+    reference_NV, reference_B2 = reference_forward(weights, SMALL, batch)
+    np.testing.assert_allclose(output.mlm_logits_NV.detach().numpy(), reference_NV, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(output.sop_logits_B2.detach().numpy(), reference_B2, atol=1e-5, rtol=1e-5)
+    expected = reference_loss(reference_NV, batch.masked_labels_N.numpy())
+    expected += reference_loss(reference_B2, batch.sop_labels_B.numpy())
+    assert output.loss.item() == pytest.approx(expected, abs=1e-5)
+
+
+def reference_norm(x, weights, name):
+    centred = x - x.mean()
+    return centred / math.sqrt((centred**2).mean() + 1e-12) * weights[name + ".weight"] + weights[name + ".bias"]
+
+
+def reference_linear(x, weights, name):
+    return weights[name + ".weight"] @ x + weights[name + ".bias"]
+
+
+def reference_gelu(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def reference_attention(rows, weights, name, num_heads):
+    """One row of the batch, without its padding: a list of vectors of size H."""
+    size = len(rows[0])
+    per_head = size // num_heads
+    qkv = [reference_linear(x, weights, name + ".qkv") for x in rows]
+    out = []
+    for here, x in enumerate(rows):
+        mixed = np.zeros(size)
+        for head in range(num_heads):
+            part = slice(head * per_head, (head + 1) * per_head)
+            query = qkv[here][:size][part]
+            scores = np.array([query @ other[size : 2 * size][part] for other in qkv]) / math.sqrt(per_head)
+            shares = np.exp(scores - scores.max())
+            shares /= shares.sum()
+            for share, other in zip(shares, qkv, strict=True):
+                mixed[part] += share * other[2 * size :][part]
+        out.append(reference_norm(x + reference_linear(mixed, weights, name + ".out"), weights, name + ".norm"))
+    return out
+
+
+def reference_ffn(x, weights, name):
+    inner = reference_gelu(reference_linear(x, weights, name + ".up"))
+    return reference_norm(x + reference_linear(inner, weights, name + ".down"), weights, name + ".norm")
+
+
+def reference_row(weights, config, ids, segments):
+    rows = []
+    for position, (token, segment) in enumerate(zip(ids, segments, strict=True)):
+        x = weights["embeddings.token.weight"][token] + weights["embeddings.position.weight"][position]
+        x = reference_norm(x + weights["embeddings.segment.weight"][segment], weights, "embeddings.norm")
+        rows.append(reference_linear(x, weights, "embeddings.project"))
+    for layer in range(config.num_layers):  # share="attention": one attention, a feed-forward per layer
+        rows = reference_attention(rows, weights, "encoder.attentions.0", config.num_heads)
+        rows = [reference_ffn(x, weights, f"encoder.ffns.{layer}") for x in rows]
+    return rows
+
+
+def reference_forward(weights, config, batch):
+    mlm, sop = [], []
+    row_len = batch.input_ids_BT.shape[1]
+    masked = batch.masked_indices_N.numpy()
+    for row, valid in enumerate(batch.valid_BT.numpy()):
+        ids, segments = batch.input_ids_BT[row].numpy()[valid], batch.segment_ids_BT[row].numpy()[valid]
+        hidden = reference_row(weights, config, ids, segments)
+        pooled = np.tanh(reference_linear(hidden[0], weights, "pooler"))
+        sop.append(reference_linear(pooled, weights, "sop_head"))
+        for index in masked[masked // row_len == row]:
+            x = reference_gelu(reference_linear(hidden[index % row_len], weights, "mlm_head.dense"))
+            x = reference_norm(x, weights, "mlm_head.norm")
+            mlm.append(weights["embeddings.token.weight"] @ x + weights["mlm_head.bias"])
+    return np.array(mlm), np.array(sop)
+
+
+def reference_loss(logits, labels):
+    nats = [np.log(np.exp(row).sum()) - row[label] for row, label in zip(logits, labels, strict=True) if label != -1]
+    return sum(nats) / len(nats)

@@ -1,0 +1,169 @@
+"""A stopped run goes on as if it had never stopped, bit for bit, or says why it can't."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+
+from albert_data.errors import CheckpointError, OutputError
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.config import TRAIN_PRESETS
+from albert_data.train.folder import load_config
+from albert_data.train.loader import Loader
+
+# Dropout, so that random states count; a log interval that straddles checkpoints; two epochs and a half.
+CONFIG = dataclasses.replace(
+    TRAIN_PRESETS["tiny"],
+    steps=10,
+    batch_size=8,
+    log_every=4,
+    eval_every=3,
+    save_every=3,
+    dropout=0.1,
+    device="cpu",
+)
+TIMES = ("seconds", "tokens_per_second")
+
+
+@pytest.fixture
+def finished(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
+    loop.train(tmp_path / "out", tmp_path / "whole", CONFIG)
+    return tmp_path / "whole"
+
+
+def without_times(lines):
+    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
+
+
+def assert_same_run(toys, one, other):
+    assert without_times(toys.read_metrics(one)) == without_times(toys.read_metrics(other))
+    states = [load_checkpoint(list_checkpoints(run)[-1]) for run in (one, other)]
+    assert_same(*({k: v for k, v in state.items() if k != "seconds"} for state in states))
+
+
+def assert_same(one, other):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            if key not in TIMES:
+                assert_same(one[key], other[key])
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    else:
+        assert one == other
+
+
+def interrupt_at(monkeypatch, step):
+    """Send the process Ctrl-C while the batch of this step is read."""
+    read = Loader.batch_at
+
+    def read_and_interrupt(self, at):
+        if at == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return read(self, at)
+
+    monkeypatch.setattr(Loader, "batch_at", read_and_interrupt)
+
+
+def test_a_killed_run_goes_on_from_its_newest_checkpoint_bit_for_bit(toys, finished, tmp_path):
+    killed = tmp_path / "killed"
+    shutil.copytree(finished, killed)
+    list_checkpoints(killed)[-1].unlink()
+    assert list_checkpoints(killed)[-1].name == "step-00000009.pt"
+    loop.train(tmp_path / "out", killed, CONFIG, resume=True)
+    assert_same_run(toys, finished, killed)
+
+
+@pytest.mark.parametrize("step", [0, 4, 5])
+def test_ctrl_c_saves_says_how_to_resume_and_loses_nothing(toys, finished, tmp_path, monkeypatch, capsys, step):
+    run = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(tmp_path / "out", run, CONFIG)
+    assert list_checkpoints(run)[-1].name == f"step-{step + 1:08d}.pt"
+    assert f"albert-data train {tmp_path / 'out'} --output {run} --resume" in capsys.readouterr().err
+    loop.train(tmp_path / "out", run, CONFIG, resume=True)
+    assert_same_run(toys, finished, run)
+
+
+def test_ctrl_c_works_as_before_once_the_run_is_over(finished):
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_run_stopped_before_its_first_checkpoint_starts_anew(toys, finished, tmp_path):
+    run = tmp_path / "early"
+    shutil.copytree(finished, run)
+    shutil.rmtree(run / "checkpoints")
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 11, "spl')  # torn by a power cut
+    loop.train(tmp_path / "out", run, CONFIG, resume=True)
+    assert_same_run(toys, finished, run)
+
+
+def test_resuming_a_finished_run_changes_nothing(finished, tmp_path, capsys):
+    before = (finished / "metrics.jsonl").read_text()
+    loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+    assert (finished / "metrics.jsonl").read_text() == before
+    assert "nothing is left to do" in capsys.readouterr().err
+
+
+def test_a_folder_with_a_run_is_refused_without_resume(finished, tmp_path):
+    with pytest.raises(OutputError, match=r"holds a run already.*--resume"):
+        loop.train(tmp_path / "out", finished, CONFIG)
+
+
+def test_a_folder_with_shards_is_refused(finished, tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(OutputError, match=r"manifest\.json"):
+        loop.train(tmp_path / "out", tmp_path, CONFIG)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(finished, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        loop.train(tmp_path / "out", tmp_path / "file", CONFIG)
+
+
+def test_nothing_to_resume_is_refused(finished, tmp_path):
+    with pytest.raises(CheckpointError, match="no run to resume"):
+        loop.train(tmp_path / "out", tmp_path / "new", CONFIG, resume=True)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("lr", 0.5), ("steps", 20), ("seed", 9), ("batch_size", 4), ("preset", "base"), ("precision", "bf16")],
+)
+def test_other_settings_are_refused_by_name(finished, tmp_path, field, value):
+    with pytest.raises(CheckpointError, match=f"can't resume: {field} is '?{value}"):
+        loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, **{field: value}), resume=True)
+    assert load_config(finished) == CONFIG
+
+
+def test_other_shards_are_refused(toys, use_shards, finished, tmp_path):
+    use_shards(toys.make_shards(31), toys.make_shards(12, seed=1))
+    with pytest.raises(CheckpointError, match="shards' digest"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+
+
+def test_a_checkpoint_of_another_run_is_refused(finished, tmp_path):
+    loop.train(tmp_path / "out", tmp_path / "other", dataclasses.replace(CONFIG, seed=1))
+    for path in list_checkpoints(tmp_path / "other"):
+        shutil.copy(path, finished / "checkpoints" / path.name)
+    with pytest.raises(CheckpointError, match=r"can't resume: seed is 0, but .*step-00000010\.pt has 1"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+
+
+def test_what_is_only_watched_may_change_on_resume(toys, finished, tmp_path):
+    list_checkpoints(finished)[-1].unlink()
+    loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, log_every=1, eval_every=1), resume=True)
+    assert toys.read_metrics(finished)[-1]["step"] == 10
