@@ -63,7 +63,7 @@ def read_blocks(
             damage.add("line_too_long", path, source.start, f"over {MAX_JSON_LINE} bytes")
             source.skip_line()
         else:
-            want = len(source.pending) * 3 // 2
+            want = len(source.pending) * 3 // 2 + 1
 
 
 class _Source:
@@ -80,10 +80,12 @@ class _Source:
 
     def _look_at_beginning(self) -> None:
         """Drop a byte order mark; tell stdin's format by its first character."""
-        self.fill(1)
+        self.fill(len(_BOM))
         if self.pending.startswith(_BOM):
             self.take(len(_BOM))
-            self.fill(1)
+        size = 1
+        while self.format == "auto" and self.fill(size) and not self.pending.strip(WHITESPACE) and not self.ended:
+            size = len(self.pending) + 1
         if self.format == "auto":
             self.format = "jsonl" if self.pending.lstrip(WHITESPACE).startswith(b"{") else "txt"
 
@@ -137,7 +139,9 @@ def _find_last_blank_line(data: bytearray) -> int:
 def _read_giant(source: _Source, path: str, damage: Damage) -> Iterator[Block]:
     """Cut the document that the source stands in; the blocks hold canonical text."""
     start, out = source.start, bytearray()
-    for document in cut_document(_decode(_take_document(source), source, path, damage)):
+    for number, document in enumerate(cut_document(_decode(_take_document(source), source, path, damage))):
+        if number:
+            damage.add("long_document_cut", path, start)
         out += b"\n".join(document) + b"\n\n"
         if len(out) >= BLOCK_BYTES:
             yield Block(data=bytes(out), format="txt", path=path, start=start)
@@ -174,4 +178,8 @@ def _decode(parts: Iterator[bytes], source: _Source, path: str, damage: Damage) 
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
             decoder.setstate(state)
             yield decoder.decode(part).encode()
-    yield decoder.decode(b"", final=True).encode()
+    if decoder.getstate()[0]:
+        if decoder.errors == "strict":
+            left = decoder.getstate()[0]
+            damage.add("invalid_utf8", path, source.start - len(left), f"byte 0x{left[0]:02x}")
+        yield "\ufffd".encode()

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from albert_data.config import TextConfig
+from albert_data.corpus import blocks
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
@@ -81,6 +82,10 @@ def _parse_json_lines(block: Block, text_field: str, damage: Damage) -> Iterator
     begin = 0
     while begin < len(block.data):
         end = block.data.find(b"\n", begin) + 1 or len(block.data)
+        if end - begin > blocks.MAX_JSON_LINE:
+            damage.add("line_too_long", block.path, block.start + begin, f"over {blocks.MAX_JSON_LINE} bytes")
+            begin = end
+            continue
         line = _decode(block.data[begin:end], block, begin, damage)
         if not line.isspace():
             yield from _parse_json(line, text_field, block.path, block.start + begin, damage)
@@ -174,16 +179,16 @@ def strip_lines(
         begin, end = start, stop
         while begin < end and is_white(raw[begin]):
             begin += 1
-        longest_line = max(longest_line, end - begin)
         while end > begin and is_white(raw[end - 1]):
             end -= 1
+        longest_line = max(longest_line, end - begin)
         if end > begin:
             out[filled : filled + end - begin] = raw[begin:end]
             filled += end - begin + 1
             out[filled - 1] = 10
             num_lines += 1
             line_offsets[num_lines] = filled
-        is_end = begin == end if ends_at_blank else stop + 1 == ends[num_documents]
+        is_end = begin == end if ends_at_blank else num_documents < len(ends) and stop + 1 == ends[num_documents]
         start = stop + 1
         if (is_end or start > len(raw)) and num_lines > document_offsets[num_documents]:
             num_documents += 1

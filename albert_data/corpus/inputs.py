@@ -13,7 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
 
@@ -111,15 +111,36 @@ def _describe(path: str) -> Input:
     )
 
 
+class SmallReads(io.RawIOBase):
+    """A decompressing stream that reads little at a time: of the read that meets damage, it loses all."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(min(len(buffer), 1 << 16))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
 def open_input(item: Input) -> io.BufferedIOBase:
     """Open for reading from the start, decompressed."""
     if item.path == STDIN:
-        return cast(io.BufferedIOBase, sys.stdin.buffer)
+        # A buffer of our own: the interpreter aborts if it ends while a thread waits in that of sys.stdin.
+        raw = getattr(sys.stdin.buffer, "raw", None)
+        return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer)
     if item.compression == "gz":
         return gzip.open(item.path, "rb")
     if item.compression == "zst":
         import pyarrow
 
-        stream: io.BufferedIOBase = pyarrow.CompressedInputStream(pyarrow.OSFile(item.path, "rb"), "zstd")
-        return stream
+        stream = pyarrow.CompressedInputStream(pyarrow.OSFile(item.path, "rb"), "zstd")
+        return io.BufferedReader(SmallReads(stream))
     return io.BufferedReader(io.FileIO(item.path))

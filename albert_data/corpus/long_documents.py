@@ -41,18 +41,17 @@ def cut_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
         for line in whole:
             yield from _cut_line(line)
         pending = pending.lstrip(WHITESPACE)
-        while len(pending) > 2 * MAX_LINE:
+        while len(pending.rstrip(WHITESPACE)) > 2 * MAX_LINE:
             piece, pending = _cut_once(pending)
             yield piece
     yield from _cut_line(pending)
 
 
 def _cut_line(line: bytes) -> Iterator[bytes]:
-    line = line.lstrip(WHITESPACE)
+    line = line.strip(WHITESPACE)
     while len(line) > MAX_LINE:
         piece, line = _cut_once(line)
         yield piece
-    line = line.rstrip(WHITESPACE)
     if line:
         yield line
 

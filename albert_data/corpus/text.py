@@ -9,8 +9,9 @@ The time that sentencex takes grows with the square of a line's length where no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from albert_data.kernels import kernel
 _STRIPPED = " \t\n\r\x0b\x0c"
 _STOPS = "。！？｡"
 _FULL_STOP = re.compile(rf"[{_STOPS}]+[”’」』》）)\]\"']*")
+_WIDE_SPACE = re.compile(r"[^\S \t\n\r\x0b\x0c]")
 _PART_LEN = 200  # characters
 
 
@@ -56,13 +58,11 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
 
 def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sentences of every line: utf8, sentence offsets in bytes, line offsets in sentences."""
-    from sentencex import segment
-
     sentences: list[str] = []
     line_sentences = [0]
     for line in lines.utf8.tobytes().decode().split("\n")[:-1]:
         for part in _part_line(line):
-            sentences += filter(None, [sentence.strip(_STRIPPED) for sentence in segment(language, part)])
+            sentences += filter(None, [sentence.strip(_STRIPPED) for sentence in _segment_part(part, language)])
         line_sentences.append(len(sentences))
     lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
     utf8 = np.frombuffer("".join(sentences).encode(), np.uint8)
@@ -70,6 +70,17 @@ def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.nd
     if offsets[-1] != len(utf8):
         offsets = characters_to_bytes(utf8, offsets)
     return utf8, offsets, np.array(line_sentences, np.int64)
+
+
+def _segment_part(part: str, language: str) -> Sequence[str]:
+    """Segment by sentencex, which ends the process where a wide space precedes a full stop: it gets plain ones."""
+    from sentencex import segment
+
+    if part.isascii() or not _WIDE_SPACE.search(part):
+        found: list[str] = segment(language, part)
+        return found
+    ends = np.cumsum([len(sentence) for sentence in segment(language, _WIDE_SPACE.sub(" ", part))]).tolist()
+    return [part[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def _part_line(line: str) -> Iterator[str]:

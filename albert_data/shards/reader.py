@@ -19,7 +19,7 @@ import pyarrow.ipc
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.shards.manifest import SPLITS, read_manifest
-from albert_data.shards.rows import join_rows, slice_rows, take_rows
+from albert_data.shards.rows import join_rows, no_rows, slice_rows, take_rows
 from albert_data.shards.schema import from_record_batch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
@@ -96,10 +96,11 @@ class Shards:
     def rows(self, indices: np.ndarray) -> Examples:
         """Rows by number (int64), in the order asked for, copied out of the files."""
         indices = np.asarray(indices, np.int64)
+        outside = indices[(indices < 0) | (indices >= len(self))]
+        if len(outside):
+            raise IndexError(f"row {outside[0]} of a split of {len(self)} rows")
         if len(indices) == 0:
-            return slice_rows(self._batch(0), 0, 0)
-        if indices.min() < 0 or indices.max() >= len(self):
-            raise IndexError(f"row {indices.max()} of a split of {len(self)} rows")
+            return slice_rows(self._batch(0), 0, 0) if self._places else no_rows()
         numbers = np.searchsorted(self._begins, indices, side="right") - 1
         order = np.argsort(numbers, kind="stable")
         wanted, starts = np.unique(numbers[order], return_index=True)

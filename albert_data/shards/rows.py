@@ -10,6 +10,21 @@ from albert_data.examples.ragged import Examples
 from albert_data.kernels import kernel
 
 
+def no_rows() -> Examples:
+    """Not one row."""
+    ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
+    return Examples(
+        input_ids=ids,
+        offsets=offsets,
+        segment_a_len=np.zeros(0, np.int32),
+        sop_label=np.zeros(0, np.int8),
+        masked_positions=np.zeros(0, np.uint16),
+        masked_ids=ids,
+        mask_offsets=offsets,
+        document_keys=np.zeros(0, np.uint64),
+    )
+
+
 def take_rows(examples: Examples, rows: np.ndarray) -> Examples:
     """The rows of these numbers (int64), in this order."""
     input_ids, offsets = gather(examples.input_ids, examples.offsets, rows)

@@ -19,7 +19,7 @@ SPACE = "\u2581"  # SentencePiece's visible space
 # First words of the Unicode names of letters in scripts that set no space between words.
 _UNSPACED_SCRIPTS = frozenset(
     {"CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "THAI", "LAO", "KHMER", "MYANMAR"}
-    | {"TIBETAN"}
+    | {"TIBETAN", "KATAKANA-HIRAGANA"}
 )
 
 
@@ -52,6 +52,8 @@ def is_standalone(piece: str) -> bool:
 
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that sets no space between words."""
+    if unicodedata.east_asian_width(character) == "H":
+        character = unicodedata.normalize("NFKC", character)[0]  # half-width kana
     return unicodedata.name(character, "").split(" ")[0] in _UNSPACED_SCRIPTS
 
 

@@ -1,0 +1,40 @@
+# Two commands set everything up on a machine with python3, make and a package index:
+#   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
+#   make test    the tests
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-all lint docs clean
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,test]'
+	touch $@
+
+demo: .venv/ready
+	rm -rf demo
+	$(BIN)/albert-data vocab sample_corpus --vocab-size 4000 -o demo/vocab
+	$(BIN)/albert-data build sample_corpus --tokenizer demo/vocab --max-seq-len 128 --dupe-factor 10 \
+		--validation-fraction 0.1 -o demo/shards
+	$(BIN)/albert-data inspect demo/shards -n 2
+	$(BIN)/albert-data verify demo/shards
+	$(BIN)/albert-data train demo/shards --preset tiny --steps 250 -o demo/run
+	@echo "The shards lie in demo/shards, the training run in demo/run."
+
+test: .venv/ready
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto
+
+test-all: .venv/ready
+	$(BIN)/python -m pytest -m "not gpu" -n auto
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/ready
+	$(BIN)/python tests/cli_reference.py > docs/cli.md
+
+clean:
+	rm -rf .venv demo build *.egg-info

@@ -1,0 +1,182 @@
+"""Counts over the rows of one record batch, for statistics.py to add up.
+
+In: a batch as it lies in a shard. Out: int64 arrays by name. Words are found on the original ids. A span
+is a longest run of words masked whole, inside one segment: masks.py leaves an unmasked word between two
+spans, so that runs are spans.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_data.config import ExampleConfig
+from albert_data.examples.masks import find_words, swap_in
+from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
+from albert_data.examples.ragged import Examples
+from albert_data.kernels import kernel
+from albert_data.tokenizer.model import Specials
+from albert_data.tokenizer.words import WordRule
+
+EDGE = 5  # text positions at either end of a row that are counted one by one
+
+
+def no_counts(config: ExampleConfig) -> dict[str, np.ndarray]:
+    """Zeros, one array a name.
+
+    words: maskable tokens, words masked in part; specials: special ids masked, special ids as replacements;
+    standing: masked tokens that show [MASK], another piece, the original; labels: rows in order, swapped,
+    unpaired; the others as in Statistics, "edges" with edge_tokens and edge_masked in its two rows.
+    """
+    shapes: dict[str, int | tuple[int, int]] = {
+        "words": 2,
+        "specials": 2,
+        "labels": 3,
+        "standing": 3,
+        "row_lens": config.max_seq_len + 1,
+        "span_lens": config.ngram + 1,
+        "edges": (2, 2 * EDGE + 1),
+    }
+    return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+
+
+def count_sound(batch: Examples, vocab_size: int, max_seq_len: int) -> int:
+    """Count the rows before the first that can't be counted: see count_sound_rows."""
+    if len(batch.masked_positions) != len(batch.masked_ids):
+        return 0
+    return count_sound_rows(
+        batch.input_ids,
+        batch.offsets,
+        batch.segment_a_len,
+        batch.masked_positions,
+        batch.masked_ids,
+        batch.mask_offsets,
+        vocab_size,
+        max_seq_len,
+    )
+
+
+def count_batch(batch: Examples, specials: Specials, words: WordRule, config: ExampleConfig) -> dict[str, np.ndarray]:
+    """Count all that Statistics holds, in sound rows."""
+    counts, is_special = no_counts(config), specials.is_special
+    original = batch.input_ids.copy()
+    standing = swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
+    is_masked = flag_masked(batch.offsets, batch.mask_offsets, batch.masked_positions)
+    rows = (original, batch.offsets, batch.segment_a_len, is_masked, is_special)
+    count_words(*rows, words.starts, words.standalone, counts["words"], counts["span_lens"])
+    count_edges(*rows, counts["edges"])
+    shows_mask = standing == specials.mask_id
+    kept = ~shows_mask & (standing == batch.masked_ids)
+    random = ~shows_mask & ~kept
+    counts["standing"][:] = shows_mask.sum(), random.sum(), kept.sum()
+    counts["specials"][:] = is_special[batch.masked_ids].sum(), (is_special[standing] & random).sum()
+    labels = (SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE)
+    counts["labels"][:] = [np.count_nonzero(batch.sop_label == label) for label in labels]
+    counts["row_lens"][:] = np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1)
+    return counts
+
+
+@kernel
+def count_sound_rows(
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    segment_a_len: np.ndarray,
+    positions: np.ndarray,
+    masked_ids: np.ndarray,
+    mask_offsets: np.ndarray,
+    vocab_size: int,
+    max_seq_len: int,
+) -> int:
+    """Count the rows before the first whose ids, positions or segments would lead outside the arrays."""
+    for row in range(len(segment_a_len)):
+        length = offsets[row + 1] - offsets[row]
+        if length > max_seq_len or segment_a_len[row] < 0 or segment_a_len[row] > length - 2:
+            return row
+        for at in range(offsets[row], offsets[row + 1]):
+            if ids[at] >= vocab_size:
+                return row
+        for i in range(mask_offsets[row], mask_offsets[row + 1]):
+            if masked_ids[i] >= vocab_size or positions[i] >= length:
+                return row
+    return len(segment_a_len)
+
+
+@kernel
+def flag_masked(offsets: np.ndarray, mask_offsets: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Whether each token of a batch is masked: bool, flat."""
+    flags = np.zeros(offsets[-1], np.bool_)
+    for row in range(len(offsets) - 1):
+        for i in range(mask_offsets[row], mask_offsets[row + 1]):
+            flags[offsets[row] + positions[i]] = True
+    return flags
+
+
+@kernel
+def count_words(
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    segment_a_len: np.ndarray,
+    is_masked: np.ndarray,
+    is_special: np.ndarray,
+    starts: np.ndarray,
+    standalone: np.ndarray,
+    counts: np.ndarray,
+    span_lens: np.ndarray,
+) -> None:
+    """Add to `counts` the maskable tokens and the words masked in part, to `span_lens` the spans by words."""
+    longest = 0
+    for row in range(len(segment_a_len)):
+        longest = max(longest, offsets[row + 1] - offsets[row])
+    begins, ends = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    for row in range(len(segment_a_len)):
+        words, words_a = find_words(
+            ids,
+            offsets[row],
+            offsets[row + 1],
+            segment_a_len[row],
+            is_special,
+            starts,
+            standalone,
+            begins,
+            ends,
+        )
+        span_len = 0
+        for word in range(words + 1):
+            masked, size = 0, 0
+            if word < words:
+                size = ends[word] - begins[word]
+                for at in range(begins[word], ends[word]):
+                    masked += is_masked[at]
+                counts[0] += size
+                counts[1] += 0 < masked < size
+            if span_len > 0 and (word in (words, words_a) or masked < size):
+                span_lens[min(span_len, len(span_lens)) - 1] += 1
+                span_len = 0
+            if masked == size:
+                span_len += 1
+
+
+@kernel
+def count_edges(
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    segment_a_len: np.ndarray,
+    is_masked: np.ndarray,
+    is_special: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add maskable (0) and masked (1) tokens by place: the first EDGE text positions, the last, between."""
+    for row in range(len(segment_a_len)):
+        begin, sep = offsets[row] + 1, offsets[row] + 1 + segment_a_len[row]
+        has_pair = sep < offsets[row + 1] - 1
+        num_text = offsets[row + 1] - begin - (2 if has_pair else 1)
+        if num_text <= 2 * EDGE:
+            continue
+        for text in range(num_text):
+            at = begin + text if begin + text < sep else begin + text + 1
+            place = 2 * EDGE
+            if text < EDGE:
+                place = text
+            elif num_text - text <= EDGE:
+                place = 2 * EDGE - (num_text - text)
+            counts[0, place] += not is_special[ids[at]]
+            counts[1, place] += is_masked[at]

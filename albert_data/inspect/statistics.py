@@ -1,0 +1,209 @@
+"""What the rows of a split realise, beside what the paper intends (ALBERT, sections 3.1 and 4.1).
+
+In: a split of a shard folder. Out: counts, and figures from them. Everything is measured on the shards
+alone, a record batch at a time; nothing that a build noted down is trusted. counts.py counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from albert_data.config import ExampleConfig
+from albert_data.errors import ShardError
+from albert_data.examples.masks import MASK_SHARE, RANDOM_SHARE
+from albert_data.examples.spans import ngram_shares
+from albert_data.inspect.counts import EDGE, count_batch, count_sound, no_counts
+from albert_data.inspect.manifest_keys import read_example_config
+from albert_data.shards.reader import Shards
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import WordRule
+
+SWAPPED_SHARE = 0.5
+QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
+_NUM_BINS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """intended: None where the paper sets none; realised: None where there was nothing to measure."""
+
+    name: str
+    intended: float | None
+    realised: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """Counts over the rows of one split.
+
+    row_lens: rows by tokens, 0 .. max_seq_len; span_lens: spans by words, 1 .. ngram, then the longer.
+    label_counts: rows in order, swapped, without a pair; standing_counts: masked tokens that show [MASK],
+    another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE text
+    positions of a row, at the last EDGE, and between; of rows of over 2 * EDGE tokens of text.
+    """
+
+    config: ExampleConfig
+    num_maskable: int
+    num_broken_words: int
+    num_special_masked: int
+    num_special_replacements: int
+    label_counts: tuple[int, ...]
+    standing_counts: tuple[int, ...]
+    row_lens: tuple[int, ...]
+    span_lens: tuple[int, ...]
+    edge_tokens: tuple[int, ...]
+    edge_masked: tuple[int, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.row_lens)
+
+    @cached_property
+    def num_tokens(self) -> int:
+        """Tokens with [CLS] and [SEP]."""
+        return sum(length * rows for length, rows in enumerate(self.row_lens))
+
+    @property
+    def num_masked(self) -> int:
+        return sum(self.standing_counts)
+
+    @property
+    def mean_row_len(self) -> float | None:
+        return _share(self.num_tokens, self.num_rows)
+
+    @property
+    def padding_share(self) -> float | None:
+        """Of all tokens, if each row were padded to max_seq_len."""
+        padded = self.num_rows * self.config.max_seq_len
+        return _share(padded - self.num_tokens, padded)
+
+    @property
+    def row_len_quantiles(self) -> dict[str, int | None]:
+        """Of each of QUANTILES, the shortest length that this share of the rows does not exceed."""
+        if self.num_rows == 0:
+            return dict.fromkeys(QUANTILES)
+        ranks = [max(1, math.ceil(share * self.num_rows)) for share in QUANTILES.values()]
+        found = np.searchsorted(np.cumsum(self.row_lens), ranks)
+        return dict(zip(QUANTILES, found.tolist(), strict=True))
+
+    @property
+    def row_len_bins(self) -> list[tuple[int, int, int]]:
+        """A small histogram: shortest and longest length of a bin, and its rows."""
+        width = -(-self.config.max_seq_len // _NUM_BINS)
+        firsts = range(1, self.config.max_seq_len + 1, width)
+        lasts = (min(first + width - 1, self.config.max_seq_len) for first in firsts)
+        return [(a, b, sum(self.row_lens[a : b + 1])) for a, b in zip(firsts, lasts, strict=True)]
+
+    @property
+    def edge_ratios(self) -> tuple[float | None, ...]:
+        """Masked share at the first and the last EDGE text positions, relative to the middle."""
+        *shares, middle = map(_share, self.edge_masked, self.edge_tokens)
+        return tuple(share / middle if share is not None and middle else None for share in shares)
+
+    @property
+    def edge_error(self) -> float | None:
+        """The standard error of each of edge_ratios: chance alone moves them so far from 1."""
+        share, num_rows = _share(self.edge_masked[-1], self.edge_tokens[-1]), self.edge_tokens[0]
+        return math.sqrt((1 - share) / (share * num_rows)) if share and num_rows else None
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """All that the paper or this project sets a figure for, and the share of rows without a pair."""
+        return (*self._mask_figures(), *self._pair_figures(), *self._must_be_zero())
+
+    def _mask_figures(self) -> Iterator[Figure]:
+        yield Figure(
+            name="masked_share",
+            intended=self.config.mask_prob,
+            realised=_share(self.num_masked, self.num_maskable),
+        )
+        intended = [*ngram_shares(self.config.ngram).tolist(), 0.0]
+        names = [f"spans_of_{n}" for n in range(1, len(intended))]
+        for name, share, count in zip([*names, "spans_longer"], intended, self.span_lens, strict=True):
+            yield Figure(name=name, intended=share, realised=_share(count, sum(self.span_lens)))
+        shares = (MASK_SHARE, RANDOM_SHARE, round(1 - MASK_SHARE - RANDOM_SHARE, 9))
+        names = ["shown_as_mask", "shown_as_random", "shown_as_kept"]
+        for name, share, count in zip(names, shares, self.standing_counts, strict=True):
+            yield Figure(name=name, intended=share, realised=_share(count, self.num_masked))
+
+    def _pair_figures(self) -> Iterator[Figure]:
+        in_order, swapped, unpaired = self.label_counts
+        swapped_share = _share(swapped, in_order + swapped)
+        yield Figure(name="swapped_share", intended=SWAPPED_SHARE, realised=swapped_share)
+        yield Figure(name="unpaired_share", intended=None, realised=_share(unpaired, self.num_rows))
+
+    def _must_be_zero(self) -> Iterator[Figure]:
+        for name in ("num_broken_words", "num_special_masked", "num_special_replacements"):
+            yield Figure(name=name, intended=0, realised=getattr(self, name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts, lengths, and each figure as {"intended", "realised"}, for JSON."""
+        in_order, swapped, unpaired = self.label_counts
+        ratios = {"first": self.edge_ratios[:EDGE], "last": self.edge_ratios[EDGE:]}
+        return {
+            "num_rows": self.num_rows,
+            "num_tokens": self.num_tokens,
+            "num_maskable": self.num_maskable,
+            "num_masked": self.num_masked,
+            "num_spans": sum(self.span_lens),
+            "num_in_order": in_order,
+            "num_swapped": swapped,
+            "num_unpaired": unpaired,
+            "padding_share": self.padding_share,
+            "row_len": {"mean": self.mean_row_len, **self.row_len_quantiles},
+            "row_len_bins": [{"from": a, "to": b, "num_rows": rows} for a, b, rows in self.row_len_bins],
+            "figures": {f.name: {"intended": f.intended, "realised": f.realised} for f in self.figures},
+            "masked_at_edges": {"intended": 1.0, **ratios, "standard_error": self.edge_error},
+        }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def choose_word_rule(tokenizer: Tokenizer, config: ExampleConfig) -> WordRule:
+    """The words that a build with these settings masks whole."""
+    return tokenizer.word_rule if config.whole_word else WordRule.every_piece(tokenizer.vocab_size)
+
+
+def measure(shards: Shards) -> Statistics:
+    """Measure all rows of a split, in the memory of a few record batches.
+
+    Raises ShardError at a row that lies outside the vocabulary or its own bounds.
+    """
+    config, tokenizer = read_example_config(shards.manifest), shards.tokenizer
+    words = choose_word_rule(tokenizer, config)
+    totals = no_counts(config)
+    row = 0
+    for batch in shards.batches():
+        sound = count_sound(batch, tokenizer.vocab_size, config.max_seq_len)
+        if sound < len(batch):
+            place = f"{shards.folder}, split {shards.split}, row {row + sound}"
+            raise ShardError(f"{place}: outside the vocabulary or its own bounds; run `albert-data verify`")
+        for name, counts in count_batch(batch, tokenizer.specials, words, config).items():
+            totals[name] += counts
+        row += len(batch)
+    return _to_statistics(config, totals)
+
+
+def _to_statistics(config: ExampleConfig, totals: dict[str, np.ndarray]) -> Statistics:
+    counts = {name: total.tolist() for name, total in totals.items()}
+    return Statistics(
+        config=config,
+        num_maskable=counts["words"][0],
+        num_broken_words=counts["words"][1],
+        num_special_masked=counts["specials"][0],
+        num_special_replacements=counts["specials"][1],
+        label_counts=tuple(counts["labels"]),
+        standing_counts=tuple(counts["standing"]),
+        row_lens=tuple(counts["row_lens"]),
+        span_lens=tuple(counts["span_lens"]),
+        edge_tokens=tuple(counts["edges"][0]),
+        edge_masked=tuple(counts["edges"][1]),
+    )

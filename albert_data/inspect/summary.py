@@ -1,0 +1,174 @@
+"""A shard folder on one page: what is in it, and how near its rows come to the paper's figures.
+
+In: a manifest and the statistics of each split. Out: lines of at most 80 columns, or values for JSON.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from albert_data.corpus.damage import REASONS
+from albert_data.inspect.counts import EDGE
+from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
+from albert_data.inspect.terminal import count_noun, escape_controls
+
+WIDTH = 80
+_NONE = "-"
+_LABELS = {
+    "masked_share": "masked share of the tokens",
+    "spans_longer": "longer spans",
+    "shown_as_mask": "masked tokens shown as [MASK]",
+    "shown_as_random": "masked tokens shown as a random piece",
+    "shown_as_kept": "masked tokens left unchanged",
+    "swapped_share": "pairs with swapped segments",
+    "unpaired_share": "rows without a pair",
+    "num_broken_words": "words masked in part",
+    "num_special_masked": "special tokens masked",
+    "num_special_replacements": "special pieces as replacements",
+}
+
+
+def summarise(folder: Path, manifest: Mapping[str, Any], statistics: Mapping[str, Statistics]) -> str:
+    """The page for a person. statistics: of each split that has rows."""
+    sections: list[Iterable[str]] = [
+        _describe_build(folder, manifest),
+        _list_counts(manifest),
+        _list_splits(manifest["splits"]),
+        _list_figures(statistics),
+        _list_row_lens(statistics),
+        _list_bins(statistics),
+        _list_edges(statistics),
+        _list_damage(manifest["damage"]),
+    ]
+    return "\n\n".join(filter(None, map("\n".join, sections)))
+
+
+def to_dict(
+    folder: Path,
+    manifest: Mapping[str, Any],
+    statistics: Mapping[str, Statistics],
+    examples: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The page for a program."""
+    kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
+    splits = {
+        name: {key: value for key, value in split.items() if key != "shards"} | {"num_shards": len(split["shards"])}
+        for name, split in manifest["splits"].items()
+    }
+    return {
+        "folder": str(folder),
+        **{key: manifest[key] for key in kept},
+        "splits": splits,
+        "statistics": {name: measured.to_dict() for name, measured in statistics.items()},
+        "examples": list(examples),
+    }
+
+
+def _describe_build(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    config, tokenizer = manifest["config"], manifest["tokenizer"]
+    parts = (
+        f"built by albert-data {manifest['albert_data_version']}",
+        count_noun(len(manifest["inputs"]), "input"),
+        f"tokenizer of {count_noun(tokenizer['vocab_size'], 'piece')}",
+        f"rows of at most {count_noun(config['max_seq_len'], 'token')}",
+        "whole words masked" if config["whole_word"] else "single pieces masked",
+        f"seed {config['seed']}",
+        f"dupe factor {config['dupe_factor']:,}",
+    )
+    return [*_fill(str(folder), ""), *_fill(", ".join(parts), "  ")]
+
+
+def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
+    return textwrap.wrap(escape_controls(text), WIDTH, initial_indent=indent, subsequent_indent=hanging or indent)
+
+
+def _list_counts(manifest: Mapping[str, Any]) -> list[str]:
+    counts = manifest["counts"]
+    parts = [count_noun(counts["documents"], "document"), count_noun(counts["sentences"], "sentence")]
+    parts += [f"{format_bytes(counts['text_bytes'])} of text", count_noun(counts["tokens"], "token")]
+    return ["Corpus", *_fill(", ".join(parts), "  ")]
+
+
+def format_bytes(num_bytes: int) -> str:
+    """In the largest decimal unit of which there is one at least."""
+    if num_bytes < 1000:
+        return count_noun(num_bytes, "byte")
+    value, unit = num_bytes / 1000, "kB"
+    for larger in ("MB", "GB", "TB", "PB"):
+        if value >= 999.95:
+            value, unit = value / 1000, larger
+    return f"{value:,.1f} {unit}"
+
+
+def _list_splits(splits: Mapping[str, Any]) -> list[str]:
+    lines = [f"{'Splits':<13}{'rows':>14}{'tokens':>18}{'masked':>16}{'shards':>8}{'size':>11}"]
+    for name, split in splits.items():
+        size = format_bytes(sum(shard["num_bytes"] for shard in split["shards"]))
+        totals = f"{split['num_rows']:>14,}{split['num_tokens']:>18,}{split['num_masked']:>16,}"
+        lines.append(f"  {name:<11}{totals}{len(split['shards']):>8,}{size:>11}")
+    return lines
+
+
+def _list_figures(statistics: Mapping[str, Statistics]) -> list[str]:
+    if not statistics:
+        return ["No split has rows."]
+    lines = [f"{'Figures':<41}{'intended':>12}" + "".join(f"{name:>13}" for name in statistics)]
+    for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
+        first = figures[0]
+        cells = "".join(f"{_format(first.name, figure.realised):>13}" for figure in figures)
+        lines.append(f"  {_label(first):<39}{_format(first.name, first.intended):>12}{cells}")
+    return lines
+
+
+def _label(figure: Figure) -> str:
+    if figure.name in _LABELS:
+        return _LABELS[figure.name]
+    return f"spans of {count_noun(int(figure.name.removeprefix('spans_of_')), 'word')}"
+
+
+def _format(name: str, value: float | None) -> str:
+    if value is None:
+        return _NONE
+    return f"{value:,.0f}" if name.startswith("num_") else f"{value:.2%}"
+
+
+def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+    names = (name.replace("p", "") + "%" if name.startswith("p") else name for name in QUANTILES)
+    header = "".join(f"{name:>7}" for name in names)
+    if statistics:
+        yield f"{'Row lengths':<13}{header}{'mean':>8}{'padding':>10}"
+    for name, measured in statistics.items():
+        cells = "".join(f"{length:>7,}" for length in measured.row_len_quantiles.values())
+        yield f"  {name:<11}{cells}{measured.mean_row_len:>8.1f}{measured.padding_share:>10.2%}"
+
+
+def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+    if statistics:
+        yield f"{'Rows by length':<53}" + "".join(f"{name:>13}" for name in statistics)
+    for bins in zip(*(measured.row_len_bins for measured in statistics.values()), strict=True):
+        first, last, _ = bins[0]
+        shares = (rows / m.num_rows for (*_, rows), m in zip(bins, statistics.values(), strict=True))
+        yield f"  {f'{first:,} to {last:,} tokens':<51}" + "".join(f"{share:>13.2%}" for share in shares)
+
+
+def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+    if not statistics:
+        return
+    yield "Masked share at the ends of a row's text, relative to its middle (intended: 1)"
+    places = [*range(1, EDGE + 1), *range(-EDGE, 0)]
+    yield f"{'':13}" + "".join(f"{place:>6}" for place in places) + f"{'+-':>7}"
+    for name, measured in statistics.items():
+        cells = (_NONE if ratio is None else f"{ratio:.2f}" for ratio in measured.edge_ratios)
+        error = _NONE if measured.edge_error is None else f"{measured.edge_error:.2f}"
+        yield f"  {name:<11}" + "".join(f"{cell:>6}" for cell in cells) + f"{error:>7}"
+
+
+def _list_damage(damage: Mapping[str, int]) -> list[str]:
+    lines = ["Damage"]
+    for reason, count in damage.items():
+        text = f"{count:>11,}  {REASONS.get(reason, reason.replace('_', ' '))}"
+        lines += _fill(text, "  ", " " * 15)
+    return lines if len(lines) > 1 else ["Damage: none"]

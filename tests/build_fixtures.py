@@ -1,0 +1,278 @@
+"""What the tests of building share: made-up corpora in every layout, engines, and what a build left."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow
+import pytest
+
+from albert_data.build import plan
+from albert_data.build.build import BuildReport, build
+from albert_data.build.engine import Engine
+from albert_data.config import BuildConfig, ExampleConfig, TextConfig
+from albert_data.corpus import blocks
+from albert_data.corpus.inputs import find_inputs
+from albert_data.tokenizer.model import Tokenizer
+
+WORDS = re.findall(
+    r"\S+",
+    "river mountain talking walked quickly people water little because would which there their about "
+    "number sound again animal house world 我们 中国 学习 语言 I'm naïve Ünïcode x=1 don't 3.14 émigré",
+)
+WHITESPACE = b" \t\n\r\x0b\x0c"
+
+
+class InlineEngine:
+    """The least that an engine can be."""
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for task in tasks:
+            yield task, job(task)
+
+
+class PicklingEngine:
+    """Sends the job, every task and every result as bytes, as a cluster would."""
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        job = pickle.dumps(job)
+        for task in tasks:
+            result = pickle.loads(job)(pickle.loads(pickle.dumps(task)))
+            yield task, pickle.loads(pickle.dumps(result))
+
+
+class InterruptedEngine:
+    """Ctrl-C after some results."""
+
+    def __init__(self, results: int) -> None:
+        self._left = results
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for task in tasks:
+            if not self._left:
+                raise KeyboardInterrupt
+            self._left -= 1
+            yield task, job(task)
+
+
+def make_documents(count: int, seed: int) -> list[str]:
+    """Different made-up documents of one to twelve lines, each of one to four sentences."""
+    rng = random.Random(seed)
+    return [f"Document {number} of {seed}.\n" + make_lines(rng, rng.randint(0, 11)) for number in range(count)]
+
+
+def make_lines(rng: random.Random, count: int) -> str:
+    return "\n".join(" ".join(make_sentence(rng) for _ in range(rng.randint(1, 4))) for _ in range(count))
+
+
+def make_sentence(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(1, 14))).capitalize() + rng.choice(".!?")
+
+
+def canonical(document: str) -> bytes:
+    """Lines without white space around them, blank ones left out, each with a line feed."""
+    lines = [line.strip(WHITESPACE) for line in document.encode().split(b"\n")]
+    return b"".join(line + b"\n" for line in lines if line)
+
+
+def document_key(document: str) -> int:
+    return int.from_bytes(sha256(canonical(document)).digest()[:8], "little")
+
+
+def to_txt(documents: Sequence[str]) -> bytes:
+    return b"\n".join(canonical(document) for document in documents)
+
+
+def to_jsonl(documents: Sequence[str]) -> bytes:
+    return b"".join(json.dumps({"id": 1, "text": document}).encode() + b"\n" for document in documents)
+
+
+def to_zst(data: bytes) -> bytes:
+    return bytes(pyarrow.compress(data, codec="zstd", asbytes=True))
+
+
+def write_corpus(folder: Path, documents: Sequence[str], layout: str, rng: random.Random) -> None:
+    """The documents in files of one layout, in a random order."""
+    documents = rng.sample(documents, len(documents))
+    parts = documents[::3], documents[1::3], documents[2::3]
+    for name, data in _lay_out(documents, parts, layout):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _lay_out(documents: Sequence[str], parts: Sequence[Sequence[str]], layout: str) -> Iterator[tuple[str, bytes]]:
+    if layout == "txt":
+        yield "a.txt", to_txt(documents)
+    elif layout == "jsonl":
+        yield from ((f"{name}.jsonl", to_jsonl(part)) for name, part in zip("abc", parts, strict=True))
+    elif layout == "jsonl.gz":
+        yield "a.jsonl.gz", gzip.compress(to_jsonl(documents))
+    elif layout == "txt.zst":
+        yield "a.txt.zst", to_zst(to_txt(documents))
+    else:
+        yield "a.txt", to_txt(parts[0]).replace(b"\n", b"\r\n").rstrip()
+        yield "deeper/still/b.JSONL", b"\xef\xbb\xbf" + to_jsonl(parts[1])
+        yield "c.txt.gz", gzip.compress(b"\n\n \t\n" + to_txt(parts[2]))
+
+
+LAYOUTS = ("txt", "jsonl", "jsonl.gz", "txt.zst", "mixed")
+
+
+def skip_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test pulls the plug, and waiting for the disk is most of a small build."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+_make_tokenizer = functools.cache(Tokenizer)
+
+
+def load_tokenizers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a model is most of a build of three sentences."""
+    monkeypatch.setattr("albert_data.tokenizer.model.Tokenizer", _make_tokenizer)
+
+
+def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) -> None:
+    """So that a corpus that builds in a blink is several tasks."""
+    monkeypatch.setattr(plan, "_MIB", num_bytes)
+    monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
+
+
+def make_config(**settings: Any) -> BuildConfig:
+    """Settings by their own names, short rows unless told otherwise."""
+    settings = {"max_seq_len": 48, "validation_fraction": 0.1, **settings}
+    parts = [
+        {name: settings.pop(name) for name in list(settings) if name in kind.__dataclass_fields__}
+        for kind in (TextConfig, ExampleConfig)
+    ]
+    return BuildConfig(text=TextConfig(**parts[0]), examples=ExampleConfig(**parts[1]), **settings)
+
+
+def run_build(
+    names: Path | str,
+    out: Path,
+    tokenizer: Tokenizer | None,
+    engine: Engine | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> BuildReport:
+    config = make_config(**settings)
+    return build(find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite)
+
+
+def digest_folder(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder, hidden ones too."""
+    return {
+        str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def digest_shards(out: Path) -> dict[str, str]:
+    return {name: digest for name, digest in digest_folder(out).items() if name.endswith(".arrow")}
+
+
+def fork(work: Callable[[], object]) -> int:
+    """Run in a forked process that leads a group of its own; returns its id."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    while os.getpgid(pid) != pid:
+        time.sleep(0.001)
+    return pid
+
+
+def kill_group(pid: int) -> None:
+    """kill -9 a forked process and its workers; returns when none of them runs any more."""
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    wait_until(lambda: not any(process.group == pid for process in running_processes()))
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.005)
+
+
+def running_processes() -> list[SimpleNamespace]:
+    """pid, state, parent and group of all processes; of the zombies (Z) our own alone."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent, group = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if state != "Z" or int(parent) == os.getpid():
+            found.append(SimpleNamespace(pid=int(path.parent.name), state=state, parent=int(parent), group=int(group)))
+    return found
+
+
+CORPUS_DOCUMENTS = make_documents(120, seed=3)
+CORPUS_TASKS, CORPUS_SHARDS = 11, 3
+CORPUS_TASK_BYTES = 1 << 13
+
+
+class CountingEngine(InlineEngine):
+    """Keeps the names of the map tasks."""
+
+    def __init__(self) -> None:
+        self.mapped: list[str] = []
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for task, result in super().run(job, tasks):
+            if hasattr(task, "name"):
+                self.mapped.append(task.name)
+            yield task, result
+
+
+class Corpus:
+    """A corpus of eleven tasks, and all the files of its build when nothing interferes."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self.path, self.tokenizer = folder / "in", tokenizer
+        write_corpus(self.path, CORPUS_DOCUMENTS, "mixed", random.Random(0))
+        engine = CountingEngine()
+        self.build(folder / "reference", engine)
+        assert len(engine.mapped) == CORPUS_TASKS, engine.mapped
+        self.files = digest_folder(folder / "reference")
+
+    def build(self, out: Path, engine: Any = None, **settings: Any) -> BuildReport:
+        return run_build(self.path, out, self.tokenizer, engine, num_shards=CORPUS_SHARDS, **settings)
+
+
+def check_finished(corpus: Corpus, out: Path) -> None:
+    """Every byte is there, and nothing else: no .build, no *.tmp."""
+    assert digest_folder(out) == corpus.files
+    assert not (out / ".build").exists()
+
+
+def interrupt(corpus: Corpus, out: Path, results: int, **settings: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        corpus.build(out, InterruptedEngine(results), **settings)

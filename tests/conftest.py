@@ -1,0 +1,30 @@
+"""What all tests share: a tiny tokenizer, and hypothesis without deadlines and with fixed seeds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from toy_language import make_sentences, train_model
+
+from albert_data.tokenizer.model import Tokenizer
+
+# The first example of a test may compile kernels; fixed seeds keep the suite's verdict the same for all.
+settings.register_profile("albert", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("albert")
+
+
+@pytest.fixture(scope="session")
+def tokenizer_model() -> bytes:
+    """The bytes of a SentencePiece model: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4."""
+    return train_model()
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tokenizer_model: bytes) -> Tokenizer:
+    return Tokenizer(tokenizer_model, "the tests' tokenizer")
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    """Made-up English and Chinese sentences that the tokenizer was not trained on."""
+    return list(make_sentences(300, seed=1))

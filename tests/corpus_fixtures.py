@@ -1,0 +1,92 @@
+"""Bytes of every odd kind, and how tests read them: in blocks of any size, with what is long made short."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import references
+from hypothesis import strategies as st
+
+from albert_data.config import TextConfig
+from albert_data.corpus import blocks, documents, long_documents
+from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+
+MAX_LINE, MAX_DOCUMENT = 16, 48
+
+# Pieces that put every rule's corner beside every other's.
+PIECES = [
+    *(b"\n", b"\r\n", b"\r", b"\n\n", b"\n \t\n", b" ", b"\t", b"\x0b", b"\x0c", b"\x00", b"\x1c"),
+    *(b"a", b"word", b"a longer run of words ", b"x" * 20, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"),
+    *(character.encode() for character in ("é", "中文", "。", "😀")),
+    *(b"\xff", b"\xe4", b"\xe4\xb8", b"\xf0\x9f"),
+]
+any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), st.binary(max_size=60))
+block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it
+
+JSON_LINES = [
+    *(
+        b'{"text": "a"}',
+        b'{"text": "two\\n\\nparts"}',
+        b'{"text": " \\r\\n "}',
+        b'{"text": ""}',
+        b'{"text": 3}',
+    ),
+    *(b'{"text": "\\ud800 x"}', b'{"text": "\\ud83d\\ude00"}', b'{"text": "a\\u0000b"}', b'{"text": NaN}'),
+    *(b'{"body": "b"}', b"[1]", b"null", b"{", b"", b" \t", b"\r", b"\xc2\xa0", b'{"text": "\xff"}', b"\xff"),
+    *(b'{"text": "%s"}' % text for text in (b"long words " * 9, b"y" * 70, b'a", "text": "b')),
+]
+any_json_lines = st.builds(
+    lambda lines, end, last: end.join(lines) + last,
+    st.lists(st.sampled_from(JSON_LINES), max_size=12),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.sampled_from([b"", b"\n"]),
+)
+
+
+@contextmanager
+def small_sizes(**others: int) -> Iterator[None]:
+    """Shrink what counts as long, so that examples of a few bytes reach every rule."""
+    sizes = {"BLOCK_BYTES": 32, "GIANT_BYTES": 128, "_CHUNK": 16} | others
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in sizes.items():
+            patch.setattr(blocks, name, size)
+        for module in (documents, long_documents):
+            patch.setattr(module, "MAX_LINE", MAX_LINE)
+            patch.setattr(module, "MAX_DOCUMENT", MAX_DOCUMENT)
+        yield
+
+
+def read(
+    data: bytes | Any, format: str = "txt", *, block_bytes: int | None = None, strict: bool = False
+) -> tuple[list[bytes], Counter[str]]:
+    """The documents of a stream, and what was counted."""
+    damage, config = Damage(strict=strict), TextConfig(strict=strict)
+    stream = io.BytesIO(data) if isinstance(data, bytes) else data
+    options: Any = {} if block_bytes is None else {"block_bytes": lambda position: block_bytes}
+    found = []
+    for block in read_blocks(stream, path="p", format=format, damage=damage, **options):
+        lines = read_documents(block, config, damage)
+        bounds = lines.line_offsets[lines.document_offsets].tolist()
+        text = lines.utf8.tobytes()
+        parts = [text[begin:end] for begin, end in pairwise(bounds)]
+        assert lines.document_keys.tolist() == [references.document_key(part) for part in parts]
+        assert text.count(b"\n") == len(lines.line_offsets) - 1
+        found += parts
+    return found, damage.counts
+
+
+def cut_all(texts: list[bytes]) -> list[bytes]:
+    return [part for text in texts for part in references.cut_document(text, MAX_LINE, MAX_DOCUMENT)]
+
+
+def as_jsonl(texts: list[str], *, ensure_ascii: bool = False) -> bytes:
+    return b"".join(json.dumps({"text": text}, ensure_ascii=ensure_ascii).encode() + b"\n" for text in texts)

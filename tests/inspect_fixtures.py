@@ -1,0 +1,180 @@
+"""What the tests of inspect and verify share: a tokenizer with byte pieces, and shard folders to damage."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+import sentencepiece
+from hypothesis import strategies as st
+
+from albert_data.config import BuildConfig, ExampleConfig
+from albert_data.examples.masks import apply_masks, draw_masks
+from albert_data.examples.pairs import make_pairs
+from albert_data.examples.ragged import Examples
+from albert_data.files import hash_file, read_json, write_json
+from albert_data.inspect.statistics import choose_word_rule
+from albert_data.shards.schema import from_record_batch, shard_schema
+from albert_data.shards.writer import write_shard
+from albert_data.tokenizer.model import Documents, Tokenizer
+
+TRAIN, VALIDATION = "train/shard-00000.arrow", "validation/shard-00000.arrow"
+SMALL = ExampleConfig(max_seq_len=32, seed=3)
+WORDS = ["the", "river", "mountain", "talking", "walked", "quickly", "people", "water", "unhappily"]
+WORDS += ["我们", "学习", "语言", "=", "{", "}", "[MASK:", "]", "\\", "<-", "."]
+
+
+@cache
+def get_tokenizer() -> Tokenizer:
+    """<pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, then the 256 bytes, then pieces of WORDS."""
+    rng, model = random.Random(0), io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(" ".join(rng.choices(WORDS, k=8)) for _ in range(500)),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=380,
+        byte_fallback=True,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        num_threads=1,
+        minloglevel=2,
+    )
+    return Tokenizer(model.getvalue(), "the tests' tokenizer")
+
+
+FIRST_TEXT_ID = 5
+Sentences = list[list[int]]
+
+
+def text_documents() -> st.SearchStrategy[list[Sentences]]:
+    """Documents of sentences of any piece of text, bytes included."""
+    piece = st.integers(FIRST_TEXT_ID, get_tokenizer().vocab_size - 1) | st.just(1)
+    return st.lists(st.lists(st.lists(piece, min_size=1, max_size=25), min_size=1, max_size=6), max_size=8)
+
+
+def configs() -> st.SearchStrategy[ExampleConfig]:
+    return st.builds(
+        ExampleConfig,
+        max_seq_len=st.integers(8, 48),
+        ngram=st.integers(1, 4),
+        mask_prob=st.sampled_from((0.15, 0.4)),
+        whole_word=st.booleans(),
+        seed=st.integers(0, 1000),
+    )
+
+
+def write_sentences(count: int, seed: int) -> list[Sentences]:
+    """Documents of four sentences of WORDS each."""
+    rng, tokenizer = random.Random(seed), get_tokenizer()
+    sentences = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(4 * count)]
+    ids, offsets = tokenizer.encode(sentences)
+    lists = [ids[begin:end].tolist() for begin, end in zip(offsets, offsets[1:], strict=False)]
+    return [lists[i : i + 4] for i in range(0, len(lists), 4)]
+
+
+def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_key: int = 0) -> Examples:
+    """Masked rows of documents whose keys count up from `first_key`."""
+    tokenizer = get_tokenizer()
+    sentences = [sentence for document in documents for sentence in document]
+    flat = [token for sentence in sentences for token in sentence]
+    made = Documents(
+        ids=np.array(flat, tokenizer.id_dtype),
+        sentence_offsets=np.cumsum([0, *map(len, sentences)]),
+        document_offsets=np.cumsum([0, *map(len, documents)]),
+        document_keys=np.arange(first_key, first_key + len(documents), dtype=np.uint64),
+    )
+    words = choose_word_rule(tokenizer, config)
+    pairs = make_pairs(made, tokenizer.specials, words, config, 0)
+    masks = draw_masks(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
+    return apply_masks(pairs, masks)
+
+
+def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config: ExampleConfig = SMALL) -> Path:
+    """A finished build: one shard a split, one record batch for each of its parts."""
+    tokenizer = get_tokenizer()
+    (folder / "tokenizer").mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer" / "spiece.model").write_bytes(tokenizer.model)
+    described = {name: write_split(folder, name, splits.get(name, [])) for name in ("train", "validation")}
+    names = ("vocab_size", "sha256", "pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+    manifest = {
+        "format": "albert-data",
+        "format_version": 1,
+        "albert_data_version": "0.1.0",
+        "config": BuildConfig(examples=config).to_flat_dict(),
+        "tokenizer": {"file": "tokenizer/spiece.model"} | {name: getattr(tokenizer, name) for name in names},
+        "inputs": [{"path": "corpus.txt", "bytes": 1000}],
+        "counts": {"documents": 1, "sentences": 2, "text_bytes": 1000, "tokens": 1_234_567},
+        "damage": {},
+        "splits": described,
+    }
+    write_json(folder / "manifest.json", manifest)
+    return folder
+
+
+def write_split(folder: Path, split: str, parts: Sequence[Examples]) -> dict[str, Any]:
+    if not parts:
+        return {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "shards": []}
+    name = f"{split}/shard-00000.arrow"
+    (folder / split).mkdir(exist_ok=True)
+    receipt = write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
+    totals = {key: getattr(receipt, key) for key in ("num_rows", "num_tokens", "num_masked")}
+    shard = {"file": name, **totals, "num_bytes": receipt.num_bytes, "sha256": receipt.sha256}
+    return {**totals, "shards": [shard]}
+
+
+def write_small(folder: Path) -> Path:
+    """A sound build of some 60 rows, in two record batches, and some 12 for validation; two have no pair."""
+    one_word = [get_tokenizer().encode(["river"])[0].tolist()]
+    train = [make_examples([*write_sentences(12, seed), one_word], SMALL, 100 * seed) for seed in (1, 2)]
+    validation = [make_examples(write_sentences(5, 3), SMALL, 300)]
+    return write_folder(folder, {"train": train, "validation": validation})
+
+
+def read_part(path: Path, part: int = 0) -> Examples:
+    """One record batch of a shard, its arrays free to change."""
+    with pyarrow.ipc.open_file(path) as reader:
+        examples = from_record_batch(reader.get_batch(part))
+    return Examples(**{field.name: getattr(examples, field.name).copy() for field in fields(Examples)})
+
+
+def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    manifest = read_json(folder / "manifest.json")
+    edit(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def rehash(folder: Path, name: str) -> None:
+    """Make the manifest agree with a changed file's bytes, so that other faults stand alone."""
+
+    def edit(manifest: dict[str, Any]) -> None:
+        for split in manifest["splits"].values():
+            for shard in split["shards"]:
+                if shard["file"] == name:
+                    shard["sha256"] = hash_file(folder / name)
+                    shard["num_bytes"] = (folder / name).stat().st_size
+
+    edit_manifest(folder, edit)
+
+
+def edit_rows(folder: Path, edit: Callable[[Examples], object], name: str = TRAIN) -> None:
+    """Change the first record batch of a shard in place, and its hash and size in the manifest."""
+    with pyarrow.ipc.open_file(folder / name) as reader:
+        num_parts = reader.num_record_batches
+    parts = [read_part(folder / name, part) for part in range(num_parts)]
+    edit(parts[0])
+    write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
+    rehash(folder, name)

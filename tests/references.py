@@ -1,0 +1,307 @@
+"""Plain-Python twins of the kernels and rooms: slow, obvious, on lists of lists and Python ints.
+
+They are written from DESIGN.md and the modules' docstrings; the tests demand that the fast code equals them.
+Documents are lists of sentences, sentences lists of token ids; texts are bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+
+WHITESPACE = b" \t\n\r\x0b\x0c"
+BITS_64 = 2**64 - 1
+GOLDEN = 0x9E3779B97F4A7C15
+PAIRING, MASKING = 2, 3
+
+# ---- draws.py: SplitMix64 ----
+
+
+def mix(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & BITS_64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & BITS_64
+    return x ^ (x >> 31)
+
+
+def stream(seed: int, purpose: int, key: int, pass_index: int, index: int) -> int:
+    state = mix((seed + GOLDEN) & BITS_64)
+    for part in (purpose, key, pass_index):
+        state = (mix(state ^ part) + GOLDEN) & BITS_64
+    return mix(state ^ index)
+
+
+def draw(state: int, counter: int) -> int:
+    return mix((state + (counter + 1) * GOLDEN) & BITS_64)
+
+
+def below(bits: int, limit: int) -> int:
+    return (bits >> 32) * limit // 2**32
+
+
+def threshold(probability: float) -> int:
+    return min(int(Fraction(probability) * 2**64), BITS_64)
+
+
+# ---- corpus/: bytes into documents of canonical text ----
+
+
+def read_txt(data: bytes) -> list[bytes]:
+    """Documents, parted by lines of white space, each a text of stripped lines."""
+    documents: list[list[bytes]] = [[]]
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        if line.strip(WHITESPACE):
+            documents[-1].append(line)
+        else:
+            documents.append([])
+    return [canonical(b"\n".join(lines).decode(errors="replace")) for lines in documents if lines]
+
+
+def read_jsonl(data: bytes, field: str = "text") -> list[bytes]:
+    """The text of every line that is a JSON object with a string in `field`, if there is any text in it."""
+    documents = []
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        try:
+            text = json.loads(line.decode(errors="replace"))[field]
+        except (ValueError, LookupError, TypeError):
+            continue
+        if isinstance(text, str):
+            documents.append(canonical(replace_surrogates(text)))
+    return [document for document in documents if document]
+
+
+def replace_surrogates(text: str) -> str:
+    return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
+
+
+def canonical(text: str) -> bytes:
+    """Lines without white space around them, blank ones left out, each with a line feed."""
+    lines = [line.strip(WHITESPACE) for line in text.encode().split(b"\n")]
+    return b"".join(line + b"\n" for line in lines if line)
+
+
+def cut_document(document: bytes, max_line: int, max_document: int) -> list[bytes]:
+    """Cut a canonical text: lines over `max_line`, then documents over `max_document`, in bytes."""
+    parts = [b""]
+    for line in document[:-1].split(b"\n"):
+        for piece in cut_line(line, max_line):
+            if parts[-1] and len(parts[-1]) + len(piece) + 1 > max_document:
+                parts.append(b"")
+            parts[-1] += piece + b"\n"
+    return [part for part in parts if part]
+
+
+def cut_line(line: bytes, max_line: int) -> list[bytes]:
+    """Cut at the last white space of the first `max_line` bytes, or else between two characters."""
+    pieces = []
+    while len(line) > max_line:
+        spaces = [at for at in range(max_line) if line[at] in WHITESPACE]
+        cut = spaces[-1] if spaces else max_line
+        while 0x80 <= line[cut] < 0xC0:
+            cut -= 1
+        pieces.append(line[:cut].strip(WHITESPACE))
+        line = line[cut:].strip(WHITESPACE)
+    return [*pieces, line]
+
+
+def document_key(document: bytes) -> int:
+    return int.from_bytes(sha256(document).digest()[:8], "little")
+
+
+# ---- tokenizer/words.py ----
+
+
+@dataclass
+class Vocabulary:
+    """What the rules need to know of each piece: lists of bool over the vocabulary."""
+
+    starts: Sequence[bool]
+    standalone: Sequence[bool]
+    is_special: Sequence[bool]
+    cls_id: int
+    sep_id: int
+    mask_id: int
+
+
+def begins_word(segment: Sequence[int], at: int, vocabulary: Vocabulary) -> bool:
+    if at == 0:
+        return True
+    return bool(vocabulary.starts[segment[at]] or vocabulary.standalone[segment[at - 1]])
+
+
+# ---- examples/pairs.py ----
+
+
+@dataclass
+class Row:
+    """One example: ids with special tokens, the length of A, the label, its number in the document."""
+
+    ids: list[int]
+    segment_a_len: int
+    label: int
+    index: int
+
+
+def make_rows(
+    document: list[list[int]],
+    key: int,
+    vocabulary: Vocabulary,
+    *,
+    max_tokens: int,
+    short_seq_prob: float,
+    seed: int,
+    pass_index: int,
+) -> list[Row]:
+    units = [unit for sentence in document for unit in cut_sentence(sentence, max_tokens, vocabulary)]
+    rows: list[Row] = []
+    while units:
+        state = stream(seed, PAIRING, key, pass_index, len(rows))
+        target = max_tokens
+        if draw(state, 0) < threshold(short_seq_prob):
+            target = 2 + below(draw(state, 1), max_tokens - 1)
+        chunk = [units.pop(0)]
+        while units and sum(map(len, chunk)) + len(units[0]) <= target:
+            chunk.append(units.pop(0))
+        if len(chunk) > 1:
+            boundary = 1 + below(draw(state, 2), len(chunk) - 1)
+            first, second = flatten(chunk[:boundary]), flatten(chunk[boundary:])
+        else:
+            first, second = halve(chunk[0], vocabulary)
+        is_swapped = draw(state, 3) >= 2**63
+        rows.append(lay_out(first, second, is_swapped, len(rows), vocabulary))
+    return rows
+
+
+def flatten(units: list[list[int]]) -> list[int]:
+    return [token for unit in units for token in unit]
+
+
+def cut_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabulary) -> list[list[int]]:
+    """Cut a sentence that is too long at its last word boundary that fits."""
+    parts = []
+    while len(sentence) > max_tokens:
+        cuts = [at for at in range(1, max_tokens + 1) if begins_word(sentence, at, vocabulary)]
+        cut = cuts[-1] if cuts else max_tokens
+        parts.append(sentence[:cut])
+        sentence = sentence[cut:]
+    return [*parts, sentence] if sentence else parts
+
+
+def halve(unit: list[int], vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    """Cut at the word boundary nearest to the middle, the left one of two; B is empty if there is none."""
+    cuts = [at for at in range(1, len(unit)) if begins_word(unit, at, vocabulary)]
+    if not cuts:
+        return unit, []
+    cut = min(cuts, key=lambda at: (abs(at - len(unit) // 2), at))
+    return unit[:cut], unit[cut:]
+
+
+def lay_out(first: list[int], second: list[int], is_swapped: bool, index: int, vocabulary: Vocabulary) -> Row:
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    if not second:
+        return Row([cls, *first, sep], len(first), -1, index)
+    if is_swapped:
+        first, second = second, first
+    return Row([cls, *first, sep, *second, sep], len(first), int(is_swapped), index)
+
+
+# ---- examples/masks.py ----
+
+
+@dataclass
+class SpanLaw:
+    """What the tables say of one row: thresholds of the lengths, the bound, and the threshold of one more."""
+
+    cumulative: list[int]
+    bound: int
+    extra: int
+
+
+def find_words(ids: list[int], segment_a_len: int, vocabulary: Vocabulary) -> list[list[list[int]]]:
+    """The maskable words of A and of B, each a list of positions in the row."""
+    found = []
+    for first, last in ((1, 1 + segment_a_len), (2 + segment_a_len, len(ids) - 1)):
+        words: list[list[int]] = []
+        for at in range(first, last):
+            if vocabulary.is_special[ids[at]]:
+                continue
+            follows = at > first and not vocabulary.is_special[ids[at - 1]]
+            if follows and not begins_word(ids[first:last], at - first, vocabulary):
+                words[-1].append(at)
+            else:
+                words.append([at])
+        found.append(words)
+    return found
+
+
+def longest_span(words_a: int, words_b: int, ngram: int) -> int:
+    """A span must not be able to cover a whole segment and cross both of its ends."""
+    shorter = min(words_a, words_b) if words_a and words_b else words_a + words_b
+    return min(ngram, shorter + 1)
+
+
+def draw_lengths(state: int, num_words: int, law: SpanLaw) -> list[int]:
+    bound = law.bound + (draw(state, 0) < law.extra)
+    lengths: list[int] = []
+    while sum(lengths) < bound:
+        bits = draw(state, 2 + len(lengths))
+        length = 1 + sum(bits >= limit for limit in law.cumulative[:-1])
+        if lengths and sum(lengths) + length + len(lengths) + 1 > num_words:
+            break
+        lengths.append(length)
+    return lengths
+
+
+def arrange(state: int, num_words: int, lengths: list[int]) -> set[int]:
+    """The words that are masked: spans, each before an unmasked word, among single words, on a circle."""
+    at = below(draw(state, 1), num_words)
+    state = mix(state)
+    num_items = len(lengths) + max(0, num_words - sum(lengths) - len(lengths))
+    spans = list(lengths)
+    masked = set()
+    for item in range(num_items):
+        if below(draw(state, item), num_items - item) < len(spans):
+            length = spans.pop(0)
+            masked |= {(at + step) % num_words for step in range(length)}
+            at += length
+        at += 1
+    return masked
+
+
+def mask_row(
+    row: tuple[list[int], int, int, int],
+    vocabulary: Vocabulary,
+    ordinary_ids: Sequence[int],
+    laws: dict[tuple[int, int, int], SpanLaw],
+    *,
+    ngram: int,
+    seed: int,
+    pass_index: int,
+) -> tuple[list[int], list[int]]:
+    """Positions and ids of the masks of a row (ids, segment_a_len, document key, index).
+
+    laws: by number of segments, longest span and number of words.
+    """
+    ids, segment_a_len, key, index = row
+    words_a, words_b = find_words(ids, segment_a_len, vocabulary)
+    words = words_a + words_b
+    if not words:
+        return [], []
+    num_segments = bool(words_a) + bool(words_b)
+    law = laws[num_segments, longest_span(len(words_a), len(words_b), ngram), len(words)]
+    state = stream(seed, MASKING, key, pass_index, index)
+    lengths = draw_lengths(state, len(words), law)
+    masked = arrange(state, len(words), lengths) if lengths else set()
+    positions = sorted(at for word in masked for at in words[word])
+    state = mix(state ^ MASKING)
+    return positions, [replace(draw(state, at), ids[at], vocabulary.mask_id, ordinary_ids) for at in positions]
+
+
+def replace(bits: int, original: int, mask_id: int, ordinary_ids: Sequence[int]) -> int:
+    if bits < threshold(0.8):
+        return mask_id
+    if bits < threshold(0.8 + 0.1):
+        return ordinary_ids[below(mix(bits), len(ordinary_ids))]
+    return original

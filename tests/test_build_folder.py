@@ -1,0 +1,194 @@
+"""What stands in OUT is safe: a build goes on with its own, and refuses all else until told to replace it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import (
+    CORPUS_DOCUMENTS,
+    Corpus,
+    InlineEngine,
+    InterruptedEngine,
+    check_finished,
+    digest_folder,
+    interrupt,
+    run_build,
+)
+
+from albert_data.build.workdir import WorkDir
+from albert_data.errors import InputError, OutputError
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.skip_syncing(monkeypatch)
+        fixtures.make_tasks_small(monkeypatch, fixtures.CORPUS_TASK_BYTES)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+
+
+def test_a_finished_build_is_left_alone(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    corpus.build(out)
+    before = {path: path.stat().st_mtime_ns for path in [out, *out.rglob("*")]}
+    report = corpus.build(out, None)
+    assert report.was_finished
+    assert report.manifest == open_shards(out).manifest
+    assert {path: path.stat().st_mtime_ns for path in [out, *out.rglob("*")]} == before
+
+
+@pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"seed": 8}, "seed is 0 there and 8 here"),
+        ({"max_seq_len": 47}, "max_seq_len is 48 there and 47 here"),
+        ({"sentences": "lines"}, "sentences is prose there and lines here"),
+        ({"compression": "zstd"}, "compression is none there and zstd here"),
+        ({"strict": True}, "strict is False there and True here"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_another_setting_is_refused_by_its_name(
+    changed: dict[str, Any], named: str, is_finished: bool, corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    if is_finished:
+        corpus.build(out)
+    else:
+        interrupt(corpus, out, 3)
+    before = digest_folder(out)
+    with pytest.raises(OutputError, match=named) as refusal:
+        corpus.build(out, **changed)
+    assert str(out) in str(refusal.value)
+    assert "--overwrite" in str(refusal.value)
+    assert digest_folder(out) == before
+
+
+@pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
+def test_another_tokenizer_and_other_inputs_are_refused_by_name(
+    is_finished: bool, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", CORPUS_DOCUMENTS, "jsonl", random.Random(0))
+    other = Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another")
+    try:
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(1000 if is_finished else 3))
+    except KeyboardInterrupt:
+        assert not is_finished
+    with pytest.raises(OutputError, match="the tokenizer differs"):
+        run_build(tmp_path / "in", tmp_path / "out", other)
+    with pytest.raises(OutputError, match="the tokenizer differs"):
+        run_build(tmp_path / "in", tmp_path / "out", None)
+    os.utime(tmp_path / "in/b.jsonl")
+    with pytest.raises(OutputError, match=r"the inputs differ \(.*in/b.jsonl\)"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    (tmp_path / "in/0.txt").write_text("More text.")
+    with pytest.raises(OutputError, match=r"the inputs differ \(.*in/0.txt and 1 more\)"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+
+
+@pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
+def test_overwrite_replaces_another_build(results: int, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    try:
+        run_build(corpus.path, out, None, InterruptedEngine(results), num_shards=9)
+    except KeyboardInterrupt:
+        assert results == 3
+    corpus.build(out, overwrite=True)
+    check_finished(corpus, out)
+
+
+def test_overwrite_replaces_what_has_a_broken_manifest(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    corpus.build(out, seed=8)
+    (out / "manifest.json").write_text("{")
+    corpus.build(out, overwrite=True)
+    check_finished(corpus, out)
+
+
+def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    corpus.build(out)
+    (tmp_path / "bad.txt").write_bytes(b"One.\n\n\xff\n")
+    (tmp_path / "empty.txt").write_bytes(b"\n\n")
+    for name, strict in (("bad.txt", True), ("empty.txt", False)):
+        with pytest.raises(InputError):
+            run_build(tmp_path / name, out, corpus.tokenizer, overwrite=True, strict=strict)
+        check_finished(corpus, out)
+
+
+def test_an_overwrite_that_is_interrupted_leaves_the_old_build_whole(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    corpus.build(out)
+    interrupt(corpus, out, 5, overwrite=True, seed=8)
+    shutil.rmtree(out / ".build")
+    check_finished(corpus, out)
+
+
+def test_a_build_that_fails_at_its_start_leaves_no_folder(corpus: Corpus, tmp_path: Path):
+    (tmp_path / "empty.txt").write_bytes(b"\n\n")
+    with pytest.raises(InputError, match="holds no document"):
+        run_build(tmp_path / "empty.txt", tmp_path / "out", corpus.tokenizer)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+
+    class Rival(InlineEngine):
+        def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+            for settings in ({}, {"seed": 1}, {"overwrite": True}):
+                with pytest.raises(OutputError, match=f"another build is writing to {out}"):
+                    corpus.build(out, **settings)
+            yield from super().run(job, tasks)
+
+    corpus.build(out, Rival())
+    check_finished(corpus, out)
+
+
+def test_a_lock_whose_folder_was_dropped_meanwhile_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The other build ends between our opening of its lock and our locking it."""
+    first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
+    first.open()
+    inner = os.open
+
+    def open_late(*arguments: Any) -> int:
+        descriptor = inner(*arguments)
+        first.remove()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_late)
+    with pytest.raises(OutputError, match="another build"):
+        second.open()
+
+
+def test_a_folder_of_other_files_is_refused_and_left_alone(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match=r"files that no build wrote \(thesis.tex\)"):
+            corpus.build(out, overwrite=overwrite)
+    assert [path.name for path in out.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_place_of_the_folder_is_refused(corpus: Corpus, tmp_path: Path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(OutputError, match="is a file; name a folder"):
+        corpus.build(tmp_path / "out")
+    with pytest.raises(OutputError, match="can't be written: Not a directory"):
+        corpus.build(tmp_path / "out/below")

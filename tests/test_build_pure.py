@@ -1,0 +1,303 @@
+"""A build is a pure function of the set of documents, the tokenizer and the config."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import numpy as np
+import pytest
+import sentencepiece
+import sentencex
+from build_fixtures import LAYOUTS, InlineEngine, PicklingEngine, digest_shards, run_build
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.shards.reader import Shards, open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+DOCUMENTS = fixtures.make_documents(250, seed=1)
+# All that a manifest tells of the result: it must not know how the documents were stored or read.
+RESULT = ("documents_digest", "counts", "damage", "splits", "digest", "config", "tokenizer")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.skip_syncing(monkeypatch)
+        fixtures.make_tasks_small(monkeypatch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    fixtures.write_corpus(folder, DOCUMENTS, "txt", random.Random(0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(corpus: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus as one text file, built in this process."""
+    out = tmp_path_factory.mktemp("reference") / "out"
+    run_build(corpus, out, tokenizer)
+    return out
+
+
+def check_same(out: Path, reference: Path) -> None:
+    assert digest_shards(out) == digest_shards(reference)
+    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
+    for name in RESULT:
+        assert found[name] == wanted[name]
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [MultiprocessEngine(1), MultiprocessEngine(2), MultiprocessEngine(4), PicklingEngine()],
+    ids=["1 worker", "2 workers", "4 workers", "pickling"],
+)
+def test_engine_and_workers_change_no_byte(
+    engine: Engine, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    run_build(corpus, tmp_path / "out", tokenizer, engine)
+    check_same(tmp_path / "out", reference)
+    assert (tmp_path / "out/manifest.json").read_bytes() == (reference / "manifest.json").read_bytes()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_order_files_format_and_compression_of_the_input_change_no_byte(
+    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, layout, random.Random(layout))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, MultiprocessEngine(2))
+    check_same(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize("encode", [fixtures.to_txt, fixtures.to_jsonl])
+def test_stdin_changes_no_byte(
+    encode: Any, reference: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fixtures.set_stdin(monkeypatch, encode(DOCUMENTS[::-1]))
+    run_build("-", tmp_path / "out", tokenizer, MultiprocessEngine(2))
+    check_same(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize("task_bytes", [1 << 10, 1 << 20])
+def test_sizes_of_tasks_and_blocks_change_no_byte(
+    task_bytes: int,
+    corpus: Path,
+    reference: Path,
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    fixtures.make_tasks_small(monkeypatch, task_bytes)
+    monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", task_bytes)
+    monkeypatch.setattr("albert_data.build.mapping.RUN_BYTES", task_bytes)
+    run_build(corpus, tmp_path / "out", tokenizer)
+    check_same(tmp_path / "out", reference)
+
+
+@pytest.mark.slow
+def test_spawned_workers_change_no_byte(corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    import multiprocess
+
+    engine = MultiprocessEngine(2)
+    engine._context = multiprocess.get_context("spawn")  # what macOS gives
+    run_build(corpus, tmp_path / "out", tokenizer, engine)
+    check_same(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 1},
+        {"max_seq_len": 47},
+        {"ngram": 2},
+        {"mask_prob": 0.2},
+        {"short_seq_prob": 0.3},
+        {"whole_word": False},
+        {"dupe_factor": 2},
+        {"sentences": "lines"},
+        {"validation_fraction": 0.3},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_every_setting_changes_the_bytes(
+    changed: dict[str, Any], corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    run_build(corpus, tmp_path / "out", tokenizer, **changed)
+    assert open_shards(tmp_path / "out").manifest["digest"] != open_shards(reference).manifest["digest"]
+
+
+def test_another_tokenizer_changes_the_bytes(corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    model = bytearray(tokenizer.model)
+    at = model.index(b"would")
+    model[at : at + 5] = b"dluow"
+    run_build(corpus, tmp_path / "out", Tokenizer(bytes(model), "another"))
+    assert digest_shards(tmp_path / "out") != digest_shards(reference)
+
+
+def test_duplicates_fall_to_the_same_split(tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:60] * 3, "mixed", random.Random(2))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.5)
+    train, validation = (
+        {example.document_key for example in open_shards(tmp_path / "out", split)} for split in ("train", "validation")
+    )
+    assert train
+    assert validation
+    assert not train & validation
+
+
+def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Tokenizer, tmp_path: Path):
+    for number, layout in enumerate(("txt", "jsonl.gz")):
+        fixtures.write_corpus(tmp_path / layout, DOCUMENTS[:80], layout, random.Random(number))
+        engine = MultiprocessEngine(2) if number else InlineEngine()
+        run_build(tmp_path / layout, tmp_path / f"out{number}", tokenizer, engine, dupe_factor=3)
+    check_same(tmp_path / "out1", tmp_path / "out0")
+    rows = Counter(example.input_ids.tobytes() for example in open_shards(tmp_path / "out0"))
+    assert rows.total() > 2 * len(open_shards(tmp_path / "out0")) / 3
+    assert len(rows) > 0.95 * rows.total()
+    check_tokens(tmp_path / "out0", DOCUMENTS[:80], tokenizer, passes=3)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_shards_hold_the_same_rows(
+    compression: str, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    run_build(corpus, tmp_path / "out", tokenizer, compression=compression)
+    for split in ("train", "validation"):
+        assert list_rows(open_shards(tmp_path / "out", split)) == list_rows(open_shards(reference, split))
+    assert digest_shards(tmp_path / "out") != digest_shards(reference)
+
+
+@pytest.mark.parametrize("num_shards", [2, 7, 40])
+def test_num_shards_cuts_the_same_rows_in_the_same_order(
+    num_shards: int, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    run_build(corpus, tmp_path / "out", tokenizer, num_shards=num_shards)
+    assert len(list((tmp_path / "out/train").iterdir())) == num_shards
+    assert list_rows(open_shards(tmp_path / "out")) == list_rows(open_shards(reference))
+
+
+def list_rows(shards: Shards) -> list[tuple[bytes, int, int, bytes, bytes, int]]:
+    return [
+        (
+            row.input_ids.tobytes(),
+            row.segment_a_len,
+            row.sop_label,
+            row.masked_positions.tobytes(),
+            row.masked_ids.tobytes(),
+            row.document_key,
+        )
+        for row in shards
+    ]
+
+
+def test_rows_are_shuffled_over_all_documents(reference: Path):
+    keys = [example.document_key for example in open_shards(reference)]
+    neighbours = sum(one == other for one, other in pairwise(keys))
+    counts = np.array(list(Counter(keys).values()))
+    expected = (counts * (counts - 1)).sum() / len(keys)  # of a random order
+    assert neighbours < expected + 5 * expected**0.5
+
+
+def test_every_token_of_prose_is_in_one_row_a_pass(reference: Path, tokenizer: Tokenizer):
+    check_tokens(reference, DOCUMENTS, tokenizer)
+
+
+def check_tokens(
+    out: Path, documents: list[str], tokenizer: Tokenizer, passes: int = 1, sentences: str = "prose"
+) -> None:
+    """Each document's rows, with masks and swaps undone, are cut from it and hold all of it."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    wanted: dict[int, list[int]] = {}
+    copies = Counter(map(fixtures.document_key, documents))
+    for document in set(documents):
+        text = fixtures.canonical(document).decode().split("\n")[:-1]
+        if sentences == "prose":
+            text = [part.strip(" \t\n\r\x0b\x0c") for line in text for part in sentencex.segment("en", line)]
+        wanted[fixtures.document_key(document)] = [i for ids in processor.encode(text) for i in ids]
+    found: dict[int, Counter[int]] = {key: Counter() for key in wanted}
+    for split in ("train", "validation"):
+        for row in open_shards(out, split):
+            ids = restore(row, tokenizer)
+            assert listed(ids) in listed(wanted[row.document_key])
+            found[row.document_key].update(ids)
+    for key, ids in wanted.items():
+        count = passes * copies[key]
+        assert found[key] == Counter({i: times * count for i, times in Counter(ids).items()})
+
+
+def restore(row: Any, tokenizer: Tokenizer) -> list[int]:
+    """The text tokens of a row, as they stood in the document."""
+    ids, end = row.original_ids.tolist(), 1 + row.segment_a_len
+    first, second = ids[1:end], ids[end + 1 : -1]
+    assert ids[0] == tokenizer.cls_id
+    assert ids[end] == ids[-1] == tokenizer.sep_id
+    assert (row.sop_label == -1) == (not second)
+    return second + first if row.sop_label == 1 else first + second
+
+
+def listed(ids: list[int]) -> str:
+    return "," + "".join(f"{i}," for i in ids)
+
+
+texts = st.text(
+    st.one_of(
+        st.sampled_from("abc the of  \n\n.?!,\"'(…。\uff01中国语 \t\r\x0b\x00\u00a0\u2581\u0301\ufb01"),
+        st.characters(exclude_categories=["Cs"]),
+    ),
+    max_size=120,
+)
+corpora = st.lists(texts.filter(fixtures.canonical), min_size=1, max_size=8)
+
+
+@settings(max_examples=25)
+@given(corpora, st.sampled_from(LAYOUTS), st.integers(0, 2**63 - 1), st.integers(8, 40), st.integers(1, 3))
+def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
+    tokenizer: Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: list[str],
+    layout: str,
+    seed: int,
+    max_seq_len: int,
+    dupe_factor: int,
+):
+    folder = tmp_path_factory.mktemp("random")
+    options: dict[str, Any] = {
+        "seed": seed,
+        "max_seq_len": max_seq_len,
+        "dupe_factor": dupe_factor,
+        "validation_fraction": 0.3,
+        "sentences": "lines",
+    }
+    documents = [*documents, "One that surely holds a token."]
+    for number, name in enumerate(("txt", layout)):
+        fixtures.write_corpus(folder / f"in{number}", documents, name, random.Random(seed + number))
+        run_build(folder / f"in{number}", folder / f"out{number}", tokenizer, **options)
+    check_same(folder / "out1", folder / "out0")
+    check_tokens(folder / "out0", documents, tokenizer, dupe_factor, "lines")
+
+
+def test_what_cannot_be_a_pair_is_kept_without_a_label(tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in.txt").write_text("the\n\n\n\n  \n\nwater.\n\n\x00\n\na little water")
+    run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=0.0)
+    labels = Counter(example.sop_label for example in open_shards(tmp_path / "out"))
+    assert labels[-1] >= 1
+    assert open_shards(tmp_path / "out").manifest["counts"]["documents"] == 4
+
+
+def test_a_corpus_may_fall_to_one_split_alone(tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in.txt").write_text("Only one document. It has two sentences.")
+    lengths = set()
+    for seed in range(12):
+        run_build(tmp_path / "in.txt", tmp_path / f"{seed}", tokenizer, seed=seed, validation_fraction=0.5)
+        lengths.add(tuple(len(open_shards(tmp_path / f"{seed}", split)) for split in ("train", "validation")))
+    assert lengths == {(0, 1), (1, 0)}

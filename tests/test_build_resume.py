@@ -1,0 +1,233 @@
+"""A build that was killed goes on, and ends in the bytes of one that was not; nothing finished is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import (
+    CORPUS_DOCUMENTS,
+    CORPUS_SHARDS,
+    CORPUS_TASKS,
+    Corpus,
+    InterruptedEngine,
+    check_finished,
+    digest_folder,
+    interrupt,
+    run_build,
+)
+
+from albert_data.build import build as build_module
+from albert_data.build.build import BuildReport
+from albert_data.build.engine import MultiprocessEngine
+from albert_data.tokenizer.model import Tokenizer
+
+_replace = os.replace
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.skip_syncing(monkeypatch)
+        fixtures.make_tasks_small(monkeypatch, fixtures.CORPUS_TASK_BYTES)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+
+
+# ---- killed ----
+
+
+@pytest.mark.parametrize(
+    "moment", [*(n / 6 for n in range(6)), *(pytest.param(n / 40, marks=pytest.mark.slow) for n in range(40))]
+)
+def test_a_build_killed_at_any_moment_goes_on_to_the_same_bytes(moment: float, corpus: Corpus, tmp_path: Path):
+    """Moments: shares of the time that the build takes, by how much of its work is written."""
+    out = tmp_path / "out"
+    pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
+    count = round(moment * count_written(corpus))
+    fixtures.wait_until(lambda: count_there(out) >= count or (out / "manifest.json").exists())
+    fixtures.kill_group(pid)
+    corpus.build(out, MultiprocessEngine(2))
+    check_finished(corpus, out)
+
+
+def count_there(out: Path) -> int:
+    """Files and folders below OUT, which may come and go meanwhile."""
+    return sum(len(folders) + len(files) for _, folders, files in os.walk(out))
+
+
+def count_written(corpus: Corpus) -> int:
+    """About so many files and folders stand in OUT just before it is published."""
+    return 8 + 2 * CORPUS_TASKS + 2 * (CORPUS_SHARDS + 1)
+
+
+def test_a_build_killed_over_and_over_comes_to_its_end(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    for count in range(6, 40, 6):
+        pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
+        fixtures.wait_until(lambda count=count: count_there(out) >= count or (out / "manifest.json").exists())
+        fixtures.kill_group(pid)
+    corpus.build(out)
+    check_finished(corpus, out)
+
+
+class DiesAt:
+    """os.replace for a process that dies at its n-th call, before or after it renames."""
+
+    def __init__(self, number: int, is_done: bool) -> None:
+        self._left, self._is_done = number, is_done
+
+    def __call__(self, source: Any, target: Any) -> None:
+        self._left -= 1
+        if self._left == 0 and not self._is_done:
+            os.kill(os.getpid(), signal.SIGKILL)
+        _replace(source, target)
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count_renames(corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    calls = []
+    monkeypatch.setattr(os, "replace", lambda *names: (calls.append(names), _replace(*names)))
+    corpus.build(folder)
+    monkeypatch.undo()
+    return len(calls)
+
+
+def die_in_build(corpus: Corpus, out: Path, name: str, fake: Callable[..., Any], **settings: Any) -> None:
+    """Build in a process in which the function of that name is another, one that kills."""
+
+    def work() -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(name, fake)
+            corpus.build(out, **settings)
+
+    _, status = os.waitpid(fixtures.fork(work), 0)
+    assert os.WIFSIGNALED(status), "it was not killed"
+
+
+# Publishing renames the shards of both splits, the model, the card and the manifest.
+PUBLISHED = CORPUS_SHARDS + 1 + 3
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("from_end", range(PUBLISHED))
+def test_a_build_killed_while_it_publishes_goes_on_to_the_same_bytes(
+    from_end: int, is_done: bool, corpus: Corpus, tmp_path: Path, renames: int
+):
+    die_in_build(corpus, tmp_path / "out", "os.replace", DiesAt(renames - from_end, is_done))
+    corpus.build(tmp_path / "out")
+    check_finished(corpus, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def renames(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> int:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return count_renames(corpus, tmp_path_factory.mktemp("count") / "out", monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_a_build_killed_at_any_rename_goes_on_to_the_same_bytes(
+    is_done: bool, corpus: Corpus, tmp_path: Path, renames: int
+):
+    for number in range(1, renames + 1):
+        out = tmp_path / str(number)
+        die_in_build(corpus, out, "os.replace", DiesAt(number, is_done))
+        corpus.build(out)
+        check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("name", ["albert_data.build.workdir.WorkDir.remove", "shutil.rmtree"])
+def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+
+    def die_at_the_end(*_: Any, **__: Any) -> None:
+        if (out / "manifest.json").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    die_in_build(corpus, out, name, die_at_the_end)
+    assert (out / ".build/runs").exists()
+    assert corpus.build(out).was_finished
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("from_end", range(PUBLISHED + 1))
+def test_an_overwrite_killed_while_it_publishes_goes_on(from_end: int, corpus: Corpus, tmp_path: Path, renames: int):
+    out = tmp_path / "out"
+    corpus.build(out, seed=5, validation_fraction=0.4)
+    die_in_build(corpus, out, "os.replace", DiesAt(renames - from_end, False), overwrite=True)
+    corpus.build(out, overwrite=from_end == PUBLISHED)
+    check_finished(corpus, out)
+
+
+def test_work_of_another_plan_is_dropped_whole_even_if_that_is_killed(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, 5)
+
+    def remove_half(path: Path, **_: Any) -> None:
+        for file in sorted(path.iterdir())[::2]:
+            file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    die_in_build(corpus, out, "shutil.rmtree", remove_half, seed=5, overwrite=True)
+    corpus.build(out)
+    check_finished(corpus, out)
+
+
+# ---- interrupted ----
+
+
+def test_finished_tasks_are_not_done_again(corpus: Corpus, tmp_path: Path):
+    interrupt(corpus, tmp_path / "out", 5)
+    assert corpus.build(tmp_path / "out").resumed_tasks == 5
+    check_finished(corpus, tmp_path / "out")
+
+
+def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    interrupt(corpus, tmp_path / "out", CORPUS_TASKS + 2)
+    made = []
+    inner = build_module.ReduceJob.__call__
+    monkeypatch.setattr(
+        build_module.ReduceJob, "__call__", lambda self, task: (made.append(task.file), inner(self, task))[1]
+    )
+    assert corpus.build(tmp_path / "out").resumed_tasks == CORPUS_TASKS
+    assert len(made) == CORPUS_SHARDS + 1 - 2
+    check_finished(corpus, tmp_path / "out")
+
+
+def test_stdin_of_other_content_has_its_changed_blocks_done_again(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    changed = [*CORPUS_DOCUMENTS[:25], "Something else altogether.", *CORPUS_DOCUMENTS[30:]]
+
+    def build_stdin(documents: list[str], name: str, engine: Any = None) -> BuildReport:
+        fixtures.set_stdin(monkeypatch, fixtures.to_jsonl(documents))
+        return run_build("-", tmp_path / name, tokenizer, engine)
+
+    build_stdin(changed, "fresh")
+    with pytest.raises(KeyboardInterrupt):
+        build_stdin(CORPUS_DOCUMENTS, "resumed", InterruptedEngine(5))
+    resumed = build_stdin(changed, "resumed").resumed_tasks
+    assert 0 < resumed < 5
+    assert digest_folder(tmp_path / "resumed") == digest_folder(tmp_path / "fresh")
+
+
+def test_a_vocabulary_that_was_trained_is_not_trained_again(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run_build(corpus.path, out, None, InterruptedEngine(CORPUS_TASKS + 2))
+    monkeypatch.setattr(build_module, "learn_vocabulary", None)
+    assert run_build(corpus.path, out, None).resumed_tasks == 2
+    assert run_build(corpus.path, out, None).was_finished

@@ -1,0 +1,329 @@
+"""The command line: every command helps, starts fast, and ends with an exit code that says how it went."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import click
+import pytest
+
+from albert_data import __version__
+from albert_data.cli.main import COMMANDS, cli, run
+from albert_data.config import BuildConfig, VocabConfig
+
+CORPUS = "\n\n".join(fixtures.make_documents(60, seed=6))
+BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixtures.skip_syncing(monkeypatch)
+    fixtures.load_tokenizers_once(monkeypatch)
+
+
+@pytest.fixture
+def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: corpus.txt and a tokenizer's model.model."""
+    (tmp_path / "corpus.txt").write_text(CORPUS)
+    (tmp_path / "model.model").write_bytes(tokenizer_model)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """The command as a user's shell starts it."""
+    command = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, **{"stdout": pipe, "stderr": pipe, "text": True, **options})
+
+
+def run_python(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def get_command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
+# ---- help ----
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
+def test_help_names_every_command_and_what_it_does(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert run(arguments) == 0
+    shown = capsys.readouterr().out
+    for name, does in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(does)}$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_explains_every_option_and_shows_an_example(name: str, capsys: pytest.CaptureFixture[str]):
+    assert run([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: albert-data {name} ")
+    assert COMMANDS[name].split()[0] in shown
+    assert f"  albert-data {name} " in shown
+    for option in get_command(name).params:
+        if isinstance(option, click.Option):
+            assert option.help
+            assert option.opts[-1] in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_lines_of_help_fit_a_wide_terminal(name: str, capsys: pytest.CaptureFixture[str]):
+    run([name, "--help"])
+    assert max(map(len, capsys.readouterr().out.split("\n"))) <= 100
+
+
+@pytest.mark.parametrize(
+    ("name", "defaults"),
+    [
+        ("build", BuildConfig().to_flat_dict()),
+        ("vocab", {name: getattr(VocabConfig(), name) for name in VocabConfig.__dataclass_fields__}),
+    ],
+)
+def test_every_setting_is_an_option_with_the_default_of_its_class(name: str, defaults: dict[str, Any]):
+    command = get_command(name)
+    options = command.make_context(name, ["corpus.txt", "-o", "out"]).params
+    assert {setting: options[setting] for setting in defaults} == defaults
+
+
+def test_help_loads_none_of_the_large_libraries():
+    code = (
+        "import sys; from albert_data.cli.main import run\n"
+        "for name in sys.argv[1:]: assert run([name, '--help']) == 0\n"
+        "print('loaded', {'torch', 'numba', 'numpy', 'pyarrow', 'sentencepiece'} & set(sys.modules))"
+    )
+    assert run_python(code, *COMMANDS).endswith("loaded set()\n")
+
+
+def test_vocab_build_inspect_and_verify_need_no_torch(here: Path):
+    code = """
+import sys
+sys.modules["torch"] = None
+from albert_data.cli.main import run
+assert run(["vocab", "corpus.txt", "--vocab-size", "90", "-o", "vocab", "--workers", "1"]) == 0
+assert run(["build", "corpus.txt", "--tokenizer", "vocab", "-o", "out", "--workers", "1"]) == 0
+assert run(["inspect", "out"]) == 0
+assert run(["verify", "out"]) == 0
+"""
+    run_python(code)
+
+
+# ---- exit codes ----
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    assert run(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_the_installed_command_is_this_one():
+    command = Path(sys.executable).with_name("albert-data")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"albert-data, version {__version__}\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_without_its_arguments_is_a_usage_error(name: str, capsys: pytest.CaptureFixture[str]):
+    assert run([name]) == 2
+    assert "Missing" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
+    assert run(["biuld"]) == 2
+    assert "No such command 'biuld'" in capsys.readouterr().err
+
+
+OPTIONS = [
+    (name, option)
+    for name in COMMANDS
+    for parameter in get_command(name).params
+    if isinstance(parameter, click.Option)
+    for option in [*parameter.opts, *parameter.secondary_opts]
+    if option.startswith("--")
+]
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_a_typo_in_an_option_is_a_usage_error_with_a_suggestion(
+    name: str, option: str, capsys: pytest.CaptureFixture[str]
+):
+    typo = option[:-2] + option[-1] + option[-2]
+    typo = typo if typo != option else option + "x"
+    assert run([name, typo]) == 2
+    shown = capsys.readouterr().err
+    assert f"No such option '{typo}'" in shown or f"No such option: {typo}" in shown
+    assert option in shown.replace(typo, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--workers", "0"],
+        ["--workers", "many"],
+        ["--compression", "gzip"],
+        ["--sentences", "words"],
+        ["--max-seq-len", "long"],
+        ["--mask-prob", "15%"],
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_a_usage_error(
+    arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["build", "corpus.txt", "-o", "out", *arguments]) == 2
+    assert f"Invalid value for '{arguments[0]}'" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("size", ["64M", "64MB", "64000000", "0.064G", "64000k"])
+def test_sizes_may_be_written_with_units(size: str):
+    context = get_command("vocab").make_context("vocab", ["in", "-o", "out", "--sample-bytes", size])
+    assert context.params["sample_bytes"] == 64_000_000
+
+
+@pytest.mark.parametrize("size", ["", "M", "64Q", "sixty", "infG", "nan"])
+def test_what_is_no_size_is_a_usage_error(size: str, here: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["vocab", "corpus.txt", "-o", "vocab", "--sample-bytes", size]) == 2
+    assert "is no size; write it as 64000000, 64M or 1.5G" in capsys.readouterr().err
+
+
+def interrupt_at(line: str, process: subprocess.Popen[str], wait_seconds: float = 0) -> tuple[int, str]:
+    """Ctrl-C once stderr shows a line: to the whole group, as a terminal does. The exit code and the rest."""
+    assert process.stderr
+    for shown in process.stderr:
+        if shown.startswith(line):
+            break
+    time.sleep(wait_seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    rest = process.stderr.read()
+    return process.wait(), rest
+
+
+def test_ctrl_c_says_how_to_go_on_and_exits_with_130(here: Path):
+    (here / "large.txt").write_text(CORPUS * 400)
+    arguments = ["build", "large.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "2"]
+    code, shown = interrupt_at("tokenising", start(*arguments, start_new_session=True))
+    assert code == 130
+    assert shown == "\nInterrupted; the same command goes on from here.\n"
+    assert Path("out/.build/plan.json").exists()
+
+
+def test_ctrl_c_while_stdin_is_waited_for_exits_with_130(here: Path):
+    arguments = ["build", "-", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
+    process = start(*arguments, start_new_session=True, stdin=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write("A document.\n\n")
+    process.stdin.flush()
+    code, shown = interrupt_at("tokenising", process, wait_seconds=0.7)
+    assert (code, shown) == (130, "\nInterrupted; the same command goes on from here.\n")
+
+
+def test_ctrl_c_in_any_command_exits_with_130(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("albert_data.corpus.inputs.find_inputs", interrupt)
+    assert run(["vocab", "corpus.txt", "-o", "vocab"]) == 130
+    assert capsys.readouterr().err == "\nInterrupted.\n"
+
+
+def test_a_reader_that_has_enough_is_no_error(here: Path):
+    process = start("build", "corpus.txt", "--dry-run", "-o", "out")
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    assert process.wait(30) == 0
+    assert process.stderr.read() == ""
+
+
+def test_a_build_whose_progress_nobody_reads_goes_on_to_its_end(here: Path):
+    process = start("build", "corpus.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "1")
+    assert process.stderr
+    process.stderr.close()
+    assert process.wait(60) == 0
+    assert Path("out/manifest.json").exists()
+
+
+# ---- what the commands do ----
+
+
+def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["build", "corpus.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "2"]
+    settings = ["--max-seq-len", "64", "--validation-fraction", "0.2", "--num-shards", "2"]
+    assert run([*arguments, *settings]) == 0
+    shown = capsys.readouterr().out
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert manifest["config"] == {**BUILD_SETTINGS, "num_shards": 2}
+    assert "documents  60 (" in shown
+    for name, split in manifest["splits"].items():
+        assert re.search(rf"^{name} +{split['num_rows']} examples, ", shown, re.MULTILINE)
+    assert "p(1) = 54.55 %, p(2) = 27.27 %, p(3) = 18.18 %" in shown
+    assert {path.name for path in Path("out").iterdir()} == {
+        *("README.md", "manifest.json", "tokenizer", "train", "validation")
+    }
+    assert run([*arguments, *settings]) == 0
+    assert "out is finished" in capsys.readouterr().out
+
+
+def test_every_option_of_build_reaches_the_manifest(here: Path):
+    settings: dict[str, Any] = {
+        **{"sentences": "lines", "language": "de", "text_field": "body", "strict": True},
+        **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
+        **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.25, "num_shards": 3, "compression": "lz4"},
+    }
+    assert settings.keys() == BUILD_SETTINGS.keys()
+    Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier."}\n')
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    options = [option for option in options if not option.endswith(("=True", "=False"))]
+    arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
+    assert run(["build", *arguments, "--strict", "--pieces", *options]) == 0
+    assert json.loads(Path("out/manifest.json").read_text())["config"] == settings
+
+
+def test_a_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]):
+    before = sorted(here.rglob("*"))
+    assert run(["build", "*.txt", "--dry-run", "-o", "out", "--tokenizer", "model.model", "--seed", "77"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 plain file" in shown
+    assert "seed=77" in shown
+    assert sorted(here.rglob("*")) == before
+
+
+def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["build", "corpus.txt", "-o", "out", "--workers", "1"]) == 0
+    shown = capsys.readouterr().err
+    assert "no --tokenizer given: a vocabulary is trained on the corpus first" in shown
+    size = re.search(r"the text supports no more than ([\d,]+) pieces", shown)
+    assert size
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert f"{manifest['tokenizer']['vocab_size']:,}" == size.group(1)
+
+
+def test_vocab_writes_a_tokenizer_that_build_takes(here: Path, capsys: pytest.CaptureFixture[str]):
+    Path("long.txt").write_text("word " * 1000)
+    arguments = ["corpus.txt", "long.txt", "--vocab-size", "90", "--uncased", "-o", "new/vocab"]
+    assert run(["vocab", *arguments, "--workers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "new/vocab/spiece.model: 90 pieces (unigram)" in shown
+    assert "of 61 documents" in shown
+    assert "left out 1 sentence of over 4,192 bytes" in shown
+    assert not json.loads(Path("new/vocab/vocab.json").read_text())["cased"]
+    for number, name in enumerate(("new/vocab", "new/vocab/spiece.model")):
+        assert run(["build", "corpus.txt", "--tokenizer", name, "-o", f"out{number}", "--workers", "1"]) == 0
+    assert fixtures.digest_shards(Path("out0")) == fixtures.digest_shards(Path("out1"))

@@ -1,0 +1,208 @@
+"""Text as it is found: odd bytes, odd line ends, documents and lines of any size, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+
+from albert_data.cli.main import run
+from albert_data.shards.reader import open_shards
+
+DOCUMENTS = fixtures.make_documents(20, seed=7)
+PEAK_BYTES = 600_000_000
+JSON_PEAK_BYTES = 1_000_000_000  # a line of JSON can't be read in parts: it takes a few copies of itself
+
+# A build whose every worker says, after each task, how much memory it had at most; then the parent does.
+MEASURE = """
+import sys
+from pathlib import Path
+import pyarrow
+from albert_data.build.build import build
+from albert_data.build.engine import MultiprocessEngine
+from albert_data.config import BuildConfig, ExampleConfig, TextConfig
+from albert_data.corpus.inputs import find_inputs
+from albert_data.tokenizer.model import load_tokenizer
+
+def say_peak(who):
+    [line] = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    with open("peaks", "a") as file:
+        print(who, int(line.split()[1]) * 1024, file=file)
+
+class Measuring(MultiprocessEngine):
+    def run(self, job, tasks):
+        def measured(task):
+            result = job(task)
+            say_peak("worker")
+            return result
+        return super().run(measured, tasks)
+
+config = BuildConfig(text=TextConfig(sentences="lines"), examples=ExampleConfig(max_seq_len=512))
+build(find_inputs([sys.argv[1]]), Path("out"), load_tokenizer("model.model"), config, Measuring(2))
+say_peak("parent")
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fixtures.skip_syncing(monkeypatch)
+    fixtures.load_tokenizers_once(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("model.model").write_bytes(tokenizer_model)
+    return tmp_path
+
+
+def build(name: str, data: bytes, *options: str) -> dict[str, Any]:
+    """The manifest of a corpus of one file."""
+    Path(name).write_bytes(data)
+    out = f"out-{name}"
+    arguments = ["build", name, "--tokenizer", "model.model", "-o", out, "--workers", "1"]
+    assert run([*arguments, "--max-seq-len", "64", *options]) == 0
+    return open_shards(out).manifest
+
+
+# ---- what changes nothing ----
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b"\n", b"\r\n"),
+        lambda data: data.rstrip(b"\n"),
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: b"\n\n\n" + data.replace(b"\n\n", b"\n \t\n\n\r\n"),
+        lambda data: data.replace(b"\n", b" \t\n\t  "),
+    ],
+    ids=["CRLF", "no last newline", "byte order mark", "more blank lines", "white space around lines"],
+)
+def test_how_lines_end_and_what_surrounds_them_changes_no_byte(change: Callable[[bytes], bytes]):
+    data = fixtures.to_txt(DOCUMENTS)
+    assert build("changed.txt", change(data))["digest"] == build("plain.txt", data)["digest"]
+
+
+def test_empty_documents_and_lines_are_left_out_and_counted():
+    data = fixtures.to_jsonl([*DOCUMENTS[:10], "", " \n ", *DOCUMENTS[10:]]) + b"\n \n"
+    manifest = build("holes.jsonl", data)
+    assert manifest["damage"] == {"empty_document": 2}
+    assert manifest["digest"] == build("whole.txt", fixtures.to_txt(DOCUMENTS))["digest"]
+
+
+def test_nul_and_other_control_characters_are_text():
+    documents = ["A\x00B and\x00.", "\x00", "\x1b[31mred\x7f"]
+    manifest = build("odd.jsonl", fixtures.to_jsonl(documents))
+    assert manifest["counts"]["documents"] == 3
+    assert not set(manifest["damage"]) - {"no_tokens"}
+    assert manifest["documents_digest"] == build("odd.txt", fixtures.to_txt(documents))["documents_digest"]
+
+
+def test_one_word_is_a_document():
+    manifest = build("word.txt", b"water", "--validation-fraction", "0")
+    assert manifest["counts"]["documents"] == 1
+    [row] = open_shards("out-word.txt")
+    assert row.sop_label == -1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 100_000,
+        "的" * 50_000,
+        "? " * 50_000,
+        "\u0301" * 50_000,
+        "a\u200d" * 30_000,
+        "\U0001f469" * 30_000,
+    ],
+    ids=["one word", "Chinese", "punctuation", "combining marks", "joiners", "emoji"],
+)
+def test_runs_of_one_character_are_read(text: str):
+    manifest = build("run.txt", text.encode(), "--mask-prob", "0.3")
+    assert manifest["counts"]["documents"] == 1
+    lengths = open_shards("out-run.txt").lengths
+    assert lengths.max(initial=0) <= 64
+
+
+# ---- size ----
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param("word ", id="words"),
+        pytest.param("wordwordword", id="no space", marks=pytest.mark.slow),
+        pytest.param("词语 ", id="Chinese", marks=pytest.mark.slow),
+    ],
+)
+def test_a_line_of_3_mb_is_read_alike_from_text_and_json(word: str):
+    """Cut where it is over 1 MiB. The JSON lines are parted into tasks between them, never inside one."""
+    lines = [f"{number} " + word * (3_000_000 // len(word.encode())) for number in range(2)]
+    options = ("--sentences", "lines")
+    txt = build("long.txt", fixtures.to_txt(lines), *options)
+    jsonl = build("long.jsonl", fixtures.to_jsonl(lines), *options)
+    gz = build("long.jsonl.gz", gzip.compress(fixtures.to_jsonl(lines), 1), *options)
+    assert txt["counts"]["documents"] == 2
+    for name in ("digest", "documents_digest", "counts", "damage"):
+        assert txt[name] == jsonl[name] == gz[name]
+
+
+@pytest.mark.slow
+def test_a_document_of_20_mb_is_read_alike_from_every_format():
+    """Without a blank line it fills several blocks; it is cut into documents of at most 4 MiB."""
+    lines = [line for document in fixtures.make_documents(400, seed=8) for line in document.split("\n")]
+    text = "\n".join(lines * 60)[:20_000_000]
+    documents = [*DOCUMENTS, text, *DOCUMENTS]
+    options = ("--sentences", "lines")
+    txt = build("long.txt", fixtures.to_txt(documents), *options)
+    assert txt["damage"]["long_document_cut"] == len(text.encode()) // (4 << 20)
+    for name, data in (
+        ("long.jsonl", fixtures.to_jsonl(documents)),
+        ("long.txt.gz", gzip.compress(fixtures.to_txt(documents), 1)),
+        ("long.jsonl.zst", fixtures.to_zst(fixtures.to_jsonl(documents))),
+    ):
+        other = build(name, data, *options)
+        for key in ("digest", "documents_digest", "counts", "damage"):
+            assert other[key] == txt[key]
+
+
+def write_document(file: Any) -> None:
+    """200 MB in lines of 100 bytes, without a blank line."""
+    for _ in range(200):
+        file.write((b"water and mountain " * 5 + b"ends\n") * 10_000)
+
+
+def write_line(file: Any) -> None:
+    """100 MB without a line feed."""
+    for _ in range(100):
+        file.write(b"mountain and river, " * 50_000)
+
+
+def write_json_line(file: Any) -> None:
+    file.write(json.dumps({"text": "mountain and river.\n" * 5_000_000}).encode() + b"\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["large.txt", "large.txt.gz"])
+@pytest.mark.parametrize("write", [write_document, write_line], ids=["document of 200 MB", "line of 100 MB"])
+def test_memory_is_bounded_whatever_the_size_of_a_document_or_line(write: Callable[[Any], None], name: str):
+    check_peaks(write, name, PEAK_BYTES)
+
+
+@pytest.mark.slow
+def test_memory_is_bounded_for_a_json_line_of_100_mb():
+    check_peaks(write_json_line, "large.jsonl", JSON_PEAK_BYTES)
+
+
+def check_peaks(write: Callable[[Any], None], name: str, limit: int) -> None:
+    with gzip.open(name, "wb", 1) if name.endswith(".gz") else Path(name).open("wb") as file:
+        write(file)
+    done = subprocess.run([sys.executable, "-c", MEASURE, name], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    peaks = [line.split() for line in Path("peaks").read_text().splitlines()]
+    assert {who for who, _ in peaks} == {"worker", "parent"}
+    assert max(int(peak) for _, peak in peaks) < limit, sorted(peaks)[-3:]

@@ -1,0 +1,217 @@
+"""Whatever the bytes and however they are cut into blocks, the same documents come out."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import references
+from corpus_fixtures import (
+    MAX_LINE,
+    any_bytes,
+    any_json_lines,
+    as_jsonl,
+    block_sizes,
+    cut_all,
+    read,
+    small_sizes,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import strip_lines
+
+# ---- any bytes, any blocks ----
+
+
+@given(any_bytes)
+def test_text_of_any_bytes_reads_as_the_reference_does(data: bytes):
+    assert read(data)[0] == references.read_txt(data)
+
+
+@given(any_json_lines)
+def test_json_lines_of_any_kind_read_as_the_reference_does(data: bytes):
+    assert read(data, "jsonl")[0] == references.read_jsonl(data)
+
+
+@given(any_bytes, block_sizes)
+def test_text_reads_alike_however_it_is_cut_into_blocks(data: bytes, block_bytes: int):
+    with small_sizes():
+        found, counts = read(data, block_bytes=block_bytes)
+    assert found == cut_all(references.read_txt(data))
+    assert counts["invalid_utf8"] == read(data)[1]["invalid_utf8"]
+
+
+@given(any_json_lines, block_sizes)
+def test_json_lines_read_alike_however_they_are_cut_into_blocks(data: bytes, block_bytes: int):
+    with small_sizes():
+        found, counts = read(data, "jsonl", block_bytes=block_bytes)
+    assert found == cut_all(references.read_jsonl(data))
+    whole = read(data, "jsonl")[1]
+    assert {**counts, "long_document_cut": 0} == {**whole, "long_document_cut": 0}
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \t中é"), max_size=80),
+    st.booleans(),
+)
+def test_one_document_is_cut_alike_in_text_and_in_json_lines(text: str, ensure_ascii: bool):
+    joined = "\n".join(line for line in text.split("\n") if line.strip(" \t\n\r\x0b\x0c")).lstrip("\ufeff")
+    with small_sizes():
+        from_jsonl = read(as_jsonl([joined], ensure_ascii=ensure_ascii), "jsonl")[0]
+        assert read(joined.encode())[0] == from_jsonl
+    assert from_jsonl == cut_all([references.canonical(joined)] if joined else [])
+
+
+class Trickle(io.BytesIO):
+    """Gives one byte a read, as a pipe may."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(1 if size else 0)
+
+    read1 = read
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "\ufeffein W\u00f6rt\n\nzwei\n",
+        '\ufeff\n {"text": "a"}\n\n{"text": "b"}',
+        '\n{"text": "a"}',
+        "\n\n",
+        "",
+    ],
+)
+def test_a_stream_that_gives_a_byte_at_a_time_reads_alike(data: str):
+    encoded = data.encode()
+    for format in ("txt", "jsonl", "auto"):
+        assert read(Trickle(encoded), format) == read(encoded, format)
+
+
+# ---- literal corners ----
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"\n", []),
+        (b" \t\r\n\x0b\x0c", []),
+        (b"a", [b"a\n"]),
+        (b"a\nb\n", [b"a\nb\n"]),
+        (b"a\n\nb", [b"a\n", b"b\n"]),
+        (b"a\r\n\r\nb\r\n", [b"a\n", b"b\n"]),
+        (b"a\n \t\x0b\x0c\r\nb", [b"a\n", b"b\n"]),
+        (b" a \n\n\n\n\t b", [b"a\n", b"b\n"]),
+        (b"a\rb\r\rc\n", [b"a\rb\r\rc\n"]),
+        (b"a\x00b\n\x00\n", [b"a\x00b\n\x00\n"]),
+        (b"\xef\xbb\xbfa\n", [b"a\n"]),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbf\xef\xbb\xbfa", [b"\xef\xbb\xbfa\n"]),
+        (b"a\n\n\xef\xbb\xbfb", [b"a\n", b"\xef\xbb\xbfb\n"]),
+        (b"\xffa\xe4\n\nb", ["\ufffda\ufffd\n".encode(), b"b\n"]),
+        ("\u3000\n\u00a0\n".encode(), ["\u3000\n\u00a0\n".encode()]),
+    ],
+)
+def test_the_corners_of_text(data: bytes, expected: list[bytes]):
+    assert read(data)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "format"),
+    [(b' \n {"text": "a"}', "jsonl"), (b"\xef\xbb\xbf{}", "jsonl"), (b"a {", "txt"), (b"", "txt")],
+)
+def test_the_format_of_stdin_is_told_by_its_first_character(data: bytes, format: str):
+    assert read(data, "auto") == read(data, format)
+
+
+@given(any_bytes.filter(lambda data: not data.startswith(b"\xef\xbb\xbf")), st.integers(0, 60), block_sizes)
+def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data: bytes, cut: int, block_bytes: int):
+    separator = data.find(b"\n\n", cut) + 2
+    if separator < 2:
+        return
+    damage, found = Damage(), []
+    for start, length in ((0, separator), (separator, len(data) - separator)):
+        stream = io.BytesIO(data)
+        stream.seek(start)
+        ranges = {"start": start, "length": length, "block_bytes": lambda position: block_bytes}
+        for block in read_blocks(stream, path="p", format="txt", damage=damage, **ranges):
+            assert data[block.start :].startswith(block.data)
+            found.append(block.data)
+    assert b"".join(found) == data
+
+
+def test_a_range_away_from_the_beginning_keeps_a_byte_order_mark():
+    stream = io.BytesIO(b"a\n\n\xef\xbb\xbfb")
+    stream.seek(3)
+    (block,) = read_blocks(stream, path="p", format="txt", damage=Damage(), start=3, length=4)
+    assert block.data == b"\xef\xbb\xbfb"
+
+
+def test_an_empty_block_reads_nothing_outside_its_arrays():
+    nothing = np.zeros(0, np.int64)
+    for ends_at_blank in (False, True):
+        utf8, line_offsets, document_offsets, _ = strip_lines.py_func(
+            np.zeros(0, np.uint8), nothing, nothing, ends_at_blank
+        )
+        assert (utf8.tolist(), line_offsets.tolist(), document_offsets.tolist()) == ([], [0], [0])
+
+
+# ---- long lines and documents ----
+
+
+@given(st.lists(st.sampled_from([b"word ", b"x" * 20, b"\n", "中文字".encode(), b"\xff"]), min_size=40, max_size=120))
+def test_giant_documents_are_cut_alike_in_text_and_in_json_lines(parts: list[bytes]):
+    text = references.read_txt(b"".join(parts).replace(b"\n\n", b"\n"))
+    with small_sizes():
+        from_jsonl = read(as_jsonl([document.decode() for document in text]), "jsonl")[0]
+        assert read(b"".join(parts).replace(b"\n\n", b"\n"))[0] == from_jsonl
+    assert from_jsonl == cut_all(text)
+
+
+@given(st.binary(max_size=3), st.sampled_from([b"", b"\n", b"\n\n", b"\n\nnext"]))
+@example(b"\xe4", b"")
+def test_a_giant_document_may_end_inside_a_character(ending: bytes, after: bytes):
+    data = b"words " * 40 + ending + after
+    with small_sizes():
+        assert read(data)[0] == cut_all(references.read_txt(data))
+
+
+def test_a_line_is_cut_at_white_space_or_between_characters():
+    with small_sizes():
+        assert read(b"0123456789 12345 tail")[0] == [b"0123456789\n12345 tail\n"]
+        assert read("中文字中文字中文字".encode())[0] == ["中文字中文\n字中文字\n".encode()]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b" \n", b""])
+def test_white_space_at_its_end_makes_no_line_long(ending: bytes):
+    line = b"0123456 89abcdef"
+    assert len(line) == MAX_LINE
+    with small_sizes():
+        assert read(line + ending)[0] == [line + b"\n"]
+
+
+def test_each_cut_of_a_long_document_is_counted_alike_in_every_format_and_size():
+    for document in (b"a line of text\n" * 6, b"a line of text\n" * 60):
+        with small_sizes():
+            found, from_text = read(document)
+            from_jsonl = read(as_jsonl([document.decode()]), "jsonl")[1]
+        assert from_jsonl["long_document_cut"] == len(found) - 1
+        assert from_text == from_jsonl
+
+
+@pytest.mark.parametrize("block_bytes", [8, 65, 200])
+@pytest.mark.parametrize("after", [[], [b""], [b'{"text": "b"}']])
+@pytest.mark.parametrize("line_bytes", [62, 70, 300])
+def test_a_json_line_is_too_long_or_not_whatever_the_blocks(line_bytes: int, after: list[bytes], block_bytes: int):
+    line = b'{"text": "' + b"y" * (line_bytes - 12) + b'"}'
+    is_kept = line_bytes <= 64
+    with small_sizes(MAX_JSON_LINE=64):
+        found, counts = read(b"\n".join([b'{"text": "a"}', line, *after]), "jsonl", block_bytes=block_bytes)
+    assert counts["line_too_long"] == (not is_kept)
+    assert [document[:1] for document in found[:: max(1, len(found) - 1)]] == (
+        [b"a", b"b"] if after and after[0] else [b"a", b"y"] if is_kept else [b"a"]
+    )

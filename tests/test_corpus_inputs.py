@@ -1,0 +1,182 @@
+"""What the user names is found once, in one order, in a known format, or refused with a reason."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+from albert_data.corpus.inputs import find_inputs, open_input
+from albert_data.errors import InputError
+
+TEXT = "ein Wört\n\nzwei\n".encode()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder of files of every kind, and some to pass over."""
+    folder = tmp_path / "corpus"
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    for name in ("b.txt", "a.jsonl", "deep/c.txt", "deep/er/d.TXT", ".e.txt", ".hidden/f.txt", "notes.md"):
+        (folder / name).write_bytes(TEXT)
+    (folder / "g.txt.gz").write_bytes(gzip.compress(TEXT))
+    (folder / "deep" / "h.jsonl.zst").write_bytes(pyarrow.compress(TEXT, "zstd", asbytes=True))
+    (folder / "deep" / "backup.gz").write_bytes(gzip.compress(TEXT))
+    return folder
+
+
+def names_of(*names: str | Path) -> list[str]:
+    return [item.path for item in find_inputs([str(name) for name in names])]
+
+
+# ---- files ----
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "compression", "is_splittable"),
+    [
+        ("a.txt", "txt", None, True),
+        ("a.jsonl", "jsonl", None, True),
+        ("a.JSONL", "jsonl", None, True),
+        ("a.txt.gz", "txt", "gz", False),
+        ("a.b.jsonl.ZST", "jsonl", "zst", False),
+    ],
+)
+def test_a_file_is_known_by_its_endings(
+    tmp_path: Path, name: str, format: str, compression: str | None, is_splittable: bool
+):
+    path = tmp_path / name
+    path.write_bytes(TEXT)
+    (item,) = find_inputs([str(path)])
+    assert (item.path, item.format, item.compression) == (str(path), format, compression)
+    assert (item.size, item.modified_ns) == (len(TEXT), path.stat().st_mtime_ns)
+    assert item.is_splittable == is_splittable
+
+
+@pytest.mark.parametrize("name", ["a.md", "a", "a.gz", "a.txt.bz2", "txt", "a.txt."])
+def test_a_named_file_of_no_known_kind_is_refused(tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(TEXT)
+    with pytest.raises(InputError, match=r"of no known kind; readable are \.txt and \.jsonl"):
+        find_inputs([str(tmp_path / name)])
+
+
+def test_what_does_not_exist_is_refused_by_name(tmp_path: Path):
+    with pytest.raises(InputError, match=r"missing\.txt does not exist"):
+        find_inputs([str(tmp_path / "missing.txt")])
+
+
+def test_a_link_that_leads_nowhere_is_refused_by_name(tmp_path: Path):
+    (tmp_path / "link.txt").symlink_to(tmp_path / "gone.txt")
+    with pytest.raises(InputError, match=r"link\.txt"):
+        find_inputs([str(tmp_path)])
+
+
+def test_a_hidden_file_is_read_when_it_is_named(corpus: Path):
+    assert names_of(corpus / ".e.txt") == [str(corpus / ".e.txt")]
+
+
+# ---- folders ----
+
+
+def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus: Path):
+    expected = ["a.jsonl", "b.txt", "deep/c.txt", "deep/er/d.TXT", "deep/h.jsonl.zst", "g.txt.gz"]
+    assert names_of(corpus) == [str(corpus / name) for name in expected]
+
+
+def test_a_folder_of_nothing_readable_is_refused(tmp_path: Path):
+    (tmp_path / "notes.md").write_bytes(TEXT)
+    (tmp_path / ".hidden.txt").write_bytes(TEXT)
+    with pytest.raises(InputError, match="holds no readable file"):
+        find_inputs([str(tmp_path)])
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="holds no readable file"):
+        find_inputs([str(tmp_path)])
+
+
+# ---- globs ----
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.txt", ["b.txt"]),
+        ("[ab].*", ["a.jsonl", "b.txt"]),
+        ("**/*.txt", ["b.txt", "deep/c.txt"]),
+        (".*.txt", [".e.txt"]),
+    ],
+)
+def test_a_glob_gives_the_files_that_match(corpus: Path, pattern: str, expected: list[str]):
+    assert names_of(corpus / pattern) == [str(corpus / name) for name in expected]
+
+
+@pytest.mark.parametrize("pattern", ["*.csv", "dee?"])
+def test_a_glob_that_matches_no_file_is_refused(corpus: Path, pattern: str):
+    with pytest.raises(InputError, match="matches no file"):
+        find_inputs([str(corpus / pattern)])
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path):
+    for name in ("a[1].txt", "a1.txt"):
+        (tmp_path / name).write_bytes(TEXT)
+    assert names_of(tmp_path / "a[1].txt") == [str(tmp_path / "a[1].txt")]
+
+
+# ---- together ----
+
+
+def test_a_file_named_twice_is_read_once(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(corpus)
+    link = corpus / "link.txt"
+    link.symlink_to("b.txt")
+    given = ["b.txt", "./b.txt", str(corpus / "b.txt"), "deep/../b.txt", "b.*", "link.txt"]
+    assert names_of(*given) == ["b.txt"]
+
+
+def test_the_order_of_the_names_does_not_matter(corpus: Path):
+    names = [corpus / "b.txt", corpus / "deep", corpus / "a.jsonl"]
+    assert names_of(*names) == names_of(*reversed(names))
+
+
+def test_stdin_is_one_input_of_unknown_size(corpus: Path):
+    item, other = find_inputs(["-", "-", str(corpus / "b.txt")])
+    assert (item.path, item.format, item.size, item.modified_ns) == ("-", "auto", 0, 0)
+    assert not item.is_splittable
+    assert other.path == str(corpus / "b.txt")
+
+
+# ---- opening ----
+
+
+@pytest.mark.parametrize("name", ["b.txt", "g.txt.gz", "deep/h.jsonl.zst"])
+def test_what_was_stored_is_read_back(corpus: Path, name: str):
+    with open_input(*find_inputs([str(corpus / name)])) as stream:
+        assert b"".join(iter(lambda: stream.read(5), b"")) == TEXT
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_compressed_files_that_were_joined_are_read_to_the_end(tmp_path: Path, ending: str):
+    path = tmp_path / f"a.txt.{ending}"
+    parts = [gzip.compress(TEXT) if ending == "gz" else pyarrow.compress(TEXT, "zstd", asbytes=True)] * 2
+    path.write_bytes(b"".join(parts))
+    with open_input(*find_inputs([str(path)])) as stream:
+        assert stream.read() == TEXT * 2
+
+
+def test_stdin_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
+    assert open_input(*find_inputs(["-"])).read() == TEXT
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_refused_by_name(corpus: Path):
+    (corpus / "b.txt").chmod(0)
+    with pytest.raises(InputError, match=r"b\.txt can't be read: Permission denied"):
+        find_inputs([str(corpus)])

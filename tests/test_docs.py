@@ -1,0 +1,56 @@
+"""The documents say what is so: the command reference is current, the README's commands and code run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_reference import render
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_command_reference_is_what_help_prints():
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == render(), "run `make docs`"
+
+
+def test_every_document_that_another_links_to_exists():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.fixture(scope="module")
+def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the README's commands were run, in order, beside the sample corpus."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "sample_corpus").symlink_to(ROOT / "sample_corpus")
+    commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("albert-data ")]
+    assert len(commands) == 5, "the README shows each command once"
+    for command in commands:
+        words = shlex.split(command)
+        entry = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *words[1:]]
+        done = subprocess.run(entry, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return folder
+
+
+def test_the_commands_of_the_readme_make_what_it_says(readme_folder: Path):
+    assert (readme_folder / "shards" / "manifest.json").is_file()
+    assert any((readme_folder / "run").iterdir())
+
+
+def test_the_python_of_the_readme_runs(readme_folder: Path):
+    (code,) = blocks("python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=readme_folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "A sentence." in done.stdout

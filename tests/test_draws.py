@@ -1,0 +1,129 @@
+"""Random numbers are what SplitMix64 gives, and depend on what they are for alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import references
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.draws import (
+    MASKING,
+    PAIRING,
+    SHUFFLING,
+    SPLITTING,
+    below,
+    draw,
+    mix,
+    shuffle_keys,
+    split_keys,
+    stream,
+    threshold,
+)
+
+bits_64 = st.integers(0, 2**64 - 1)
+counts = st.integers(0, 2**32 - 1)
+
+
+@given(bits_64)
+def test_mix_equals_its_plain_twin(x: int):
+    assert mix(np.uint64(x)) == references.mix(x)
+
+
+def test_mix_gives_the_published_numbers_of_splitmix64():
+    # The first outputs of SplitMix64 seeded with 1234567, as in the tests of many implementations.
+    state = 1234567
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert [int(draw(np.uint64(state), i)) for i in range(4)] == expected
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(1, 4), bits_64, counts, counts)
+def test_stream_equals_its_plain_twin(seed: int, purpose: int, key: int, pass_index: int, index: int):
+    found = stream(np.uint64(seed), purpose, np.uint64(key), pass_index, index)
+    assert found == references.stream(seed, purpose, key, pass_index, index)
+
+
+@given(bits_64, st.integers(0, 2**40))
+def test_draw_equals_its_plain_twin(state: int, counter: int):
+    assert draw(np.uint64(state), counter) == references.draw(state, counter)
+
+
+@given(bits_64, st.integers(1, 2**32 - 1))
+def test_below_equals_its_plain_twin_and_stays_below(bits: int, limit: int):
+    found = below(np.uint64(bits), limit)
+    assert found == references.below(bits, limit)
+    assert 0 <= found < limit
+
+
+@given(st.floats(0.0, 1.0))
+def test_threshold_is_the_exact_share_of_64_bits(probability: float):
+    assert int(threshold(probability)) == references.threshold(probability)
+
+
+@pytest.mark.parametrize(("probability", "bound"), [(0.0, 0), (0.5, 2**63), (0.25, 2**62), (1.0, 2**64 - 1)])
+def test_threshold_of_literal_shares(probability: float, bound: int):
+    assert int(threshold(probability)) == bound
+
+
+def test_the_purposes_differ():
+    assert len({SPLITTING, PAIRING, MASKING, SHUFFLING}) == 4
+    assert (PAIRING, MASKING) == (references.PAIRING, references.MASKING)
+
+
+@given(st.integers(0, 2**63 - 1), st.lists(bits_64, max_size=5), counts)
+def test_shuffle_and_split_keys_are_the_streams_of_their_purpose(seed: int, keys: list[int], pass_index: int):
+    array = np.array(keys, np.uint64)
+    indices = np.arange(len(keys), dtype=np.uint32)
+    shuffled = shuffle_keys(np.uint64(seed), array, pass_index, indices)
+    assert shuffled.tolist() == [references.stream(seed, SHUFFLING, key, pass_index, i) for i, key in enumerate(keys)]
+    split = split_keys(np.uint64(seed), array)
+    assert split.tolist() == [references.stream(seed, SPLITTING, key, 0, 0) for key in keys]
+
+
+def chi_square_bound(degrees: int) -> float:
+    """Five standard deviations above the mean of a chi-square variable."""
+    return degrees + 5 * math.sqrt(2 * degrees)
+
+
+def chi_square(values: np.ndarray, bins: int) -> float:
+    counts = np.bincount(values, minlength=bins)
+    expected = len(values) / bins
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+@pytest.mark.parametrize("shift", [0, 28, 56])
+@pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
+def test_keys_that_count_up_scatter_evenly(seed: int, shift: int):
+    keys = np.arange(100_000, dtype=np.uint64)
+    scattered = shuffle_keys(np.uint64(seed), keys, 0, np.zeros(len(keys), np.uint32))
+    assert len(np.unique(scattered)) == len(keys)
+    eight_bits = ((scattered >> np.uint64(shift)) & np.uint64(255)).astype(np.int64)
+    assert chi_square(eight_bits, 256) < chi_square_bound(255)
+
+
+def test_the_numbers_of_one_stream_are_even_below_small_limits():
+    state = references.stream(0, PAIRING, 7, 0, 0)
+    for limit in (2, 3, 7, 100):
+        values = [references.below(references.draw(state, i), limit) for i in range(20_000)]
+        assert chi_square(np.array(values), limit) < chi_square_bound(limit - 1)
+
+
+def test_streams_that_differ_in_one_bit_share_no_pattern():
+    """Flipping one input bit flips half of the 64 output bits: 32 on average, standard deviation 4."""
+    rng = np.random.default_rng(0)
+    distances = []
+    for _ in range(500):
+        seed, key, index = (int(x) for x in rng.integers(0, 2**31, 3))
+        base = references.stream(seed, PAIRING, key, 0, index)
+        flipped = (
+            references.stream(seed ^ 1 << int(rng.integers(31)), PAIRING, key, 0, index),
+            references.stream(seed, PAIRING, key ^ 1 << int(rng.integers(64)), 0, index),
+            references.stream(seed, PAIRING, key, 1, index),
+            references.stream(seed, PAIRING, key, 0, index ^ 1 << int(rng.integers(20))),
+            references.stream(seed, MASKING, key, 0, index),
+        )
+        distances += [(base ^ other).bit_count() for other in flipped]
+    assert abs(np.mean(distances) - 32) < 5 * 4 / math.sqrt(len(distances))

@@ -1,0 +1,235 @@
+"""The engine runs every task once, survives a worker's death, names what kills two, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import build_fixtures as fixtures
+import pytest
+
+from albert_data.build.engine import MultiprocessEngine
+from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
+
+
+@dataclass(frozen=True)
+class Task:
+    number: int
+
+    def describe(self) -> str:
+        return f"file.txt, bytes {self.number} to {self.number + 1}"
+
+
+def tasks(count: int) -> list[Task]:
+    return [Task(number) for number in range(count)]
+
+
+def square(task: Task) -> int:
+    return task.number**2
+
+
+def children() -> set[int]:
+    return {process.pid for process in fixtures.running_processes() if process.parent == os.getpid()}
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_process() -> Iterator[None]:
+    """No worker runs on, and none is a zombie, however a run ends."""
+    before = children()
+    yield
+    assert children() <= before
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 60])
+def test_every_task_comes_back_once_with_its_result(num_workers: int, count: int):
+    found = Counter(MultiprocessEngine(num_workers).run(square, tasks(count)))
+    assert found == Counter((task, square(task)) for task in tasks(count))
+
+
+def test_large_results_and_tasks_come_back_whole():
+    class Large(Task):
+        content = b""
+
+    task = Large(1)
+    object.__setattr__(task, "content", os.urandom(3_000_000))
+    [(_, result)] = MultiprocessEngine(2).run(lambda task: task.content[::-1], [task])
+    assert result == task.content[::-1]
+
+
+def test_tasks_run_at_the_same_time():
+    def meet(task: Task) -> int:
+        time.sleep(0.4)
+        return os.getpid()
+
+    started = time.monotonic()
+    workers = {result for _, result in MultiprocessEngine(4).run(meet, tasks(4))}
+    assert len(workers) == 4
+    assert time.monotonic() - started < 1.5
+
+
+def test_an_engine_runs_again_after_it_ran():
+    engine = MultiprocessEngine(2)
+    for _ in range(3):
+        assert len(list(engine.run(square, tasks(5)))) == 5
+
+
+# ---- errors ----
+
+
+@pytest.mark.parametrize("error", [InputError("byte 7: no"), ConfigError("x is 1; allowed are 2 to 3")])
+def test_an_error_of_ours_in_a_job_is_raised_as_it_is(error: AlbertDataError):
+    def fail(task: Task) -> None:
+        if task.number == 7:
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        list(MultiprocessEngine(2).run(fail, tasks(20)))
+    assert str(raised.value) == str(error)
+
+
+def test_a_disk_error_in_a_job_names_the_task(tmp_path: Path):
+    with pytest.raises(AlbertDataError, match=r"file.txt, bytes 0 to 1: .*No such file.*gone.txt"):
+        list(MultiprocessEngine(1).run(lambda task: (tmp_path / "gone.txt").read_bytes(), tasks(1)))
+
+
+def test_a_bug_in_a_job_names_the_task_and_keeps_its_traceback():
+    def stumble(task: Task) -> float:
+        return 1 / task.number
+
+    with pytest.raises(RuntimeError, match=r"(?s)file.txt, bytes 0 to 1:\nTraceback.*in stumble.*ZeroDivision"):
+        list(MultiprocessEngine(2).run(stumble, tasks(3)))
+
+
+def test_an_error_in_making_tasks_is_raised():
+    def make() -> Iterator[Task]:
+        yield from tasks(3)
+        raise InputError("the stream is damaged")
+
+    with pytest.raises(InputError, match="the stream is damaged"):
+        list(MultiprocessEngine(2).run(square, make()))
+
+
+# ---- death ----
+
+
+def die_first(marks: Path, how: Callable[[], None], times: int) -> Callable[[Task], int]:
+    """A job whose worker dies over task 3, so many times."""
+
+    def job(task: Task) -> int:
+        if task.number == 3 and len(list(marks.iterdir())) < times:
+            (marks / str(os.getpid())).touch()
+            how()
+        return square(task)
+
+    return job
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", [kill_self, lambda: os._exit(0)], ids=["killed", "exited"])
+def test_a_task_whose_worker_died_once_is_done_again(how: Callable[[], None], tmp_path: Path):
+    found = Counter(MultiprocessEngine(2).run(die_first(tmp_path, how, times=1), tasks(10)))
+    assert found == Counter((task, square(task)) for task in tasks(10))
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        (kill_self, "signal 9"),
+        (lambda: os.kill(os.getpid(), 15), "signal 15"),
+        (lambda: os._exit(3), "exit code 3"),
+    ],
+    ids=["killed", "terminated", "exited"],
+)
+def test_a_task_that_kills_two_workers_is_named_with_the_cause(how: Callable[[], None], cause: str, tmp_path: Path):
+    with pytest.raises(WorkerError, match=rf"died 2 times \({cause}\) on file.txt, bytes 3 to 4") as raised:
+        list(MultiprocessEngine(2).run(die_first(tmp_path, how, times=2), tasks(10)))
+    assert ("fewer --workers" in str(raised.value)) == (cause == "signal 9")
+
+
+@pytest.mark.parametrize("is_last", [True, False], ids=["nothing is left", "a task is left"])
+def test_a_worker_that_died_while_it_had_nothing_to_do_is_no_error(is_last: bool):
+    """It is noticed when it is told to end, or given a task."""
+
+    def wait(task: Task) -> int:
+        time.sleep(0.3 * task.number)
+        return os.getpid()
+
+    def make() -> Iterator[Task]:
+        yield Task(0)
+        yield Task(2)
+        time.sleep(0.3)
+        if not is_last:
+            yield Task(1)
+
+    run = MultiprocessEngine(2).run(wait, make())
+    first, worker = next(run)
+    assert first.number == 0
+    os.kill(worker, signal.SIGKILL)
+    assert {task.number for task, _ in run} == ({2} if is_last else {1, 2})
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path):
+    def note(task: Task) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        time.sleep(0.01)
+
+    def work() -> None:
+        for task, _ in MultiprocessEngine(3).run(note, tasks(10**6)):
+            if task.number > 50:
+                time.sleep(60)  # the workers wait for tasks
+
+    parent = fixtures.fork(work)
+    fixtures.wait_until(lambda: len(list(tmp_path.iterdir())) == 3)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    fixtures.wait_until(lambda: all(process.group != parent for process in fixtures.running_processes()))
+
+
+# ---- bounds ----
+
+
+def test_tasks_are_made_only_a_few_ahead_of_the_workers():
+    made, num_workers = 0, 2
+
+    def make() -> Iterator[Task]:
+        nonlocal made
+        for task in tasks(100):
+            made += 1
+            yield task
+
+    for done, _ in enumerate(MultiprocessEngine(num_workers).run(square, make())):
+        # done, at work, waiting in the queue, and the one that waits to be put there
+        assert made <= done + 1 + num_workers + num_workers + 1
+        time.sleep(0.002)
+    assert made == 100
+
+
+def test_a_run_that_is_given_up_ends_its_workers():
+    def work() -> None:
+        run = MultiprocessEngine(2).run(lambda task: time.sleep(task.number), [Task(0), Task(60), Task(60)])
+        next(run)
+        run.close()
+
+    started = time.monotonic()
+    work()
+    assert time.monotonic() - started < 10
+
+
+def test_a_run_holds_no_descriptor_after_it():
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    list(MultiprocessEngine(3).run(square, tasks(10)))
+    before = count()
+    for _ in range(5):
+        list(MultiprocessEngine(3).run(square, tasks(10)))
+    assert count() <= before

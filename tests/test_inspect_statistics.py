@@ -1,0 +1,245 @@
+"""Statistics are what a slow count over lists says, and stand beside the figures of the paper."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inspect_fixtures import (
+    SMALL,
+    configs,
+    edit_rows,
+    get_tokenizer,
+    make_examples,
+    text_documents,
+    write_folder,
+    write_small,
+)
+
+from albert_data.config import ExampleConfig
+from albert_data.errors import ShardError
+from albert_data.examples.ragged import Examples
+from albert_data.inspect.counts import EDGE
+from albert_data.inspect.statistics import Statistics, choose_word_rule, measure
+from albert_data.shards.reader import Example, Shards, open_shards
+
+
+def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
+    """Count row by row, token by token."""
+    counts: Counter[object] = Counter()
+    for example in shards:
+        counts["length", len(example.input_ids)] += 1
+        counts["label", example.sop_label] += 1
+        count_standing(example, counts)
+        count_edges(example, counts)
+        for words in find_segment_words(example, config):
+            count_words(example, words, config, counts)
+    spans = [*range(1, config.ngram + 1), "longer"]
+    places = range(2 * EDGE + 1)
+    return Statistics(
+        config=config,
+        num_maskable=counts["maskable"],
+        num_broken_words=counts["broken"],
+        num_special_masked=counts["special masked"],
+        num_special_replacements=counts["special replacement"],
+        label_counts=tuple(counts["label", label] for label in (0, 1, -1)),
+        standing_counts=tuple(counts[kind] for kind in ("mask", "random", "kept")),
+        row_lens=tuple(counts["length", length] for length in range(config.max_seq_len + 1)),
+        span_lens=tuple(counts["span", length] for length in spans),
+        edge_tokens=tuple(counts["tokens at", place] for place in places),
+        edge_masked=tuple(counts["masked at", place] for place in places),
+    )
+
+
+def count_standing(example: Example, counts: Counter[object]) -> None:
+    specials = get_tokenizer().specials
+    for position, original in zip(example.masked_positions, example.masked_ids, strict=True):
+        standing = example.input_ids[position]
+        kind = "mask" if standing == specials.mask_id else "kept" if standing == original else "random"
+        counts[kind] += 1
+        counts["special masked"] += bool(specials.is_special[original])
+        counts["special replacement"] += bool(kind == "random" and specials.is_special[standing])
+
+
+def find_segments(example: Example) -> Iterator[range]:
+    sep = 1 + example.segment_a_len
+    yield range(1, sep)
+    yield range(sep + 1, len(example.input_ids) - 1)
+
+
+def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list[list[int]]]:
+    """The words of each segment as lists of positions, special pieces left out."""
+    tokenizer, ids = get_tokenizer(), example.original_ids
+    rule = choose_word_rule(tokenizer, config)
+    for segment in find_segments(example):
+        words: list[list[int]] = []
+        for at in segment:
+            if tokenizer.specials.is_special[ids[at]]:
+                continue
+            follows = bool(words) and words[-1][-1] == at - 1
+            if not follows or rule.starts[ids[at]] or rule.standalone[ids[at - 1]]:
+                words.append([])
+            words[-1].append(at)
+        yield words
+
+
+def count_words(example: Example, words: list[list[int]], config: ExampleConfig, counts: Counter[object]) -> None:
+    masked = set(example.masked_positions.tolist())
+    counts["maskable"] += sum(map(len, words))
+    counts["broken"] += sum(0 < len(masked.intersection(word)) < len(word) for word in words)
+    for is_masked, run in groupby(words, key=masked.issuperset):
+        length = len(list(run))
+        if is_masked:
+            counts["span", length if length <= config.ngram else "longer"] += 1
+
+
+def count_edges(example: Example, counts: Counter[object]) -> None:
+    masked = set(example.masked_positions.tolist())
+    text = [at for segment in find_segments(example) for at in segment]
+    if len(text) <= 2 * EDGE:
+        return
+    for i, at in enumerate(text):
+        from_end = len(text) - i
+        place = i if i < EDGE else 2 * EDGE - from_end if from_end <= EDGE else 2 * EDGE
+        counts["tokens at", place] += not get_tokenizer().specials.is_special[example.original_ids[at]]
+        counts["masked at", place] += at in masked
+
+
+@given(documents=text_documents(), config=configs())
+def test_statistics_equal_a_slow_count(documents, config) -> None:
+    with TemporaryDirectory() as folder:
+        half = len(documents) // 2
+        parts = [make_examples(documents[:half], config), make_examples(documents[half:], config, half)]
+        shards = open_shards(write_folder(Path(folder), {"train": parts}, config))
+        assert measure(shards) == measure_reference(shards, config)
+
+
+def remask(examples: Examples, choices: st.DataObject) -> Examples:
+    """Other masks, anywhere in each row and by anything, so that every rule of masking is broken."""
+    ids, positions, originals, offsets = examples.input_ids.copy(), [], [], [0]
+    piece = st.integers(0, get_tokenizer().vocab_size - 1)
+    for begin, end in zip(examples.offsets, examples.offsets[1:], strict=False):
+        chosen = choices.draw(st.sets(st.integers(0, int(end - begin) - 1), max_size=12))
+        for position in sorted(chosen):
+            positions.append(position)
+            originals.append(ids[begin + position])
+            ids[begin + position] = choices.draw(st.just(int(originals[-1])) | st.just(4) | piece)
+        offsets.append(len(positions))
+    return replace(
+        examples,
+        input_ids=ids,
+        masked_positions=np.array(positions, np.uint16),
+        masked_ids=np.array(originals, ids.dtype),
+        mask_offsets=np.array(offsets),
+    )
+
+
+@given(documents=text_documents(), config=configs(), choices=st.data())
+def test_statistics_of_rows_that_break_every_rule_equal_a_slow_count(documents, config, choices) -> None:
+    with TemporaryDirectory() as folder:
+        examples = remask(make_examples(documents, config), choices)
+        shards = open_shards(write_folder(Path(folder), {"train": [examples]}, config))
+        assert measure(shards) == measure_reference(shards, config)
+
+
+def test_a_sound_split_realises_the_figures_that_must_be_exact(tmp_path) -> None:
+    measured = measure(open_shards(write_small(tmp_path)))
+    exact = {figure.name: figure.realised for figure in measured.figures if figure.intended == 0}
+    assert exact == dict.fromkeys(
+        ("spans_longer", "num_broken_words", "num_special_masked", "num_special_replacements"), 0
+    )
+
+
+def test_intended_figures_are_those_of_the_paper(tmp_path) -> None:
+    figures = {figure.name: figure.intended for figure in measure(open_shards(write_small(tmp_path))).figures}
+    assert figures["masked_share"] == 0.15
+    assert [figures[f"spans_of_{n}"] for n in (1, 2, 3)] == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+    shown = [figures[f"shown_as_{kind}"] for kind in ("mask", "random", "kept")]
+    assert [*shown, figures["swapped_share"]] == [0.8, 0.1, 0.1, 0.5]
+
+
+def make_statistics(row_lens: list[int]) -> Statistics:
+    return Statistics(
+        config=ExampleConfig(max_seq_len=len(row_lens) - 1),
+        num_maskable=0,
+        num_broken_words=0,
+        num_special_masked=0,
+        num_special_replacements=0,
+        label_counts=(0, 0, 0),
+        standing_counts=(0, 0, 0),
+        row_lens=tuple(row_lens),
+        span_lens=(0, 0, 0, 0),
+        edge_tokens=(0,) * (2 * EDGE + 1),
+        edge_masked=(0,) * (2 * EDGE + 1),
+    )
+
+
+@given(st.lists(st.integers(0, 9), min_size=9, max_size=70).filter(any))
+def test_lengths_are_those_of_the_rows_themselves(row_lens) -> None:
+    measured, lengths = make_statistics(row_lens), np.repeat(np.arange(len(row_lens)), row_lens)
+    assert measured.mean_row_len == pytest.approx(lengths.mean())
+    quantiles = np.quantile(lengths, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), method="inverted_cdf")
+    assert list(measured.row_len_quantiles.values()) == quantiles.tolist()
+    padded = len(lengths) * measured.config.max_seq_len
+    assert measured.padding_share == pytest.approx(1 - lengths.sum() / padded)
+    for first, last, num_rows in measured.row_len_bins:
+        assert num_rows == ((lengths >= first) & (lengths <= last)).sum()
+
+
+def test_bins_cover_every_length_once() -> None:
+    bins = make_statistics([0] * 514).row_len_bins
+    covered = [length for first, last, _ in bins for length in range(first, last + 1)]
+    assert covered == list(range(1, 514))
+
+
+def test_a_split_without_rows_has_no_shares(tmp_path) -> None:
+    shards = open_shards(write_folder(tmp_path, {}), "validation")
+    measured = measure(shards)
+    assert measured.num_rows == 0
+    assert {figure.realised for figure in measured.figures} == {None, 0}
+    assert measured.edge_ratios == (None,) * 10
+    assert set(measured.row_len_quantiles.values()) == {None}
+
+
+def test_statistics_are_valid_json_without_nan(tmp_path) -> None:
+    for split in ("train", "validation"):
+        measured = measure(open_shards(write_small(tmp_path), split)).to_dict()
+        assert json.loads(json.dumps(measured, allow_nan=False)) == json.loads(json.dumps(measured))
+    empty = make_statistics([0] * 20).to_dict()
+    assert json.loads(json.dumps(empty, allow_nan=False))["figures"]["masked_share"]["realised"] is None
+
+
+def raise_id(examples: Examples) -> None:
+    examples.input_ids[1] = 60_000
+
+
+def raise_position(examples: Examples) -> None:
+    examples.masked_positions[0] = 500
+
+
+def raise_segment(examples: Examples) -> None:
+    examples.segment_a_len[0] = 31
+
+
+@pytest.mark.parametrize("damage", [raise_id, raise_position, raise_segment])
+def test_rows_that_lead_out_of_their_arrays_are_refused(tmp_path, damage) -> None:
+    edit_rows(write_small(tmp_path), damage)
+    with pytest.raises(ShardError, match="train, row 0: .*albert-data verify"):
+        measure(open_shards(tmp_path))
+
+
+def test_the_row_that_is_refused_is_named(tmp_path) -> None:
+    parts = [make_examples([[[300, 301, 302], [303]]] * 3, SMALL) for _ in range(2)]
+    parts[1].segment_a_len[-1] = 99
+    last = len(parts[0]) + len(parts[1]) - 1
+    with pytest.raises(ShardError, match=f"row {last}: "):
+        measure(open_shards(write_folder(tmp_path, {"train": parts})))

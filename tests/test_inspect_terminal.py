@@ -1,0 +1,107 @@
+"""Text for the terminal is harmless, fits its columns, and loses nothing when it is wrapped."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.inspect.terminal import (
+    Run,
+    count_columns,
+    count_noun,
+    escape_controls,
+    make_encodable,
+    paint,
+    wrap,
+)
+
+
+@given(st.text())
+def test_no_character_that_steers_a_terminal_passes(text) -> None:
+    shown = escape_controls(text)
+    steering = [c for c in shown if unicodedata.category(c)[0] == "C" and c not in "\u200c\u200d"]
+    assert not steering
+    assert shown.isprintable() or set(re.sub("[\u200c\u200d]", "", shown)) & set(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", "\\x1b[31m"),
+        ("a\x07b\rc\td\n", "a\\x07b\\rc\\td\\n"),
+        ("\x9b2J", "\\x9b2J"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\u2028\ufeff", "\\u2028\\ufeff"),
+        ("\udc80", "\\udc80"),
+        ("naïve 山 e\u0301 👩\u200d🔬", "naïve 山 e\u0301 👩\u200d🔬"),
+    ],
+)
+def test_control_characters_are_written_out(text, shown) -> None:
+    assert escape_controls(text) == shown
+
+
+def test_wide_characters_take_two_columns_and_marks_none() -> None:
+    assert [count_columns(text) for text in ("abc", "山河", "e\u0301", "，", "ｱ", "")] == [3, 4, 1, 2, 1, 0]
+
+
+def test_an_output_of_a_poorer_encoding_gets_escapes() -> None:
+    assert make_encodable("山 ï", "ascii") == "\\u5c71 \\xef"
+    assert make_encodable("山 \udc80", "utf-8") == "山 \\udc80"
+
+
+def test_one_thing_is_singular() -> None:
+    assert [count_noun(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
+
+
+def to_lines(text: str, width: int) -> list[str]:
+    return [paint(line, {}) for line in wrap([Run(text=text)], width)]
+
+
+def test_lines_break_at_spaces_and_beside_wide_characters() -> None:
+    assert to_lines("the quick brown fox", 10) == ["the quick", "brown fox"]
+    assert to_lines("天地玄黄宇宙", 5) == ["天地", "玄黄", "宇宙"]
+    assert to_lines("ab天cd", 4) == ["ab天", "cd"]
+    assert to_lines("abcdefgh ij", 4) == ["abcd", "efgh", "ij"]
+    assert to_lines("  ab   cd  ", 4) == ["ab", "cd"]
+
+
+def test_a_marker_is_broken_at_no_wide_character() -> None:
+    runs = [Run(text="天地"), Run(text="[玄黄]", style="masked"), Run(text="宇")]
+    assert [paint(line, {}) for line in wrap(runs, 8)] == ["天地", "[玄黄]宇"]
+
+
+def test_a_combining_mark_stays_with_its_letter() -> None:
+    assert to_lines("abcde\u0301f", 5) == ["abcde\u0301", "f"]
+    assert to_lines("天地\u0301玄", 4) == ["天地\u0301", "玄"]
+
+
+texts = st.text(st.sampled_from("abc  天山e\u0301，é"), max_size=60)
+runs_of_text = st.lists(st.builds(Run, text=texts, style=st.sampled_from(("", "kept", "masked"))), max_size=6)
+
+
+@given(runs=runs_of_text, width=st.integers(2, 30))
+def test_wrapping_keeps_every_character_and_its_style_in_lines_that_fit(runs, width) -> None:
+    lines = wrap(runs, width)
+    before = [(c, run.style) for run in runs for c in run.text if c != " "]
+    assert [(c, run.style) for line in lines for run in line for c in run.text if c != " "] == before
+    for line in lines:
+        text = paint(line, {})
+        assert 0 < count_columns(text) <= width or count_columns(text) == 0 < len(text)
+        assert text == text.strip(" ")
+
+
+@given(words=st.lists(st.text("abc", min_size=1, max_size=9), max_size=30), width=st.integers(9, 30))
+def test_words_that_fit_stay_whole_and_lines_are_full(words, width) -> None:
+    lines = to_lines(" ".join(words), width)
+    assert " ".join(lines).split() == words
+    for line, following in zip(lines, lines[1:], strict=False):
+        assert len(line) + 1 + len(following.split()[0]) > width
+
+
+def test_colour_surrounds_the_styles_that_have_one() -> None:
+    line = [Run(text="a"), Run(text="b", style="kept"), Run(text="c", style="other")]
+    assert paint(line, {"kept": "\x1b[32m"}) == "a\x1b[32mb\x1b[0mc"

@@ -1,0 +1,220 @@
+"""The paper's shares hold: 15 % masked, p(n) for spans, 80/10/10, every word alike (sections 3.1, 4.1).
+
+Each tolerance is five standard deviations of what is measured; the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from toy_documents import (
+    CLS,
+    EVERY_PIECE,
+    FIRST_ORDINARY,
+    MASK,
+    ORDINARY_IDS,
+    RULE,
+    SEP,
+    SPECIALS,
+    VOCAB_SIZE,
+)
+
+from albert_data.config import ExampleConfig
+from albert_data.examples.masks import draw_masks
+from albert_data.examples.ragged import Masks, Pairs
+from albert_data.examples.spans import ngram_shares
+from albert_data.tokenizer.words import WordRule, find_word_starts
+
+ROW_LENGTHS = pytest.mark.parametrize(("max_seq_len", "num_rows"), [(32, 40_000), (128, 12_000), (512, 8_000)])
+WORDS_OF_ONE_TOKEN = (5, 10)  # the ids of the pieces that begin with a space, from .. below
+
+
+def make_rows(
+    num_rows: int,
+    row_len: int,
+    *,
+    ids: tuple[int, int] = WORDS_OF_ONE_TOKEN,
+    shorter: int = 3,
+    two: bool = True,
+) -> Pairs:
+    """Rows of random pieces in two segments of `shorter` tokens or more each, or in one."""
+    rng = np.random.default_rng(row_len)
+    rows = rng.integers(*ids, (num_rows, row_len)).astype(np.uint16)
+    rows[:, 0], rows[:, -1] = CLS, SEP
+    a_len = np.full(num_rows, row_len - 2)
+    if two:
+        a_len = rng.integers(shorter, row_len - 3 - shorter, num_rows, endpoint=True)
+        rows[np.arange(num_rows), a_len + 1] = SEP
+    return Pairs(
+        ids=rows.reshape(-1),
+        offsets=np.arange(num_rows + 1) * row_len,
+        segment_a_len=a_len.astype(np.int32),
+        sop_label=np.full(num_rows, 0 if two else -1, np.int8),
+        document_keys=rng.integers(0, 2**64, num_rows, dtype=np.uint64),
+        indices=np.zeros(num_rows, np.uint32),
+    )
+
+
+def draw(pairs: Pairs, rule: WordRule = RULE, **changes: float) -> Masks:
+    config = ExampleConfig(max_seq_len=max(8, int(np.diff(pairs.offsets).max())), **changes)
+    return draw_masks(pairs, SPECIALS, rule, ORDINARY_IDS, config, 0)
+
+
+def masked_grid(pairs: Pairs, masks: Masks) -> np.ndarray:
+    """Whether each token of each row is masked: bool [rows, tokens]."""
+    grid = np.zeros((len(pairs), len(pairs.ids) // len(pairs)), bool)
+    grid[np.repeat(np.arange(len(pairs)), np.diff(masks.offsets)), masks.positions] = True
+    return grid
+
+
+def masked_words(pairs: Pairs, masks: Masks) -> np.ndarray:
+    """Whether each word of each row is masked, where words have one token: bool [rows, words]."""
+    is_word = (pairs.ids != CLS) & (pairs.ids != SEP)
+    return masked_grid(pairs, masks).reshape(-1)[is_word].reshape(len(pairs), -1)
+
+
+def span_counts(grid: np.ndarray) -> np.ndarray:
+    """How many runs of masked tokens there are of each length; a [SEP] ends a run."""
+    edges = np.diff(np.pad(grid, ((0, 0), (1, 1))).astype(np.int8).reshape(-1))
+    return np.bincount(np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1))
+
+
+def assert_share(found: float, expected: float, trials: int) -> None:
+    tolerance = 5 * np.sqrt(expected * (1 - expected) / trials)
+    assert abs(found - expected) <= tolerance
+
+
+def assert_masked_share(pairs: Pairs, masks: Masks, mask_prob: float) -> None:
+    """Every row masks this share of its maskable tokens in expectation."""
+    maskable = np.add.reduceat(~SPECIALS.is_special[pairs.ids], pairs.offsets[:-1])
+    excess = np.diff(masks.offsets) - mask_prob * maskable
+    assert abs(excess.mean()) <= 5 * excess.std() / np.sqrt(len(excess))
+
+
+# ---- span lengths ----
+
+
+@ROW_LENGTHS
+@pytest.mark.parametrize("ngram", [1, 2, 3])
+def test_spans_of_each_length_have_the_papers_share(max_seq_len: int, num_rows: int, ngram: int):
+    pairs = make_rows(num_rows, max_seq_len)
+    counts = span_counts(masked_grid(pairs, draw(pairs, ngram=ngram)))
+    assert len(counts) == ngram + 1
+    for found, expected in zip(counts[1:] / counts.sum(), ngram_shares(ngram), strict=True):
+        assert_share(found, expected, counts.sum())
+
+
+@pytest.mark.parametrize("two", [False, True], ids=["one segment", "two segments"])
+def test_short_rows_and_short_segments_keep_the_shares(two: bool):
+    pairs = make_rows(60_000, 19, shorter=2, two=two)
+    counts = span_counts(masked_grid(pairs, draw(pairs)))
+    for found, expected in zip(counts[1:] / counts.sum(), ngram_shares(3), strict=True):
+        assert_share(found, expected, counts.sum())
+
+
+# ---- how much is masked ----
+
+
+@ROW_LENGTHS
+@pytest.mark.parametrize("rule", [RULE, EVERY_PIECE], ids=["words", "pieces"])
+def test_words_of_many_lengths_are_masked_in_the_budget_s_share(max_seq_len: int, num_rows: int, rule: WordRule):
+    pairs = make_rows(num_rows, max_seq_len, ids=(FIRST_ORDINARY, VOCAB_SIZE))
+    assert_masked_share(pairs, draw(pairs, rule), 0.15)
+
+
+@pytest.mark.parametrize("two", [False, True], ids=["one segment", "two segments"])
+@pytest.mark.parametrize("num_words", [2, 3, 4, 5, 6, 8])
+def test_rows_of_few_words_keep_the_masked_share(num_words: int, two: bool):
+    pairs = make_rows(20_000, num_words + 2 + two, shorter=1, two=two)
+    assert_masked_share(pairs, draw(pairs), 0.15)
+
+
+@pytest.mark.parametrize("ngram", range(1, 11))
+@pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.3, 0.4])
+def test_every_ngram_keeps_every_share_up_to_two_fifths(ngram: int, mask_prob: float):
+    pairs = make_rows(4_000, 48)
+    assert_masked_share(pairs, draw(pairs, ngram=ngram, mask_prob=mask_prob), mask_prob)
+
+
+@pytest.mark.parametrize("ngram", range(2, 11))
+def test_half_of_the_words_is_nearly_kept_where_spans_have_two_words_or_more(ngram: int):
+    """The unmasked word behind each span leaves some draws no room: up to 1 % of the share is lost."""
+    pairs = make_rows(4_000, 48)
+    share = masked_words(pairs, draw(pairs, ngram=ngram, mask_prob=0.5)).mean()
+    assert 0.495 < share < 0.502
+
+
+@pytest.mark.parametrize("num_words", [5, 6, 44, 45])
+def test_half_of_the_words_in_spans_of_one_word_is_all_that_fits(num_words: int):
+    """Every other word at most: floor(W / 2) of W."""
+    pairs = make_rows(500, num_words + 3, shorter=1)
+    masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=0.5))
+    assert (masked.sum(axis=1) == num_words // 2).all()
+
+
+# ---- where ----
+
+
+@ROW_LENGTHS
+def test_every_word_is_masked_alike_the_first_and_the_last_too(max_seq_len: int, num_rows: int):
+    pairs = make_rows(num_rows, max_seq_len)
+    shares = masked_words(pairs, draw(pairs)).mean(axis=0)
+    middle = shares[5:-5].mean()
+    tolerance = 5 * np.sqrt(0.15 * 0.85 / num_rows)
+    assert np.abs(shares[:5] - middle).max() <= tolerance
+    assert np.abs(shares[-5:] - middle).max() <= tolerance
+    assert np.abs(shares - 0.15).max() <= tolerance
+
+
+@ROW_LENGTHS
+def test_the_words_beside_the_boundary_are_masked_like_all_others(max_seq_len: int, num_rows: int):
+    pairs = make_rows(num_rows, max_seq_len)
+    grid, sep = masked_grid(pairs, draw(pairs)), pairs.segment_a_len + 1
+    for offset in (-3, -2, -1, 1, 2, 3):
+        assert_share(grid[np.arange(num_rows), sep + offset].mean(), 0.15, num_rows)
+
+
+@pytest.mark.parametrize("num_words", [5, 13])
+def test_every_word_of_a_small_row_is_masked_alike(num_words: int):
+    pairs = make_rows(40_000, num_words + 3, shorter=2)
+    for share in masked_words(pairs, draw(pairs)).mean(axis=0):
+        assert_share(share, 0.15, len(pairs))
+
+
+def test_pieces_inside_a_word_are_masked_apart_only_by_request():
+    pairs = make_rows(2_000, 64, ids=(FIRST_ORDINARY, VOCAB_SIZE))
+    is_special = SPECIALS.is_special[pairs.ids].reshape(len(pairs), -1)
+    inside = np.array([~find_word_starts(row, RULE) for row in pairs.ids.reshape(len(pairs), -1)])
+    inside[:, 1:] &= ~is_special[:, :-1]
+    for rule, is_whole in ((RULE, True), (EVERY_PIECE, False)):
+        grid = masked_grid(pairs, draw(pairs, rule))
+        parted = inside[:, 1:] & ~is_special[:, 1:] & (grid[:, 1:] != grid[:, :-1])
+        assert parted.any() != is_whole
+
+
+# ---- what stands there instead ----
+
+
+@ROW_LENGTHS
+def test_masked_tokens_are_replaced_by_80_10_10(max_seq_len: int, num_rows: int):
+    """A random piece is the original itself once in as many times as there are ordinary pieces."""
+    pairs = make_rows(num_rows, max_seq_len)
+    masks = draw(pairs)
+    originals = pairs.ids.reshape(num_rows, -1)[masked_grid(pairs, masks)]
+    same = 1 / len(ORDINARY_IDS)
+    assert_share((masks.ids == MASK).mean(), 0.8, len(originals))
+    assert_share((masks.ids == originals).mean(), 0.1 + 0.1 * same, len(originals))
+    assert_share(((masks.ids != MASK) & (masks.ids != originals)).mean(), 0.1 - 0.1 * same, len(originals))
+
+
+def test_random_replacements_are_every_ordinary_piece_alike_and_no_other():
+    pairs = make_rows(num_rows := 12_000, 128)
+    masks = draw(pairs)
+    originals = pairs.ids.reshape(num_rows, -1)[masked_grid(pairs, masks)]
+    replaced = masks.ids[(masks.ids != MASK) & (masks.ids != originals)]
+    counts = np.bincount(replaced, minlength=VOCAB_SIZE)
+    assert counts[:FIRST_ORDINARY].sum() == 0
+    # The pieces that never stand in the text are never the original, so all their draws are seen.
+    unseen = counts[WORDS_OF_ONE_TOKEN[1] :]
+    for count in unseen:
+        assert_share(count / len(masks.ids), 0.1 / len(ORDINARY_IDS), len(masks.ids))

@@ -1,0 +1,262 @@
+"""Masks equal their plain reference: whole words, never a special token, an unmasked word between spans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import references
+import toy_documents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_documents import (
+    CLS,
+    EVERY_PIECE,
+    MASK,
+    ORDINARY_IDS,
+    PAD,
+    RULE,
+    SEP,
+    SPECIALS,
+    UNK,
+    KeyedDocument,
+    as_documents,
+    as_lists,
+    plain_rows,
+    plain_vocabulary,
+)
+
+from albert_data.config import ExampleConfig
+from albert_data.examples.masks import apply_masks, draw_masks, swap_in
+from albert_data.examples.pairs import make_pairs
+from albert_data.examples.ragged import Masks, Pairs
+from albert_data.examples.spans import span_tables
+from albert_data.tokenizer.words import WordRule
+
+# Longest span, masking share and length of rows; few of them, for the tables of each are computed anew.
+SETTINGS = [
+    (1, 0.15, 40),
+    (2, 0.5, 12),
+    (3, 0.15, 12),
+    (3, 0.15, 64),
+    (3, 0.5, 40),
+    (10, 0.3, 64),
+    (1, 0.01, 8),
+]
+every_setting = pytest.mark.parametrize(("ngram", "mask_prob", "max_seq_len"), SETTINGS)
+
+
+def draw_for(
+    keyed: list[KeyedDocument],
+    config: ExampleConfig,
+    *,
+    rule: WordRule = RULE,
+    dtype: type = np.uint16,
+    pass_index: int = 0,
+) -> tuple[Pairs, Masks]:
+    pairs = make_pairs(as_documents(keyed, dtype), SPECIALS, rule, config, pass_index)
+    masks = draw_masks(pairs, SPECIALS, rule, ORDINARY_IDS, config, pass_index)
+    assert (masks.offsets.dtype, masks.positions.dtype, masks.ids.dtype) == (np.int64, np.uint16, dtype)
+    return pairs, masks
+
+
+def plain_masks(masks: Masks) -> list[tuple[list[int], list[int]]]:
+    """Positions and ids of each row."""
+    return list(zip(as_lists(masks.positions, masks.offsets), as_lists(masks.ids, masks.offsets), strict=True))
+
+
+@lru_cache
+def plain_laws(max_words: int, ngram: int, mask_prob: float) -> dict[tuple[int, int, int], references.SpanLaw]:
+    """The tables of spans.py as Python integers; test_spans.py tells that they are right."""
+    tables = span_tables(max_words, ngram, mask_prob)
+    return {
+        (ends, longest, words): references.SpanLaw(
+            tables.cumulative[ends - 1, longest - 1, words].tolist(),
+            int(tables.bounds[ends - 1, longest - 1, words]),
+            int(tables.extra[ends - 1, longest - 1, words]),
+        )
+        for ends in (1, 2)
+        for longest in range(1, ngram + 1)
+        for words in range(max_words + 1)
+    }
+
+
+# ---- the reference ----
+
+
+@every_setting
+@pytest.mark.parametrize("rule", [RULE, EVERY_PIECE], ids=["words", "pieces"])
+@given(keyed=toy_documents.documents, seed=st.integers(0, 2**63 - 1), pass_index=st.integers(0, 100))
+@settings(max_examples=25)
+def test_masks_equal_the_plain_reference(
+    rule: WordRule,
+    ngram: int,
+    mask_prob: float,
+    max_seq_len: int,
+    keyed: list[KeyedDocument],
+    seed: int,
+    pass_index: int,
+):
+    config = ExampleConfig(max_seq_len=max_seq_len, ngram=ngram, mask_prob=mask_prob, seed=seed)
+    pairs, masks = draw_for(keyed, config, rule=rule, pass_index=pass_index)
+    assert plain_masks(masks) == [
+        references.mask_row(
+            (ids, a_len, key, index),
+            plain_vocabulary(rule),
+            ORDINARY_IDS.tolist(),
+            plain_laws(max_seq_len, ngram, mask_prob),
+            ngram=ngram,
+            seed=seed,
+            pass_index=pass_index,
+        )
+        for ids, a_len, _, key, index in plain_rows(pairs)
+    ]
+
+
+# ---- what is true of all masks ----
+
+
+@every_setting
+@given(keyed=toy_documents.documents)
+@settings(max_examples=25)
+def test_spans_are_whole_words_with_an_unmasked_word_between(
+    ngram: int, mask_prob: float, max_seq_len: int, keyed: list[KeyedDocument]
+):
+    pairs, masks = draw_for(keyed, ExampleConfig(max_seq_len=max_seq_len, ngram=ngram, mask_prob=mask_prob))
+    for (ids, a_len, *_), (positions, _) in zip(plain_rows(pairs), plain_masks(masks), strict=True):
+        assert positions == sorted(set(positions))
+        left = set(positions)
+        for words in references.find_words(ids, a_len, plain_vocabulary()):
+            run = 0
+            for word in words:
+                is_masked = word[0] in left
+                assert all((at in left) == is_masked for at in word)
+                left -= set(word)
+                run = run + 1 if is_masked else 0
+                assert run <= ngram
+        assert not left  # nothing but words is masked: no [CLS], no [SEP], no special token in the text
+
+
+@given(keyed=toy_documents.documents)
+def test_special_tokens_are_never_masked_and_never_stand_in(keyed: list[KeyedDocument]):
+    pairs, masks = draw_for(keyed, ExampleConfig(max_seq_len=64, mask_prob=0.5))
+    ids_of_rows = [row[0] for row in plain_rows(pairs)]
+    for ids, (positions, replaced) in zip(ids_of_rows, plain_masks(masks), strict=True):
+        for at, new in zip(positions, replaced, strict=True):
+            assert ids[at] not in (PAD, CLS, SEP, MASK)
+            assert new == MASK or new == ids[at] or new in ORDINARY_IDS
+
+
+@given(keyed=toy_documents.documents, pass_index=st.integers(0, 5))
+def test_masks_of_a_row_do_not_depend_on_the_other_rows(keyed: list[KeyedDocument], pass_index: int):
+    config = ExampleConfig(max_seq_len=64)
+    together = plain_masks(draw_for(keyed, config, pass_index=pass_index)[1])
+    alone = [masks for one in keyed for masks in plain_masks(draw_for([one], config, pass_index=pass_index)[1])]
+    assert together == alone
+
+
+@given(keyed=toy_documents.documents)
+@settings(max_examples=30)
+def test_the_width_of_the_ids_changes_no_mask(keyed: list[KeyedDocument]):
+    config = ExampleConfig(max_seq_len=64)
+    narrow, wide = (plain_masks(draw_for(keyed, config, dtype=dtype)[1]) for dtype in (np.uint16, np.uint32))
+    assert narrow == wide
+
+
+@given(keyed=toy_documents.documents)
+def test_applying_masks_keeps_the_originals(keyed: list[KeyedDocument]):
+    pairs, masks = draw_for(keyed, ExampleConfig(max_seq_len=64))
+    before = plain_rows(pairs)
+    examples = apply_masks(pairs, masks)
+    rows = as_lists(examples.input_ids, examples.offsets)
+    positions = as_lists(examples.masked_positions, examples.mask_offsets)
+    originals = as_lists(examples.masked_ids, examples.mask_offsets)
+    for (ids, *_), row, (where, new), at, old in zip(
+        before, rows, plain_masks(masks), positions, originals, strict=True
+    ):
+        assert where == at
+        assert [row[place] for place in at] == new
+        assert [ids[place] for place in at] == old
+        for place, original in zip(at, old, strict=True):
+            row[place] = original
+        assert row == ids
+    assert examples.segment_a_len.tolist() == [a_len for _, a_len, *_ in before]
+    assert examples.sop_label.tolist() == [label for _, _, label, *_ in before]
+    assert examples.document_keys.tolist() == [key for *_, key, _ in before]
+
+
+# ---- literal rows ----
+
+
+def literal_pairs(rows: list[tuple[list[int], int]]) -> Pairs:
+    """Rows of (ids, segment_a_len)."""
+    return Pairs(
+        ids=np.array([token for ids, _ in rows for token in ids], np.uint16),
+        offsets=np.cumsum([0, *(len(ids) for ids, _ in rows)], dtype=np.int64),
+        segment_a_len=np.array([a_len for _, a_len in rows], np.int32),
+        sop_label=np.zeros(len(rows), np.int8),
+        document_keys=np.arange(len(rows), dtype=np.uint64),
+        indices=np.zeros(len(rows), np.uint32),
+    )
+
+
+THE, CAT, ING = 5, 6, 10
+
+
+@pytest.mark.parametrize(
+    ("ids", "a_len", "expected"),
+    [
+        ([CLS, THE, ING, CAT, SEP], 3, [[[1, 2], [3]], []]),
+        ([CLS, ING, THE, SEP, ING, CAT, SEP], 2, [[[1], [2]], [[4], [5]]]),
+        ([CLS, THE, MASK, ING, SEP, CAT, SEP], 3, [[[1], [3]], [[5]]]),
+        ([CLS, THE, SEP, ING, SEP, PAD, SEP], 3, [[[1], [3]], []]),
+        ([CLS, UNK, ING, SEP, SEP, SEP], 2, [[[1, 2]], []]),
+    ],
+)
+def test_the_maskable_words_of_literal_rows(ids: list[int], a_len: int, expected: list[list[list[int]]]):
+    assert references.find_words(ids, a_len, plain_vocabulary()) == expected
+    pairs = literal_pairs([(ids, a_len)] * 500)
+    masks = draw_masks(pairs, SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(max_seq_len=8, mask_prob=0.5), 0)
+    words = [word for segment in expected for word in segment]
+    seen = {at for positions, _ in plain_masks(masks) for at in positions}
+    assert seen == {at for word in words for at in word}
+    for positions, _ in plain_masks(masks):
+        assert positions == [at for word in words for at in word if word[0] in positions]
+
+
+def test_rows_without_words_have_no_masks():
+    pairs = literal_pairs([([CLS, PAD, SEP], 1), ([CLS, SEP], 0), ([CLS, MASK, SEP, SEP, SEP], 1)])
+    masks = draw_masks(pairs, SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(), 0)
+    assert plain_masks(masks) == [([], [])] * 3
+
+
+def test_no_rows_have_no_masks():
+    masks = draw_masks(literal_pairs([]), SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(), 0)
+    assert (masks.offsets.tolist(), len(masks.positions), len(masks.ids)) == ([0], 0, 0)
+
+
+def test_swapping_in_literal_masks_returns_what_stood_there():
+    ids = np.array([2, 10, 11, 3, 2, 12, 3], np.uint16)
+    positions, masked = np.array([1, 2, 1], np.uint16), np.array([4, 11, 4], np.uint16)
+    originals = swap_in(ids, np.array([0, 4, 7]), np.array([0, 2, 3]), positions, masked)
+    assert originals.tolist() == [10, 11, 12]
+    assert ids.tolist() == [2, 4, 11, 3, 2, 4, 3]
+
+
+def test_another_seed_pass_key_or_index_makes_other_masks():
+    first = literal_pairs([([CLS, *[THE] * 60, SEP], 60)])
+    other_key = replace(first, document_keys=np.array([1], np.uint64))
+    other_index = replace(first, indices=np.array([1], np.uint32))
+    seen = []
+    for pairs, seed, pass_index in [
+        (first, 0, 0),
+        (first, 1, 0),
+        (first, 0, 1),
+        (other_key, 0, 0),
+        (other_index, 0, 0),
+    ]:
+        config = ExampleConfig(max_seq_len=64, seed=seed)
+        seen += plain_masks(draw_masks(pairs, SPECIALS, RULE, ORDINARY_IDS, config, pass_index))
+    assert all(seen.count(masks) == 1 for masks in seen)

@@ -1,0 +1,327 @@
+"""Ragged rows are chosen, joined, written and read back as lists of lists would be."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_documents import as_lists
+
+from albert_data.errors import ShardError
+from albert_data.examples.ragged import Examples
+from albert_data.shards.manifest import FORMAT_NAME
+from albert_data.shards.reader import Shards, open_shards
+from albert_data.shards.rows import gather, join_rows, slice_rows, take_rows
+from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, to_record_batch
+from albert_data.shards.writer import ShardReceipt, write_shard
+
+# ids, segment_a_len, label, masked positions and originals, document key
+Row = tuple[list[int], int, int, list[tuple[int, int]], int]
+
+ids_16 = st.integers(0, 2**16 - 1)
+rows_16 = st.lists(
+    st.tuples(
+        st.lists(ids_16, max_size=9),
+        st.integers(0, 2**31 - 1),
+        st.integers(-1, 1),
+        st.lists(st.tuples(ids_16, ids_16), max_size=4),
+        st.integers(0, 2**64 - 1),
+    ),
+    max_size=8,
+)
+
+
+def make_examples(rows: list[Row], dtype: type = np.uint16) -> Examples:
+    masks = [mask for row in rows for mask in row[3]]
+    return Examples(
+        input_ids=np.array([token for row in rows for token in row[0]], dtype),
+        offsets=np.cumsum([0, *(len(row[0]) for row in rows)], dtype=np.int64),
+        segment_a_len=np.array([row[1] for row in rows], np.int32),
+        sop_label=np.array([row[2] for row in rows], np.int8),
+        masked_positions=np.array([position for position, _ in masks], np.uint16),
+        masked_ids=np.array([original for _, original in masks], dtype),
+        mask_offsets=np.cumsum([0, *(len(row[3]) for row in rows)], dtype=np.int64),
+        document_keys=np.array([row[4] for row in rows], np.uint64),
+    )
+
+
+def plain(examples: Examples, dtype: type = np.uint16) -> list[Row]:
+    """The rows as lists; checks the dtype of every column."""
+    dtypes = {field.name: getattr(examples, field.name).dtype for field in dataclasses.fields(examples)}
+    assert dtypes == {
+        "input_ids": dtype,
+        "offsets": np.int64,
+        "segment_a_len": np.int32,
+        "sop_label": np.int8,
+        "masked_positions": np.uint16,
+        "masked_ids": dtype,
+        "mask_offsets": np.int64,
+        "document_keys": np.uint64,
+    }
+    positions = as_lists(examples.masked_positions, examples.mask_offsets)
+    originals = as_lists(examples.masked_ids, examples.mask_offsets)
+    masks = [list(zip(*row, strict=True)) for row in zip(positions, originals, strict=True)]
+    singles = (examples.segment_a_len, examples.sop_label, examples.document_keys)
+    a_len, labels, keys = (column.tolist() for column in singles)
+    return list(zip(as_lists(examples.input_ids, examples.offsets), a_len, labels, masks, keys, strict=True))
+
+
+def numbered_rows(count: int, start: int = 0) -> list[Row]:
+    """Rows that all differ, of 0 to 6 tokens and 0 to 2 masks."""
+    return [([n] * (n % 7), n, n % 3 - 1, [(n % 5, n)] * (n % 3), 2**64 - 1 - n) for n in range(start, start + count)]
+
+
+# ---- ragged rows ----
+
+
+def test_gather_copies_literal_rows():
+    values, offsets = gather(np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 0, 1, 2]))
+    assert as_lists(values, offsets) == [[2, 3, 4], [1], [], [2, 3, 4]]
+
+
+@given(st.lists(st.lists(ids_16, max_size=4), min_size=1, max_size=6), st.data())
+def test_gather_equals_indexing_a_list(rows: list[list[int]], data: st.DataObject):
+    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
+    flat = np.array([value for row in rows for value in row], np.uint16)
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    found = gather(flat, offsets, np.array(wanted, np.int64))
+    assert as_lists(*found) == [rows[i] for i in wanted]
+    assert found[0].dtype == np.uint16
+
+
+@given(rows_16, st.data())
+def test_taking_rows_equals_indexing_a_list(rows: list[Row], data: st.DataObject):
+    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12)) if rows else []
+    assert plain(take_rows(make_examples(rows), np.array(wanted, np.int64))) == [rows[i] for i in wanted]
+
+
+@given(rows_16, st.data())
+def test_slicing_rows_equals_slicing_a_list(rows: list[Row], data: st.DataObject):
+    begin = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(begin, len(rows)))
+    found = slice_rows(make_examples(rows), begin, end)
+    assert plain(found) == rows[begin:end]
+    assert plain(slice_rows(found, 0, len(found))) == rows[begin:end]
+
+
+def test_a_slice_copies_no_values():
+    examples = make_examples(numbered_rows(9))
+    found = slice_rows(examples, 2, 7)
+    assert np.shares_memory(found.input_ids, examples.input_ids)
+    assert np.shares_memory(found.masked_ids, examples.masked_ids)
+
+
+@given(st.lists(rows_16, min_size=1, max_size=4))
+def test_joining_rows_equals_joining_lists(parts: list[list[Row]]):
+    joined = join_rows([make_examples(part) for part in parts])
+    assert plain(joined) == [row for part in parts for row in part]
+    assert len(joined) == sum(map(len, parts))
+
+
+# ---- Arrow ----
+
+
+def test_the_columns_of_a_shard_are_the_formats():
+    schema = shard_schema(np.uint32)
+    assert {field.name: str(field.type) for field in schema} == {
+        "input_ids": "list<item: uint32 not null>",
+        "segment_a_len": "int32",
+        "sop_label": "int8",
+        "masked_positions": "list<item: uint16 not null>",
+        "masked_ids": "list<item: uint32 not null>",
+        "document_key": "uint64",
+    }
+    assert not any(field.nullable for field in schema)
+    assert schema.metadata == {b"albert_data_format": b"1"}
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@given(rows=rows_16, data=st.data())
+def test_a_record_batch_holds_the_rows_and_gives_them_back(dtype: type, rows: list[Row], data: st.DataObject):
+    begin = data.draw(st.integers(0, len(rows)))
+    batch = to_record_batch(make_examples(rows, dtype), shard_schema(dtype))
+    batch.validate(full=True)
+    assert plain(from_record_batch(batch), dtype) == rows
+    assert plain(from_record_batch(batch.slice(begin)), dtype) == rows[begin:]
+    assert batch.column("input_ids").to_pylist() == [row[0] for row in rows]
+    assert batch.column("masked_positions").to_pylist() == [[at for at, _ in row[3]] for row in rows]
+    assert batch.column("document_key").to_pylist() == [row[4] for row in rows]
+
+
+# ---- writing ----
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
+def test_equal_rows_make_equal_bytes(tmp_path: Path, compression: str):
+    rows = numbered_rows(50)
+    apart = [make_examples(rows[:20]), make_examples(rows[20:])]
+    other = [
+        slice_rows(make_examples(rows), 0, 20),
+        take_rows(make_examples(rows[::-1]), np.arange(29, -1, -1)),
+    ]
+    receipts = [
+        write_shard(tmp_path / name, batches, shard_schema(np.uint16), compression)
+        for name, batches in (("a", apart), ("b", other))
+    ]
+    data = (tmp_path / "a").read_bytes()
+    assert data == (tmp_path / "b").read_bytes()
+    assert receipts[0] == receipts[1]
+    assert receipts[0] == ShardReceipt(
+        num_rows=50,
+        num_tokens=sum(len(row[0]) for row in rows),
+        num_masked=sum(len(row[3]) for row in rows),
+        num_bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
+def test_a_written_file_is_read_by_arrow(tmp_path: Path, compression: str):
+    rows = numbered_rows(30)
+    parts = [make_examples(rows[:0]), make_examples(rows[:30])]
+    write_shard(tmp_path / "a", parts, shard_schema(np.uint16), compression)
+    table = pyarrow.ipc.open_file(tmp_path / "a").read_all()
+    assert table.schema.equals(shard_schema(np.uint16), check_metadata=True)
+    assert table.column("input_ids").to_pylist() == [row[0] for row in rows]
+    assert table.column("sop_label").to_pylist() == [row[2] for row in rows]
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path):
+    def break_off():
+        yield make_examples(numbered_rows(5))
+        raise RuntimeError("the disk is on fire")
+
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    with pytest.raises(RuntimeError):
+        write_shard(path, break_off(), shard_schema(np.uint16), "none")
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    assert path.read_bytes() == b"before"
+
+
+# ---- reading ----
+
+
+def write_folder(folder: Path, shards: list[list[list[Row]]], **changes: Any) -> Path:
+    """A finished build's folder, as far as the reader looks at it: shards of batches of rows."""
+    (folder / "train").mkdir(parents=True)
+    names = [f"train/{number}.arrow" for number in range(len(shards))]
+    for name, batches in zip(names, shards, strict=True):
+        write_shard(folder / name, map(make_examples, batches), shard_schema(np.uint16), "none")
+    manifest: dict[str, Any] = {"format": FORMAT_NAME, "format_version": FORMAT_VERSION}
+    manifest["splits"] = {"train": {"shards": [{"file": name} for name in names]}}
+    (folder / "manifest.json").write_text(json.dumps(manifest | changes))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    """100 rows in three shards of many batches, more than the reader holds at once."""
+    rows = numbered_rows(100)
+    batches = [
+        rows[:1],
+        rows[1:1],
+        rows[1:30],
+        *([rows[n] for n in range(m, m + 2)] for m in range(30, 80, 2)),
+    ]
+    layout = [batches[:5], batches[5:], [rows[80:]]]
+    return open_shards(write_folder(tmp_path_factory.mktemp("shards") / "out", layout))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 99), max_size=20))
+def test_rows_come_in_any_order_asked_for(shards: Shards, wanted: list[int]):
+    rows = numbered_rows(100)
+    assert plain(shards.rows(np.array(wanted, np.int64))) == [rows[i] for i in wanted]
+
+
+def test_all_rows_come_in_every_way_of_asking(shards: Shards):
+    rows = numbered_rows(100)
+    assert len(shards) == 100
+    assert plain(shards.rows(np.arange(100))) == rows
+    assert plain(shards.rows(np.arange(99, -1, -1))) == rows[::-1]
+    assert [row for batch in shards.batches() for row in plain(batch)] == rows
+    assert shards.lengths.tolist() == [len(row[0]) for row in rows]
+    assert shards.lengths.dtype == np.int32
+    for number, example in enumerate(shards):
+        ids, a_len, label, masks, key = rows[number]
+        assert example.input_ids.tolist() == ids
+        assert (example.segment_a_len, example.sop_label, example.document_key) == (a_len, label, key)
+        found = zip(example.masked_positions.tolist(), example.masked_ids.tolist(), strict=True)
+        assert list(found) == masks
+
+
+def test_negative_numbers_count_from_the_end(shards: Shards):
+    assert shards[-1].document_key == shards[99].document_key
+    assert shards[-100].document_key == shards[0].document_key
+
+
+@pytest.mark.parametrize("index", [100, -101])
+def test_a_row_out_of_range_is_refused(shards: Shards, index: int):
+    with pytest.raises(IndexError, match=f"row {index} of a split of 100 rows"):
+        shards[index]
+    with pytest.raises(IndexError, match=f"row {index} of a split of 100 rows"):
+        shards.rows(np.array([3, index]))
+
+
+def test_a_row_shows_what_it_was_before_masking(tmp_path: Path):
+    row: Row = ([2, 4, 6, 4, 3], 3, -1, [(1, 5), (3, 7)], 1)
+    (example,) = open_shards(write_folder(tmp_path / "out", [[[row]]]))
+    assert example.original_ids.tolist() == [2, 5, 6, 7, 3]
+    assert example.input_ids.tolist() == [2, 4, 6, 4, 3]
+
+
+@pytest.mark.parametrize("layout", [[], [[]], [[[]]]], ids=["no shards", "no batches", "no rows"])
+def test_a_split_without_rows_is_read_as_such(tmp_path: Path, layout: list[list[list[Row]]]):
+    shards = open_shards(write_folder(tmp_path / "out", layout))
+    assert len(shards) == len(list(shards)) == len(shards.lengths) == 0
+    assert plain(shards.rows(np.zeros(0, np.int64))) == []
+
+
+def test_a_folder_that_is_no_finished_build_is_refused(tmp_path: Path):
+    with pytest.raises(ShardError, match="does not exist"):
+        open_shards(tmp_path / "gone")
+    with pytest.raises(ShardError, match=r"holds no manifest\.json"):
+        open_shards(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"format": "other"}, {"format_version": FORMAT_VERSION + 1}])
+def test_a_folder_of_another_format_is_refused(tmp_path: Path, changes: dict[str, Any]):
+    with pytest.raises(ShardError, match=f"this version reads {FORMAT_NAME} {FORMAT_VERSION}"):
+        open_shards(write_folder(tmp_path / "out", [], **changes))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format"'])
+def test_a_manifest_that_is_no_json_object_is_refused(tmp_path: Path, text: str):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ShardError, match=r"manifest\.json can't be read"):
+        open_shards(tmp_path)
+
+
+def test_a_split_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(ShardError, match="has no split 'validation'; it has train"):
+        open_shards(write_folder(tmp_path / "out", []), "validation")
+
+
+@pytest.mark.parametrize("name", ["../evil.arrow", "/etc/passwd"])
+def test_a_manifest_leads_nowhere_outside_its_folder(tmp_path: Path, name: str):
+    splits = {"train": {"shards": [{"file": name}]}}
+    with pytest.raises(ShardError, match="outside the folder"):
+        open_shards(write_folder(tmp_path / "out", [], splits=splits))
+
+
+@pytest.mark.parametrize("data", [b"", b"ARROW1", b"no arrow"])
+def test_a_damaged_shard_is_named(tmp_path: Path, data: bytes):
+    folder = write_folder(tmp_path / "out", [[numbered_rows(3)]])
+    (folder / "train" / "0.arrow").write_bytes(data)
+    with pytest.raises(ShardError, match=r"train/0\.arrow can't be read: .*albert-data verify"):
+        open_shards(folder)

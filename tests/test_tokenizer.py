@@ -1,0 +1,263 @@
+"""Ids are SentencePiece's own; special pieces are found or refused; words begin where they should."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import references
+import sentencepiece
+from hypothesis import example, given
+from hypothesis import strategies as st
+from toy_language import train_model
+
+from albert_data.corpus.text import Text
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts, is_standalone
+
+ODD = "the of<b> walking ,.!?\"'()中国我们天气。，é e\u0301▁😀\u3000\u00a0\u200b\x00\t[MASK]<pad><0x41>ﬁİß9"
+
+sentence_lists = st.lists(
+    st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]), max_size=40), max_size=8
+)
+
+
+def as_text(sentences: list[str]) -> Text:
+    """One document of these sentences."""
+    encoded = [sentence.encode() for sentence in sentences]
+    return Text(
+        utf8=np.frombuffer(b"".join(encoded), np.uint8),
+        sentence_offsets=np.cumsum([0, *map(len, encoded)], dtype=np.int64),
+        document_offsets=np.array([0, len(encoded)], np.int64),
+        document_keys=np.array([7], np.uint64),
+    )
+
+
+def rows_of(ids: np.ndarray, offsets: np.ndarray) -> list[list[int]]:
+    assert (offsets[0], offsets[-1]) == (0, len(ids))
+    return [ids[begin:end].tolist() for begin, end in pairwise(offsets)]
+
+
+# ---- ids ----
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"model_type": "bpe"},
+        {"model_type": "char"},
+        {"byte_fallback": True, "vocab_size": 700},
+        {"vocab_size": 130, "character_coverage": 0.98},
+        {"add_dummy_prefix": False},
+        {"user_defined_symbols": ["<b>", "中国"]},
+    ],
+    ids=lambda options: ", ".join(options) or "unigram",
+)
+def test_ids_are_sentencepieces_own_one_sentence_at_a_time(options: dict[str, object]):
+    model = train_model(**options)
+    tokenizer = Tokenizer(model, "tokenizer x")
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @given(sentence_lists)
+    @example([])
+    @example([""])
+    @example(["", "the river", "", "\ud7ff\U0010ffff", "e\u0301 \u0301", "\u3000中国", "▁the", "[CLS] <unk>"])
+    def ids_are_equal(sentences: list[str]) -> None:
+        expected = [processor.encode(sentence, out_type=int) for sentence in sentences]
+        for texts in (sentences, tuple(sentences), as_text(sentences)):
+            ids, offsets = tokenizer.encode(texts)
+            assert (ids.dtype, offsets.dtype) == (np.uint16, np.int64)
+            assert rows_of(ids, offsets) == expected
+
+    ids_are_equal()
+
+
+def test_whole_documents_keep_their_sentences_and_keys(tokenizer: Tokenizer, sentences: list[str]):
+    text = as_text(sentences[:5])
+    documents = tokenizer.encode_documents(text)
+    assert rows_of(documents.ids, documents.sentence_offsets) == rows_of(*tokenizer.encode(sentences[:5]))
+    assert documents.document_offsets.tolist() == [0, 5]
+    assert documents.document_keys.tolist() == [7]
+
+
+def test_a_sentence_may_come_out_empty(tokenizer: Tokenizer):
+    documents = tokenizer.encode_documents(as_text(["\u200b", "the", "\x01"]))
+    assert np.diff(documents.sentence_offsets).tolist() == [0, 1, 0]
+
+
+def test_no_text_makes_a_special_piece(tokenizer: Tokenizer):
+    ids, _ = tokenizer.encode(["[CLS] [SEP] [MASK] <pad> the[MASK]"])
+    assert not tokenizer.specials.is_special[ids].any()
+
+
+def test_decoding_gives_the_text_without_special_pieces(tokenizer: Tokenizer):
+    ids, _ = tokenizer.encode(["The river was long."])
+    wrapped = [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id]
+    assert tokenizer.decode(ids) == tokenizer.decode(wrapped) == "The river was long."
+    assert tokenizer.decode(np.zeros(0, np.uint16)) == tokenizer.decode([]) == ""
+
+
+# ---- special pieces ----
+
+
+def test_the_special_pieces_have_the_ids_of_the_model(tokenizer: Tokenizer):
+    expected = {"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4}
+    assert tokenizer.specials.to_dict() == expected
+    assert {name: getattr(tokenizer, name) for name in expected} == expected
+    assert np.flatnonzero(tokenizer.specials.is_special).tolist() == [0, 2, 3, 4]
+
+
+def test_ordinary_ids_are_no_special_unknown_or_byte_piece(tokenizer: Tokenizer):
+    assert tokenizer.ordinary_ids.dtype == np.uint32
+    assert tokenizer.ordinary_ids.tolist() == list(range(5, tokenizer.vocab_size))
+    with_bytes = Tokenizer(train_model(byte_fallback=True, vocab_size=700), "with bytes")
+    ordinary = {with_bytes.pieces[i] for i in with_bytes.ordinary_ids}
+    assert len(ordinary) == with_bytes.vocab_size - 256 - 5
+    assert ordinary.isdisjoint({"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<0x00>", "<0xE4>", "<0xFF>"})
+
+
+def test_a_padding_piece_by_name_will_do():
+    model = train_model(pad_id=-1, unk_id=0, control_symbols=["[CLS]", "[SEP]", "[MASK]", "[PAD]"])
+    specials = Tokenizer(model, "named").specials
+    assert (specials.unk_id, specials.pad_id) == (0, 4)
+    assert specials.is_special[4]
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ({"control_symbols": ["[CLS]", "[SEP]"]}, r"lacks \[MASK\];"),
+        ({"control_symbols": []}, r"lacks \[CLS\], \[SEP\], \[MASK\];"),
+        ({"pad_id": -1, "unk_id": 0}, "lacks <pad>;"),
+    ],
+)
+def test_a_model_without_a_special_piece_is_refused(options: dict[str, object], missing: str):
+    with pytest.raises(TokenizerError, match=missing):
+        Tokenizer(train_model(**options), "tokenizer x")
+
+
+# ---- files ----
+
+
+@pytest.mark.parametrize("data", [b"", b"no model", b"\x00" * 100, b"\x0a\x03abc"])
+def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes):
+    path = tmp_path / "x.model"
+    path.write_bytes(data)
+    with pytest.raises(TokenizerError, match=r"x\.model is no SentencePiece model; train one"):
+        load_tokenizer(path)
+
+
+def test_a_model_cut_short_is_refused(tmp_path: Path, tokenizer_model: bytes):
+    (tmp_path / "x.model").write_bytes(tokenizer_model[: len(tokenizer_model) // 2])
+    with pytest.raises(TokenizerError, match=r"x\.model"):
+        load_tokenizer(tmp_path / "x.model")
+
+
+def test_a_model_loads_from_its_file_and_its_folder(tmp_path: Path, tokenizer: Tokenizer):
+    path = tmp_path / "mine.model"
+    path.write_bytes(tokenizer.model)
+    for name in (path, str(path), tmp_path, str(tmp_path)):
+        assert load_tokenizer(name).sha256 == tokenizer.sha256
+
+
+def test_the_model_of_the_usual_name_comes_before_others(tmp_path: Path, tokenizer: Tokenizer):
+    (tmp_path / "a.model").write_bytes(b"another")
+    (tmp_path / MODEL_NAME).write_bytes(tokenizer.model)
+    assert load_tokenizer(tmp_path).sha256 == tokenizer.sha256
+
+
+@pytest.mark.parametrize("names", [[], ["a.model", "b.model"]])
+def test_a_folder_of_no_or_of_two_models_is_refused(tmp_path: Path, names: list[str]):
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(TokenizerError, match=rf"holds {len(names)} \*\.model files"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path):
+    with pytest.raises(TokenizerError, match=r"gone can't be read: No such file"):
+        load_tokenizer(tmp_path / "gone")
+
+
+# ---- words ----
+
+
+@pytest.mark.parametrize(
+    ("piece", "starts", "standalone"),
+    [
+        ("▁the", True, False),
+        ("▁", True, False),
+        ("ing", False, False),
+        ("The", False, False),
+        ("7", False, False),
+        ("▁1990", True, False),
+        ("é", False, False),
+        ("привет", False, False),
+        ("한국", False, False),  # Korean sets spaces
+        (",", True, True),
+        ("...", True, True),
+        ("▁(", True, True),
+        ("▁“", True, True),
+        ("▁--", True, True),
+        ("。", True, True),
+        ("$", True, True),
+        ("😀", True, True),
+        ("'s", False, False),
+        (".5", False, False),
+        ("中", True, True),
+        ("中国", True, True),
+        ("▁中国", True, True),
+        ("A股", True, True),
+        ("ひらがな", True, True),
+        ("カタカナ", True, True),
+        ("ー", True, True),  # lengthens the vowel of a Katakana before it
+        ("ｶﾀｶﾅ", True, True),
+        ("々", True, True),
+        ("ไทย", True, True),
+        ("ខ្មែរ", True, True),
+        ("မြန်မာ", True, True),
+        ("<0xE4>", False, False),
+        ("<unk>", False, False),
+        ("\u0301", False, False),
+    ],
+)
+def test_where_a_piece_stands_among_words(piece: str, starts: bool, standalone: bool):
+    rule = WordRule.from_pieces([piece])
+    assert (rule.starts.tolist(), rule.standalone.tolist()) == ([starts], [standalone])
+    assert is_standalone(piece) == standalone
+
+
+def test_words_of_a_literal_sentence():
+    pieces = ["▁walk", "ing", ",", "he", "▁", "“", "sa", "id", "中国", "x", "y", "▁the"]
+    starts = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces))
+    words = "".join(("|" if begins else "") + piece for begins, piece in zip(starts, pieces, strict=True))
+    assert words == "|▁walking|,|he|▁|“|said|中国|xy|▁the"
+
+
+def test_the_first_token_of_a_segment_begins_a_word():
+    rule = WordRule.from_pieces(["ing"])
+    assert find_word_starts(np.array([0, 0, 0]), rule).tolist() == [True, False, False]
+    assert find_word_starts(np.zeros(0, np.uint16), rule).tolist() == []
+
+
+@given(st.lists(st.integers(0, 4), max_size=12))
+def test_word_starts_equal_the_rule_at_each_place(ids: list[int]):
+    rule = WordRule.from_pieces([SPACE + "a", "b", ",", "中", "c"])
+    vocabulary = references.Vocabulary(rule.starts, rule.standalone, [False] * 5, -1, -1, -1)
+    expected = [references.begins_word(ids, at, vocabulary) for at in range(len(ids))]
+    assert find_word_starts(np.array(ids, np.uint16), rule).tolist() == expected
+
+
+def test_every_piece_is_a_word_by_request():
+    rule = WordRule.every_piece(3)
+    assert find_word_starts(np.array([2, 1, 0, 1]), rule).all()
+
+
+def test_the_rule_of_the_tokenizer_is_over_its_pieces(tokenizer: Tokenizer):
+    starts = {piece for piece, begins in zip(tokenizer.pieces, tokenizer.word_starts, strict=True) if begins}
+    assert {"▁the", "▁", ",", "。", "学习"} <= starts
+    assert starts.isdisjoint({"a", "c", "[MASK]", "<pad>", "<unk>"})

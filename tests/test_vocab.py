@@ -1,0 +1,253 @@
+"""A vocabulary depends on the set of sentences and the settings alone, and tells what it was learnt from."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import LAYOUTS, InlineEngine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.build.vocabulary import VocabReport, learn_vocabulary, save_vocabulary
+from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.sampling import SentenceSample
+from albert_data.tokenizer.training import VocabularyTooLarge
+
+DOCUMENTS = fixtures.make_documents(80, seed=4)
+CAPPED = 5_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.skip_syncing(monkeypatch)
+        fixtures.make_tasks_small(monkeypatch, 1 << 13)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    fixtures.write_corpus(folder, DOCUMENTS, "txt", random.Random(0))
+    return folder
+
+
+def learn(names: Path | str, engine: Engine | None = None, shrink: bool = False, **settings: Any) -> VocabReport:
+    text = TextConfig(strict=settings.pop("strict", False), sentences=settings.pop("sentences", "prose"))
+    config = VocabConfig(**{"vocab_size": 120, "model_type": "bpe", **settings})
+    return learn_vocabulary(find_inputs([str(names)]), text, config, engine or InlineEngine(), shrink=shrink)
+
+
+def learn_tokenizer(names: Path, **settings: Any) -> Tokenizer:
+    return Tokenizer(learn(names, **settings).trained.model, "learnt")
+
+
+# ---- a function of the sentences ----
+
+
+@pytest.mark.parametrize("sample_bytes", [64_000_000, CAPPED], ids=["all", "a sample"])
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_order_layout_and_workers_change_no_byte_of_the_model(
+    model_type: str, sample_bytes: int, corpus: Path, tmp_path: Path
+):
+    settings = {"model_type": model_type, "sample_bytes": sample_bytes}
+    reference = learn(corpus, **settings).trained
+    for number, layout in enumerate(LAYOUTS):
+        fixtures.write_corpus(tmp_path / layout, DOCUMENTS, layout, random.Random(number))
+        engine = MultiprocessEngine(number) if number else None
+        assert learn(tmp_path / layout, engine, **settings).trained == reference
+
+
+def test_stdin_changes_no_byte_of_the_model(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    fixtures.set_stdin(monkeypatch, fixtures.to_jsonl(DOCUMENTS[::-1]))
+    assert learn("-", MultiprocessEngine(2)).trained == learn(corpus).trained
+
+
+def test_the_seed_matters_only_where_there_is_more_text_than_the_sample_holds(corpus: Path):
+    def models(**settings: Any) -> set[bytes]:
+        return {learn(corpus, seed=seed, **settings).trained.model for seed in range(3)}
+
+    assert len(models(sample_bytes=CAPPED)) == 3
+    pieces = {tuple(Tokenizer(model, "").pieces) for model in models()}
+    assert len(pieces) == 1
+
+
+def test_the_sample_keeps_to_its_cap_and_nearly_fills_it(corpus: Path):
+    for sample_bytes in (1_000, CAPPED, 20_000):
+        trained = learn(corpus, sample_bytes=sample_bytes, vocab_size=90).trained
+        assert sample_bytes - 400 < trained.num_bytes <= sample_bytes
+
+
+def test_equal_sentences_are_in_the_sample_together(tmp_path: Path):
+    lines = [f"Sentence {number % 50} of fifty." for number in range(1000)]
+    (tmp_path / "in.txt").write_text("\n\n".join(lines))
+    trained = learn(tmp_path / "in.txt", sample_bytes=8_000, vocab_size=40).trained
+    assert trained.num_sentences % 20 == 0
+    assert 0 < trained.num_sentences < 1000
+
+
+sentences = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=60, unique=True)
+
+
+@given(sentences, st.integers(1, 300), st.randoms(use_true_random=False))
+def test_a_sample_is_the_longest_row_of_smallest_hashes_that_fits_in_any_order(
+    found: list[tuple[int, bytes]], max_bytes: int, rng: random.Random
+):
+    shuffled = rng.sample(found, len(found))
+    sample, at = SentenceSample(max_bytes), 0
+    while at < len(shuffled):
+        size = rng.randint(1, 9)
+        part = [pair for pair in shuffled[at : at + size] if pair[0] <= sample.limit]
+        sample.add([key for key, _ in part], [sentence for _, sentence in part])
+        at += size
+    assert sample.sentences() == plain_sample(found, max_bytes)
+
+
+def plain_sample(found: list[tuple[int, bytes]], max_bytes: int) -> list[bytes]:
+    """All sentences of the smallest hashes; those of one hash are taken together or not at all."""
+    chosen: list[bytes] = []
+    for key in sorted({key for key, _ in found}):
+        chosen_next = chosen + sorted(sentence for other, sentence in found if other == key)
+        if sum(map(len, chosen_next)) > max_bytes:
+            break
+        chosen = chosen_next
+    return chosen
+
+
+# ---- what is learnt ----
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_the_special_pieces_have_the_first_five_ids(model_type: str, corpus: Path):
+    learnt = learn_tokenizer(corpus, model_type=model_type)
+    assert learnt.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert list(learnt.specials.to_dict().values()) == [0, 1, 2, 3, 4]
+    assert learnt.vocab_size == 120
+
+
+def test_special_pieces_in_the_text_are_text(corpus: Path):
+    learnt = learn_tokenizer(corpus)
+    ids, _ = learnt.encode(["a [MASK] and [CLS] <pad>"])
+    assert not learnt.specials.is_special[ids].any()
+
+
+def test_uncased_folds_case_and_cased_keeps_it(corpus: Path):
+    cased, uncased = learn_tokenizer(corpus, cased=True), learn_tokenizer(corpus, cased=False)
+    assert cased.encode(["RIVER"])[0].tolist() != cased.encode(["river"])[0].tolist()
+    assert uncased.encode(["RIVER Ünïcode"])[0].tolist() == uncased.encode(["river ünïCODE"])[0].tolist()
+    ordinary = "".join(uncased.pieces[5:])
+    assert ordinary == ordinary.lower()
+
+
+def test_unigram_and_bpe_are_different_models(corpus: Path):
+    unigram, bpe = (learn_tokenizer(corpus, model_type=kind) for kind in MODEL_TYPES)
+    assert unigram.pieces != bpe.pieces
+    for learnt in (unigram, bpe):
+        assert learnt.decode(learnt.encode(["people walked"])[0]) == "people walked"
+
+
+def test_full_coverage_leaves_no_character_unknown(corpus: Path):
+    learnt = learn_tokenizer(corpus, character_coverage=1.0)
+    text = " ".join(DOCUMENTS)
+    assert learnt.unk_id not in learnt.encode([text])[0]
+
+
+# ---- sizes that can't be ----
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_size_that_the_text_does_not_support_names_the_largest_which_then_works(model_type: str, corpus: Path):
+    with pytest.raises(VocabularyTooLarge, match=r"100,000 pieces is larger than the text supports") as refusal:
+        learn(corpus, model_type=model_type, vocab_size=100_000)
+    largest = refusal.value.largest
+    assert f"--vocab-size {largest}" in str(refusal.value)
+    assert learn_tokenizer(corpus, model_type=model_type, vocab_size=largest).vocab_size == largest
+    with pytest.raises(VocabularyTooLarge):
+        learn(corpus, model_type=model_type, vocab_size=largest + 1)
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_size_too_small_for_the_characters_names_the_smallest_which_then_works(model_type: str, corpus: Path):
+    with pytest.raises(TokenizerError, match=r"20 pieces is smaller than the (\d+) .*--vocab-size") as refusal:
+        learn(corpus, model_type=model_type, vocab_size=20)
+    smallest = int(str(refusal.value).split("smaller than the ")[1].split()[0])
+    learn(corpus, model_type=model_type, vocab_size=smallest)
+
+
+def test_shrink_takes_the_largest_size(corpus: Path):
+    report = learn(corpus, vocab_size=100_000, shrink=True)
+    assert 120 < report.config.vocab_size < 100_000
+    assert Tokenizer(report.trained.model, "").vocab_size == report.config.vocab_size
+
+
+# ---- what is told ----
+
+
+def test_sentences_over_4192_bytes_are_left_out_and_counted(tmp_path: Path):
+    lines = [*DOCUMENTS, "x" * 4192, "y" * 4193, "z " * 3000]
+    fixtures.write_corpus(tmp_path, lines, "jsonl", random.Random(0))
+    trained = learn(tmp_path, sentences="lines").trained
+    assert trained.num_skipped == 2
+    assert trained.skipped_bytes == 4193 + 5999
+
+
+def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Path):
+    report = learn(corpus)
+    settings = save_vocabulary(tmp_path / "new/vocab", report)
+    assert {path.name for path in (tmp_path / "new/vocab").iterdir()} == {
+        "spiece.model",
+        "pieces.txt",
+        "vocab.json",
+    }
+    assert json.loads((tmp_path / "new/vocab/vocab.json").read_text()) == settings
+    assert settings["documents"] == len(DOCUMENTS)
+    assert settings["text_bytes"] == sum(len(fixtures.canonical(document)) for document in DOCUMENTS)
+    pieces = (tmp_path / "new/vocab/pieces.txt").read_text().split("\n")
+    assert pieces[:-1] == load_tokenizer(tmp_path / "new/vocab").pieces
+
+
+def test_damage_is_counted_or_with_strict_refused(tmp_path: Path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(fixtures.to_jsonl(DOCUMENTS) + b'{"text": \n{"txt": "no"}\n')
+    assert learn(path).damage == {"malformed_json": 1, "missing_field": 1}
+    with pytest.raises(InputError, match=f"in.jsonl, byte {len(fixtures.to_jsonl(DOCUMENTS))}: malformed json"):
+        learn(path, strict=True)
+
+
+def test_a_corpus_without_a_document_is_refused(tmp_path: Path):
+    (tmp_path / "in.txt").write_text(" \n\n")
+    with pytest.raises(InputError, match="the corpus holds no document"):
+        learn(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(corpus: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="file can't be written: File exists; name another folder"):
+        save_vocabulary(tmp_path / "file", learn(corpus))
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [
+        ({"vocab_size": 15}, "16 to 1000000"),
+        ({"model_type": "word"}, "unigram, bpe"),
+        ({"character_coverage": 0.5}, "0.98 to 1.0"),
+        ({"character_coverage": float("nan")}, "0.98 to 1.0"),
+        ({"sample_bytes": 999}, "1000 to 4000000000"),
+        ({"seed": -1}, "0 to"),
+    ],
+)
+def test_settings_out_of_range_name_what_is_allowed(settings: dict[str, Any], allowed: str):
+    [(name, _)] = settings.items()
+    with pytest.raises(ConfigError, match=rf"^{name} is .*; allowed are {allowed}"):
+        VocabConfig(**settings)

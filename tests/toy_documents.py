@@ -1,0 +1,73 @@
+"""A literal vocabulary of 20 pieces, and documents made of it: by hypothesis, or as lists in arrays."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import references
+from hypothesis import strategies as st
+
+from albert_data.examples.ragged import Pairs
+from albert_data.tokenizer.model import Documents, Specials
+from albert_data.tokenizer.words import WordRule
+
+PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "▁walk", "▁dog", "▁"]
+PIECES += ["ing", "s", "ed", "er", "é", ",", ".", "▁(", "中", "国"]
+PAD, UNK, CLS, SEP, MASK = range(5)
+FIRST_ORDINARY, VOCAB_SIZE = 5, len(PIECES)
+
+RULE = WordRule.from_pieces(PIECES)
+EVERY_PIECE = WordRule.every_piece(VOCAB_SIZE)
+SPECIALS = Specials(
+    pad_id=PAD,
+    unk_id=UNK,
+    cls_id=CLS,
+    sep_id=SEP,
+    mask_id=MASK,
+    is_special=np.isin(np.arange(VOCAB_SIZE), [PAD, CLS, SEP, MASK]),
+)
+ORDINARY_IDS = np.arange(FIRST_ORDINARY, VOCAB_SIZE, dtype=np.uint32)
+
+# A document is a list of sentences, a sentence a list of ids. Unknown pieces and, where a user has defined
+# symbols of their own, special ones may stand in the text.
+START, INNER, ALONE = st.integers(5, 9), st.integers(10, 14), st.integers(15, 19)
+tokens = st.one_of(START, INNER, INNER, ALONE, st.just(UNK), st.sampled_from([PAD, CLS, SEP, MASK]))
+long_words = st.builds(lambda first, rest: [first, *rest], START, st.lists(INNER, min_size=8, max_size=30))
+sentences = st.one_of(
+    st.lists(tokens, max_size=6),
+    st.lists(tokens, max_size=60),
+    long_words,
+    st.lists(START, min_size=1, max_size=4),
+)
+documents = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(sentences, max_size=9)), max_size=5)
+
+KeyedDocument = tuple[int, list[list[int]]]
+
+
+def plain_vocabulary(rule: WordRule = RULE) -> references.Vocabulary:
+    return references.Vocabulary(
+        rule.starts.tolist(), rule.standalone.tolist(), SPECIALS.is_special.tolist(), CLS, SEP, MASK
+    )
+
+
+def as_documents(keyed: list[KeyedDocument], dtype: type = np.uint16) -> Documents:
+    found = [sentence for _, document in keyed for sentence in document]
+    return Documents(
+        ids=np.array([token for sentence in found for token in sentence], dtype),
+        sentence_offsets=np.cumsum([0, *map(len, found)], dtype=np.int64),
+        document_offsets=np.cumsum([0, *(len(document) for _, document in keyed)], dtype=np.int64),
+        document_keys=np.array([key for key, _ in keyed], np.uint64),
+    )
+
+
+def as_lists(values: np.ndarray, offsets: np.ndarray) -> list[list[int]]:
+    assert (offsets[0], offsets[-1]) == (0, len(values))
+    return [values[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
+
+
+def plain_rows(pairs: Pairs) -> list[tuple[list[int], int, int, int, int]]:
+    """Each row as (ids, segment_a_len, label, document key, index)."""
+    columns = (pairs.segment_a_len, pairs.sop_label, pairs.document_keys, pairs.indices)
+    rows = as_lists(pairs.ids, pairs.offsets)
+    return list(zip(rows, *(column.tolist() for column in columns), strict=True))
