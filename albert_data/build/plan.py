@@ -20,6 +20,7 @@ from albert_data.corpus.long_documents import WHITESPACE
 
 _MIB = 1 << 20
 _TASKS = 256  # about so many for a corpus of any size: few runs to merge, enough to share evenly
+_MIN_TASK_BYTES = 4 * _MIB  # a task syncs two files to the disk
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
@@ -79,7 +80,7 @@ class MapTask:
 def plan_tasks(inputs: list[Input]) -> list[MapTask]:
     """Split the plain files among `inputs` into tasks of about equal size."""
     files = [item for item in inputs if item.is_splittable]
-    task_bytes = min(max(sum(item.size for item in files) // _TASKS, _MIB), _MAX_TASK_BYTES)
+    task_bytes = min(max(sum(item.size for item in files) // _TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
     tasks: list[tuple[Span, ...]] = []
     group: list[Span] = []
     for item in files:
@@ -126,7 +127,7 @@ def read_stream_tasks(number: int, item: Input, damage: Damage) -> Iterator[MapT
             path=item.path,
             format=item.format,
             damage=damage,
-            block_bytes=lambda position: min(max(position // 64, _MIB), _MAX_STREAM_BLOCK_BYTES),
+            block_bytes=lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
         )
         for index, block in enumerate(blocks):
             yield MapTask(
