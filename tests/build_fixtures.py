@@ -154,6 +154,7 @@ def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) -> None:
     """So that a corpus that builds in a blink is several tasks."""
     monkeypatch.setattr(plan, "_MIB", num_bytes)
+    monkeypatch.setattr(plan, "_MIN_TASK_BYTES", num_bytes)
     monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
 
 
