@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 import numpy as np
 import pytest
 import references
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.corpus.text import Text, characters_to_bytes, drop_line_feeds, make_text
+from albert_data.corpus.text import ONE_SENTENCE, Text, characters_to_bytes, drop_line_feeds, make_text
 
 WHITESPACE = " \t\n\r\x0b\x0c"
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "xx")
@@ -189,3 +190,9 @@ def test_texts_that_differ_have_keys_that_differ():
     keys = read_lines("a\n\nb\n\na\nb\n\nab\n\na").document_keys.tolist()
     assert len(set(keys)) == 4
     assert keys[0] == keys[4]
+
+
+@given(st.text(st.sampled_from("中文字的，、；：“”‘’《》 。！？"), min_size=1, max_size=12), st.sampled_from(LANGUAGES))
+def test_a_line_taken_for_one_sentence_is_one_to_sentencex(line: str, language: str):
+    if ONE_SENTENCE.match(line.strip(WHITESPACE)) and line.strip(WHITESPACE):
+        assert sentencex.segment(language, line.strip(WHITESPACE)) == [line.strip(WHITESPACE)]
