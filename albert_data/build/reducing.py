@@ -1,7 +1,7 @@
 """Reduce: from every run the rows of one range of shuffle keys, in order, into a shard.
 
 Shard s of N takes the keys in [s / N, (s + 1) / N) of all 64-bit numbers: a global shuffle whose order
-depends on the keys alone. A shard is made of slices of about 16 MiB, one in memory at a time.
+depends on the keys alone. A shard is made of slices of about 8 MiB, one in memory at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.writer import ShardReceipt, write_shard
 
 SHARD_BYTES = 32 << 20
-SLICE_BYTES = 16 << 20
+SLICE_BYTES = 8 << 20  # so that reducing takes less memory than mapping
 _KEYS = 2**64
 
 

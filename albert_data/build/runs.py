@@ -16,7 +16,7 @@ import pyarrow.ipc
 from albert_data.examples.ragged import Examples
 from albert_data.files import replace_file
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.rows import join_rows, slice_rows, take_rows
+from albert_data.shards.rows import join_rows, take_rows
 from albert_data.shards.schema import from_record_batch, to_record_batch
 
 
@@ -75,17 +75,18 @@ def _to_batch(rows: KeyedRows, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
 
 
 def read_run_range(path: Path, split: str, low: int, high: int) -> KeyedRows:
-    """The rows of a run whose shuffle key is in [low, high), still in the file's pages."""
+    """The rows of a run whose shuffle key is in [low, high), copied, so that one run at a time is mapped."""
     file = pyarrow.memory_map(str(path))
     batch = pyarrow.ipc.open_file(file).get_batch(SPLITS.index(split))
-    file.close()  # the pages stay mapped while arrays point to them; file descriptors are few
+    file.close()  # the pages stay mapped while arrays point to them
     keys = batch.column("shuffle_key").to_numpy()
     begin = int(np.searchsorted(keys, np.uint64(low)))
     end = len(keys) if high >= 2**64 else int(np.searchsorted(keys, np.uint64(high)))
     part = batch.slice(begin, end - begin)
-    return KeyedRows(
-        examples=slice_rows(from_record_batch(part), 0, end - begin),
+    mapped = KeyedRows(
+        examples=from_record_batch(part),
         shuffle_keys=keys[begin:end],
         passes=part.column("pass").to_numpy(),
         indices=part.column("index").to_numpy(),
     )
+    return mapped.take(np.arange(end - begin))
