@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from build_fixtures import (
     run_build,
 )
 
+from albert_data.build import workdir
 from albert_data.build.workdir import WorkDir
 from albert_data.errors import InputError, OutputError
 from albert_data.shards.reader import open_shards
@@ -146,7 +148,10 @@ def test_a_build_that_fails_at_its_start_leaves_no_folder(corpus: Corpus, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(corpus: Corpus, tmp_path: Path):
+def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workdir, "LOCK_SECONDS", 0.1)
     out = tmp_path / "out"
 
     class Rival(InlineEngine):
@@ -158,6 +163,16 @@ def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(corpus: C
 
     corpus.build(out, Rival())
     check_finished(corpus, out)
+
+
+def test_the_processes_of_a_killed_build_are_waited_for(tmp_path: Path):
+    first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
+    first.open()
+    release = threading.Timer(0.3, first.close)
+    release.start()
+    second.open()
+    assert release.finished.is_set()
+    second.remove()
 
 
 def test_a_lock_whose_folder_was_dropped_meanwhile_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

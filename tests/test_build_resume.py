@@ -80,6 +80,16 @@ def test_a_build_killed_over_and_over_comes_to_its_end(corpus: Corpus, tmp_path:
     check_finished(corpus, out)
 
 
+def test_a_build_whose_parent_alone_was_killed_can_be_run_again_at_once(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
+    fixtures.wait_until(lambda: count_there(out) >= 8)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    corpus.build(out)
+    check_finished(corpus, out)
+
+
 class DiesAt:
     """os.replace for a process that dies at its n-th call, before or after it renames."""
 

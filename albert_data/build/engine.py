@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,7 @@ from multiprocess.connection import Connection, wait
 
 from albert_data.errors import AlbertDataError, WorkerError
 
-_ORPHAN_CHECK_SECONDS = 1.0
+_ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
 
 
@@ -189,13 +190,8 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
     """The loop of a worker. It ends with its parent, even if that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    while True:
-        while not connection.poll(_ORPHAN_CHECK_SECONDS):
-            if os.getppid() != parent:
-                return
-        task = connection.recv()
-        if task is None:
-            return
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    while (task := _receive(connection)) is not None:
         try:
             answer = ("result", job(task))
         except AlbertDataError as error:
@@ -205,3 +201,16 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         except Exception:
             answer = ("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}"))
         connection.send(answer)
+
+
+def _receive(connection: Connection) -> Any | None:
+    """The next task, or None when there will be no more."""
+    with suppress(EOFError):
+        return connection.recv()
+    return None
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_ORPHAN_CHECK_SECONDS)
+    os._exit(1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from albert_data.files import read_json, write_bytes, write_json
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, read_manifest
 
 WORK_NAME = ".build"
+LOCK_SECONDS = 5.0
 _OURS = {WORK_NAME, MANIFEST_NAME, "README.md", "tokenizer", *SPLITS}
 
 
@@ -53,10 +55,23 @@ class WorkDir:
             raise OutputError(f"output {self.out} can't be written: {error.strerror}") from error
 
     def _take_lock(self) -> None:
+        """Lock the folder. The processes of a build that was killed just now hold it until they are gone."""
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not self._try_lock(self._lock):
+            if time.monotonic() > deadline:
+                raise BlockingIOError
+            time.sleep(0.05)
         if os.fstat(self._lock).st_nlink == 0:
             raise BlockingIOError  # its owner dropped it just now, with the folder
+
+    @staticmethod
+    def _try_lock(lock: int) -> bool:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def begin(self, plan: dict[str, Any], overwrite: bool) -> None:
         """Go on with a killed build of this plan, or start one. Raises OutputError if another is half done."""
