@@ -6,149 +6,251 @@ choice is this one. Where they are not, the caller asks SentencePiece.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.draws import mix
-from albert_data.kernels import inline_kernel, kernel
+from albert_data.kernels import Int, Pointer, Word, item, kernel, pointer, put
 
+_21, _40, _42 = (Word(n) for n in (21, 40, 42))
+_HASH, _CHILD = Word(0x9E3779B97F4A7C15), Word((1 << 21) - 1)
+_MAX_NODES = 1 << 21
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trie:
-    """Pieces by their bytes: an open hash from (node, byte) to node.
+class Trie(NamedTuple):
+    """Pieces by their characters: an open hash from (node, character) to node. In kernels, pointers to the arrays.
 
-    ids: int32, the piece that ends at a node, -1 where none does; scores: float64, of the piece.
+    children: uint64, node << 42 | character << 21 | child, 0 where it is empty;
+    ids: int32, the piece that ends at a node, -1 where none does; scores: float64, of the piece;
+    max_score: the largest magnitude of a piece's score; is_wide: ids take more than 16 bits;
+    unknown_is_whole: what an unknown character becomes, SentencePiece must say.
     """
 
-    keys: np.ndarray
-    nodes: np.ndarray
+    children: np.ndarray
     ids: np.ndarray
     scores: np.ndarray
+    mask: int
     unk_id: int
     unknown_score: float
+    max_score: float
+    is_wide: bool
+    unknown_is_whole: bool
 
 
-def make_trie(pieces: list[bytes], ids: list[int], scores: list[float], unk_id: int) -> Trie:
-    """A trie of the pieces that text is matched against."""
-    data = np.frombuffer(b"".join(pieces), np.uint8)
+class Lattice(NamedTuple):
+    """Room for a chunk: the scores of the best two ways to each byte, and the last piece of the best."""
+
+    best: np.ndarray
+    second: np.ndarray
+    starts: np.ndarray
+    pieces: np.ndarray
+
+
+def make_trie(
+    pieces: list[str], ids: list[int], scores: list[float], *, unk_id: int, vocab_size: int, unknown_is_whole: bool
+) -> Trie:
+    """A trie of the pieces that text is matched against. It has no nodes if there are none, or too many."""
+    data = np.frombuffer("".join(pieces).encode("utf-32-le"), np.uint32)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-    size = 1 << max(4, (4 * len(data)).bit_length())
-    keys, nodes, node_ids, node_scores = build_trie(data, offsets, np.array(ids, np.int32), np.array(scores), size)
+    if len(data) >= _MAX_NODES:
+        data, offsets, pieces = data[:0], offsets[:1], []
+    size = 1 << max(4, (2 * len(data)).bit_length())
+    children, node_ids, node_scores = build_trie(data, offsets, np.array(ids, np.int32), np.array(scores), size)
+    children = shrink_children(children, 1 << max(4, (2 * len(node_ids)).bit_length())) if pieces else children[:0]
+    unknown_score = min(scores, default=0.0) - _UNKNOWN_PENALTY
     return Trie(
-        keys=keys,
-        nodes=nodes,
+        children=children,
         ids=node_ids,
         scores=node_scores,
+        mask=len(children) - 1,
         unk_id=unk_id,
-        unknown_score=min(scores) - _UNKNOWN_PENALTY,
+        unknown_score=unknown_score,
+        max_score=float(max(map(abs, scores), default=0.0)),
+        is_wide=vocab_size > 1 << 16,
+        unknown_is_whole=unknown_is_whole,
     )
 
 
-@inline_kernel
-def find_child(keys: np.ndarray, node: int, byte: int) -> int:
-    """The slot of (node, byte): where it stands or would."""
-    key = (np.int64(node) << 8 | np.int64(byte)) + 1
-    slot = np.int64(mix(np.uint64(key)) & np.uint64(len(keys) - 1))
-    while keys[slot] != 0 and keys[slot] != key:
-        slot = (slot + 1) & (len(keys) - 1)
+@kernel
+def point_to_trie(trie: Trie) -> Trie:
+    return Trie(
+        pointer(trie.children),
+        pointer(trie.ids),
+        pointer(trie.scores),
+        trie.mask,
+        trie.unk_id,
+        trie.unknown_score,
+        trie.max_score,
+        trie.is_wide,
+        trie.unknown_is_whole,
+    )
+
+
+@kernel
+def make_lattice(length: int) -> Lattice:
+    """Room for chunks of so many bytes."""
+    return Lattice(
+        np.empty(length + 1), np.empty(length + 1), np.empty(length + 1, np.int64), np.empty(length + 1, np.int32)
+    )
+
+
+@kernel
+def point_to_lattice(lattice: Lattice) -> Lattice:
+    return Lattice(pointer(lattice.best), pointer(lattice.second), pointer(lattice.starts), pointer(lattice.pieces))
+
+
+@kernel
+def find_child(children: Pointer, mask: int, node: int, character: int) -> int:
+    """The slot of (node, character): where it stands or would."""
+    key = Word(node) << _21 | Word(character)
+    slot = Int((key * _HASH) >> _40) & mask
+    while item(children, slot) != 0 and item(children, slot) >> _21 != key:
+        slot = (slot + 1) & mask
     return int(slot)
 
 
 @kernel
 def build_trie(
     data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    keys, nodes = np.zeros(size, np.int64), np.zeros(size, np.int64)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    children = np.zeros(size, np.uint64)
     node_ids, node_scores = np.full(len(data) + 1, -1, np.int32), np.zeros(len(data) + 1)
     num_nodes = 1
     for piece in range(len(offsets) - 1):
         node = 0
         for at in range(offsets[piece], offsets[piece + 1]):
-            slot = find_child(keys, node, data[at])
-            if keys[slot] == 0:
-                keys[slot] = (np.int64(node) << 8 | np.int64(data[at])) + 1
-                nodes[slot] = num_nodes
+            slot = find_child(pointer(children), size - 1, node, data[at])
+            if children[slot] == 0:
+                children[slot] = Word(node) << _42 | Word(data[at]) << _21 | Word(num_nodes)
                 num_nodes += 1
-            node = nodes[slot]
+            node = Int(children[slot] & _CHILD)
         node_ids[node], node_scores[node] = ids[piece], scores[piece]
-    return keys, nodes, node_ids[:num_nodes], node_scores[:num_nodes]
+    return children, node_ids[:num_nodes].copy(), node_scores[:num_nodes].copy()
 
 
 @kernel
-def segment(
-    text: np.ndarray,
-    offsets: np.ndarray,
-    keys: np.ndarray,
-    nodes: np.ndarray,
-    node_ids: np.ndarray,
-    scores: np.ndarray,
-    unk_id: int,
-    unknown_score: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best segmentation of each slice of normalised text, unknown characters in a row as one.
+def shrink_children(children: np.ndarray, size: int) -> np.ndarray:
+    """The same in a table of `size`, for it is walked at random."""
+    out = np.zeros(size, np.uint64)
+    for child in children:
+        if child != 0:
+            node, character = Int(child >> _42), Int((child >> _21) & _CHILD)
+            out[find_child(pointer(out), size - 1, node, character)] = child
+    return out
 
-    Returns ids (int32), lengths (int64), and the best score less the second best (float64, inf if there is
-    one way).
+
+@kernel
+def decode(text: Pointer, at: int) -> tuple[int, int]:
+    """A character's code and its width in bytes."""
+    byte = Int(item(text, at))
+    if byte < 0x80:
+        return byte, 1
+    second = Int(item(text, at + 1)) & 0x3F
+    if byte < 0xE0:
+        return (byte & 0x1F) << 6 | second, 2
+    third = Int(item(text, at + 2)) & 0x3F
+    if byte < 0xF0:
+        return (byte & 0x0F) << 12 | second << 6 | third, 3
+    return (byte & 0x07) << 18 | second << 12 | third << 6 | (Int(item(text, at + 3)) & 0x3F), 4
+
+
+@kernel
+def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
+    """The best segmentation of normalised text, unknown characters in a row as one. trie, lattice: of pointers.
+
+    Writes the ids (int32). Returns how many, and the limit up to which they are certain (`find_limit`).
+    """
+    num_characters = 0
+    put(lattice.best, 0, 0.0)
+    put(lattice.second, 0, -np.inf)
+    for at in range(1, length + 1):
+        put(lattice.best, at, -np.inf)
+        put(lattice.second, at, -np.inf)
+    start = 0
+    while start < length:
+        best, second = item(lattice.best, start), item(lattice.second, start)
+        code, width = decode(text, start)
+        node, end, has_single = 0, start, False
+        while best != -np.inf:
+            child = item(trie.children, find_child(trie.children, trie.mask, node, code))
+            if child == 0:
+                break
+            end += width if end == start else decode(text, end)[1]
+            node = Int(child & _CHILD)
+            piece = item(trie.ids, node)
+            if piece >= 0:
+                has_single = has_single or end == start + width
+                score = item(trie.scores, node)
+                extend(lattice, start, end, piece, best + score, second + score)
+            if end == length:
+                break
+            code = decode(text, end)[0]
+        if best != -np.inf and not has_single:
+            unknown: Any = np.int32(trie.unk_id)
+            extend(lattice, start, start + width, unknown, best + trie.unknown_score, second + trie.unknown_score)
+        start += width
+        num_characters += 1
+    count, pieces, end, has_unknown = 0, 0, length, False
+    while end > 0:
+        piece = item(lattice.pieces, end)
+        if piece != trie.unk_id or count == 0 or item(ids, count - 1) != piece:
+            put(ids, count, piece)
+            count += 1
+        has_unknown = has_unknown or piece == trie.unk_id
+        pieces += 1
+        end = item(lattice.starts, end)
+    for i in range(count // 2):
+        one, other = item(ids, i), item(ids, count - 1 - i)
+        put(ids, i, other)
+        put(ids, count - 1 - i, one)
+    if has_unknown and trie.unknown_is_whole:
+        return count, 0
+    return count, find_limit(item(lattice.best, length) - item(lattice.second, length), pieces + num_characters)
+
+
+@kernel
+def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, second: float) -> None:
+    """Extend the two best ways to `start` by a piece that ends at `end`."""
+    there = item(lattice.best, end)
+    if best > there:
+        put(lattice.second, end, max(there, second))
+        put(lattice.best, end, best)
+        put(lattice.starts, end, start)
+        put(lattice.pieces, end, piece)
+    else:
+        put(lattice.second, end, max(item(lattice.second, end), best))
+
+
+@kernel
+def find_limit(margin: float, additions: int) -> int:
+    """The log2 (0 to 31) of the score of a sentence up to which rounding can't decide between two choices.
+
+    margin: how much their scores differ; additions: how many scores they sum. See cuts.py.
+    """
+    if margin == np.inf:
+        return 31
+    ratio = margin * 2.0**24 / max(additions, 1)
+    return min(31, int(math.log2(ratio))) if ratio > 1 else 0
+
+
+@kernel
+def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Segment each slice of normalised text.
+
+    Returns ids (int32), how many each has (int64), and the limit of each (int64, find_limit).
     """
     num = len(offsets) - 1
-    ids, lengths, margins = np.empty(len(text), np.int32), np.empty(num, np.int64), np.empty(num)
+    ids, lengths, limits = np.empty(len(text), np.int32), np.empty(num, np.int64), np.empty(num, np.int64)
     longest = 0
     for i in range(num):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    best, second = np.empty(longest + 1), np.empty(longest + 1)
-    starts, pieces = np.empty(longest + 1, np.int64), np.empty(longest + 1, np.int32)
+    lattice = make_lattice(longest)
+    pieces, room = point_to_trie(trie), point_to_lattice(lattice)
     filled = 0
     for i in range(num):
-        begin, length = offsets[i], offsets[i + 1] - offsets[i]
-        best[: length + 1], second[: length + 1] = -np.inf, -np.inf
-        best[0] = 0.0
-        for start in range(length):
-            if best[start] == -np.inf:
-                continue
-            width = 1
-            while start + width < length and text[begin + start + width] & 0xC0 == 0x80:
-                width += 1
-            node, has_single = 0, False
-            for end in range(start + 1, length + 1):
-                slot = find_child(keys, node, text[begin + end - 1])
-                if keys[slot] == 0:
-                    break
-                node = nodes[slot]
-                if node_ids[node] >= 0:
-                    extend(best, second, starts, pieces, start, end, node_ids[node], scores[node])
-                    has_single = has_single or end - start == width
-            if not has_single:
-                extend(best, second, starts, pieces, start, start + width, unk_id, unknown_score)
-        margins[i] = best[length] - second[length]
-        first, end = filled, length
-        while end > 0:
-            if pieces[end] != unk_id or filled == first or ids[filled - 1] != unk_id:
-                ids[filled] = pieces[end]
-                filled += 1
-            end = starts[end]
-        ids[first:filled] = ids[first:filled][::-1].copy()
-        lengths[i] = filled - first
-    return ids[:filled].copy(), lengths, margins
-
-
-@inline_kernel
-def extend(
-    best: np.ndarray,
-    second: np.ndarray,
-    starts: np.ndarray,
-    pieces: np.ndarray,
-    start: int,
-    end: int,
-    piece: int,
-    score: float,
-) -> None:
-    """Extend the two best ways to `start` by a piece that ends at `end`."""
-    value, other = best[start] + score, second[start] + score
-    if value > best[end]:
-        second[end] = max(best[end], other)
-        best[end], starts[end], pieces[end] = value, start, piece
-    else:
-        second[end] = max(second[end], value)
+        chunk = text[offsets[i] : offsets[i + 1]]
+        lengths[i], limits[i] = segment_chunk(pointer(chunk), len(chunk), pieces, room, pointer(ids[filled:]))
+        filled += lengths[i]
+    return ids[:filled].copy(), lengths, limits

@@ -153,19 +153,15 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
-        if not isinstance(texts, Text):
-            sentences = [text.encode() for text in texts]
-            utf8 = np.frombuffer(b"".join(sentences), np.uint8)
-            offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-        else:
+        if isinstance(texts, Text):
             utf8, offsets = texts.utf8, texts.sentence_offsets
-        if self._chunks is not None:
-            ids, id_offsets = self._chunks.encode(utf8, offsets)
         else:
-            encoded = self._encode_whole(slice_sentences(utf8, offsets))
-            ids = np.concatenate([np.zeros(0, np.int32), *encoded])
-            id_offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return ids.astype(self.id_dtype), id_offsets
+            utf8, offsets = join_strings(texts)
+        if self._chunks is not None:
+            return self._chunks.encode(utf8, offsets)
+        encoded = self._encode_whole(slice_sentences(utf8, offsets))
+        ids = np.concatenate([np.zeros(0, np.int32), *encoded])
+        return ids.astype(self.id_dtype), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
     def _encode_whole(self, sentences: list[bytes]) -> list[np.ndarray]:
         """SentencePiece's own encoding: the ids (int32) of each sentence."""
@@ -187,6 +183,14 @@ class Tokenizer:
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a sequence of ids, special pieces left out."""
         return str(self._processor.decode([int(i) for i in ids]))
+
+
+def join_strings(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """UTF-8 (uint8) of all strings, and offsets (int64) in bytes."""
+    encoded = list(map(str.encode, texts))
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets
 
 
 def slice_sentences(utf8: np.ndarray, offsets: np.ndarray) -> list[bytes]:
