@@ -1,6 +1,7 @@
 """Write files so that a reader sees all of one or nothing of it, whatever happens in between.
 
-A file is written under a temporary name, synced, then renamed; a kill leaves at most a `*.tmp`.
+A file is written under a temporary name, synced, then renamed; a kill leaves at most a `*.tmp`. What is not synced
+outlives a kill too, but not a loss of power.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[BinaryIO]:
+def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Open for writing; the file takes its name when the block ends without an error."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         with temporary.open("wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    with replace_file(path) as file:
+def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
+    with replace_file(path, sync=sync) as file:
         file.write(data)
 
 
-def write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object, *, sync: bool = True) -> None:
     """Indented, in a fixed order of keys, so that equal values are equal bytes."""
-    write_bytes(path, (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode())
+    write_bytes(path, (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(), sync=sync)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -23,8 +23,10 @@ from build_fixtures import (
 )
 
 from albert_data.build import build as build_module
+from albert_data.build import workdir
 from albert_data.build.build import BuildReport
 from albert_data.build.engine import MultiprocessEngine
+from albert_data.errors import OutputError
 from albert_data.tokenizer.model import Tokenizer
 
 _replace = os.replace
@@ -88,6 +90,28 @@ def test_a_build_whose_parent_alone_was_killed_can_be_run_again_at_once(corpus: 
     os.waitpid(pid, 0)
     corpus.build(out)
     check_finished(corpus, out)
+
+
+def test_what_was_left_before_the_machine_was_started_again_is_not_trusted(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Runs are not synced: after a loss of power they may be full of zeros."""
+    out = tmp_path / "out"
+    interrupt(corpus, out, results=2)
+    for run in (out / ".build" / "runs").iterdir():
+        run.write_bytes(bytes(run.stat().st_size))
+    monkeypatch.setattr(workdir, "_boot_id", lambda: "another")
+    assert corpus.build(out).resumed_tasks == 0
+    check_finished(corpus, out)
+
+
+def test_a_run_that_is_cut_short_is_an_error(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, results=2)
+    run = next((out / ".build" / "runs").iterdir())
+    run.write_bytes(run.read_bytes()[:-10])
+    with pytest.raises(OutputError, match="is cut short; begin anew with --overwrite"):
+        corpus.build(out)
 
 
 class DiesAt:

@@ -17,6 +17,7 @@ import click
 import pytest
 
 from albert_data import __version__
+from albert_data.build.stages import STAGES
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.config import BuildConfig, VocabConfig
 
@@ -303,6 +304,14 @@ def test_a_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]
     assert "1 plain file" in shown
     assert "seed=77" in shown
     assert sorted(here.rglob("*")) == before
+
+
+def test_a_profile_shows_every_stage(here: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["build", "corpus.txt", "-o", "out", "--tokenizer", "model.model", "--profile"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("stage "))
+    assert [line[:14].strip() for line in lines[begin + 1 :]] == [*STAGES, "all stages"]
+    assert max(map(len, lines)) <= 80
 
 
 def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.CaptureFixture[str]):

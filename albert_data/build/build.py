@@ -21,6 +21,7 @@ from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.publish import make_manifest, publish
 from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
+from albert_data.build.stages import Stages
 from albert_data.build.vocabulary import learn_vocabulary, no_document, save_vocabulary
 from albert_data.build.warming import compile_kernels
 from albert_data.build.workdir import WorkDir, check_finished, find_finished
@@ -39,12 +40,16 @@ _ROW_BYTES = 30  # a row's columns of one value, and its offsets
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
-    """What a build did. resumed_tasks: tasks found done; was_finished: nothing was left to do."""
+    """What a build did. resumed_tasks: tasks found done; was_finished: nothing was left to do.
+
+    stages: seconds of each stage, over all workers.
+    """
 
     manifest: dict[str, Any]
     seconds: float
     resumed_tasks: int
     was_finished: bool
+    stages: Stages
 
 
 def build(
@@ -69,11 +74,12 @@ def build(
     if not overwrite and (finished := find_finished(out)) is not None:
         check_finished(finished, plan, out)
         work.sweep(plan)
-        return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True)
+        return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
     work.open()
     try:
         work.begin(plan, overwrite)
-        manifest, resumed = _Build(work, inputs, plan, config, engine, progress).run(tokenizer)
+        making = _Build(work, inputs, plan, config, engine, progress)
+        manifest, resumed = making.run(tokenizer)
         work.remove()
     except AlbertDataError:
         work.remove_if_empty()
@@ -81,7 +87,9 @@ def build(
     finally:
         work.close()
     seconds = time.monotonic() - started
-    return BuildReport(manifest=manifest, seconds=seconds, resumed_tasks=resumed, was_finished=False)
+    return BuildReport(
+        manifest=manifest, seconds=seconds, resumed_tasks=resumed, was_finished=False, stages=making.stages
+    )
 
 
 def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> dict[str, Any]:
@@ -116,6 +124,7 @@ class _Build:
     ) -> None:
         self._work, self._inputs, self._plan, self._config = work, inputs, plan, config
         self._engine, self._progress = engine, progress
+        self.stages = Stages()
 
     def run(self, tokenizer: Tokenizer | None) -> tuple[dict[str, Any], int]:
         tokenizer = tokenizer or self._learn_tokenizer()
@@ -167,6 +176,7 @@ class _Build:
         for receipt in done:
             total.add(receipt)
         total.damage += damage.counts
+        self.stages.add(total.seconds)
         if not total.counts["documents"]:
             raise no_document(total.damage)
         if not total.runs:
@@ -201,8 +211,9 @@ class _Build:
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := self._find_shard(task))]
         done = {task.file for task, _ in shards}
-        for task, receipt in self._engine.run(job, [task for task in tasks if task.file not in done]):
+        for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
             shards.append((task, receipt))
+            self.stages.add(stages)
             self._progress.advance(1)
         return shards
 

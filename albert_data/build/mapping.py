@@ -15,6 +15,7 @@ import numpy as np
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask
 from albert_data.build.runs import KeyedRows, join_keyed, write_run
+from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
@@ -24,7 +25,6 @@ from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import apply_masks, draw_masks
 from albert_data.examples.pairs import make_pairs
 from albert_data.files import read_json, write_json
-from albert_data.shards.schema import shard_schema
 from albert_data.tokenizer.model import Documents, Tokenizer
 from albert_data.tokenizer.words import WordRule
 
@@ -36,7 +36,8 @@ class TaskReceipt:
     """What one task made.
 
     counts: documents, sentences, text_bytes, tokens; rows, row_tokens and row_masks of each split;
-    documents_digest: the sum of the document keys modulo 2**64, the same in whatever order they come.
+    documents_digest: the sum of the document keys modulo 2**64, the same in whatever order they come;
+    seconds: of each stage.
     """
 
     fingerprint: str = ""
@@ -44,12 +45,14 @@ class TaskReceipt:
     counts: Counter[str] = field(default_factory=Counter)
     damage: Counter[str] = field(default_factory=Counter)
     documents_digest: int = 0
+    seconds: Stages = field(default_factory=Stages)
 
     def add(self, other: TaskReceipt) -> None:
         self.runs += other.runs
         self.counts += other.counts
         self.damage += other.damage
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
+        self.seconds.add(other.seconds)
 
 
 def read_receipt(path: Path) -> TaskReceipt:
@@ -60,6 +63,7 @@ def read_receipt(path: Path) -> TaskReceipt:
         counts=Counter(found["counts"]),
         damage=Counter(found["damage"]),
         documents_digest=found["documents_digest"],
+        seconds=Stages(found["seconds"]),
     )
 
 
@@ -69,60 +73,74 @@ class MapJob:
     def __init__(self, config: BuildConfig, tokenizer: Tokenizer, runs: Path, receipts: Path) -> None:
         self._config, self._tokenizer = config, tokenizer
         self._runs, self._receipts = runs, receipts
-        self._schema = shard_schema(tokenizer.id_dtype)
         self._words = tokenizer.word_rule if config.examples.whole_word else WordRule.every_piece(tokenizer.vocab_size)
 
     def __call__(self, task: MapTask) -> TaskReceipt:
         receipt = TaskReceipt(fingerprint=task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
         held: list[KeyedRows] = []
-        for block in task.read(damage):
+        for block in receipt.seconds.time_each("read", task.read(damage)):
             for documents in self.read(block, damage, receipt):
                 for pass_index in range(self._config.examples.dupe_factor):
-                    held.append(self.make_rows(documents, pass_index))
+                    held.append(self.make_rows(documents, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
                         self._write_run(task, held, receipt)
         if held:
             self._write_run(task, held, receipt)
         receipt.damage = damage.counts
-        write_json(self._receipts / f"{task.name}.json", vars(receipt))
+        write_json(self._receipts / f"{task.name}.json", vars(receipt), sync=False)
         return receipt
 
     def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Iterator[Documents]:
         """Tokenise the documents of a block, in parts, and count them."""
-        for lines in split_lines(read_documents(block, self._config.text, damage)):
-            documents = self._tokenizer.encode_documents(make_text(lines, self._config.text))
+        stages = receipt.seconds
+        with stages.time("clean"):
+            cleaned = read_documents(block, self._config.text, damage)
+        for lines in split_lines(cleaned):
+            with stages.time("segment"):
+                text = make_text(lines, self._config.text)
+            with stages.time("tokenise"):
+                documents = self._tokenizer.encode_documents(text)
             _count(lines, documents, receipt)
             for _ in range(_count_empty(documents)):
                 damage.add("no_tokens", block.path, block.start)
             yield documents
 
-    def make_rows(self, documents: Documents, pass_index: int) -> KeyedRows:
+    def make_rows(self, documents: Documents, pass_index: int, stages: Stages) -> KeyedRows:
         """Pair, mask and key the documents for one pass."""
         config, tokenizer = self._config.examples, self._tokenizer
-        pairs = make_pairs(documents, tokenizer.specials, self._words, config, pass_index)
-        masks = draw_masks(pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index)
+        with stages.time("pair"):
+            pairs = make_pairs(documents, tokenizer.specials, self._words, config, pass_index)
+        with stages.time("mask"):
+            masks = draw_masks(pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index)
+            examples = apply_masks(pairs, masks)
         return KeyedRows(
-            examples=apply_masks(pairs, masks),
+            examples=examples,
             shuffle_keys=shuffle_keys(np.uint64(config.seed), pairs.document_keys, pass_index, pairs.indices),
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
         )
 
     def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt) -> None:
-        rows = join_keyed(held)
-        held.clear()
-        if not len(rows.indices):
+        with receipt.seconds.time("sort"):
+            rows = join_keyed(held)
+            held.clear()
+            keys = split_keys(np.uint64(self._config.examples.seed), rows.examples.document_keys)
+            is_validation = keys < threshold(self._config.validation_fraction)
+            order = rows.order()
+            rows = rows.take(np.concatenate((order[~is_validation[order]], order[is_validation[order]])))
+        num_rows, num_train = len(order), len(order) - int(np.count_nonzero(is_validation))
+        if not num_rows:
             return
-        keys = split_keys(np.uint64(self._config.examples.seed), rows.examples.document_keys)
-        is_validation = keys < threshold(self._config.validation_fraction)
         name = f"{task.name}-{len(receipt.runs):03d}.run"
-        write_run(self._runs / name, rows, is_validation, self._schema)
+        with receipt.seconds.time("write runs"):
+            write_run(self._runs / name, rows, num_train)
         receipt.runs.append(name)
-        for split, chosen in (("train", ~is_validation), ("validation", is_validation)):
-            receipt.counts[f"{split}_rows"] += int(np.count_nonzero(chosen))
-            receipt.counts[f"{split}_tokens"] += int(np.diff(rows.examples.offsets)[chosen].sum())
-            receipt.counts[f"{split}_masked"] += int(np.diff(rows.examples.mask_offsets)[chosen].sum())
+        examples = rows.examples
+        for split, begin, end in (("train", 0, num_train), ("validation", num_train, num_rows)):
+            receipt.counts[f"{split}_rows"] += end - begin
+            receipt.counts[f"{split}_tokens"] += int(examples.offsets[end] - examples.offsets[begin])
+            receipt.counts[f"{split}_masked"] += int(examples.mask_offsets[end] - examples.mask_offsets[begin])
 
 
 def _count(lines: Lines, documents: Documents, receipt: TaskReceipt) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pyarrow
 
-from albert_data.build.runs import join_keyed, read_run_range
+from albert_data.build.runs import read_range
+from albert_data.build.stages import Stages
 from albert_data.examples.ragged import Examples
 from albert_data.files import write_json
 from albert_data.shards.rows import take_rows
@@ -59,16 +60,20 @@ class ReduceJob:
         self._runs, self._folder = runs, folder
         self._schema, self._compression = schema, compression
 
-    def __call__(self, task: ReduceTask) -> ShardReceipt:
-        path = self._folder / task.file
-        receipt = write_shard(path, self._slices(task), self._schema, self._compression)
-        write_json(self._folder / "receipts" / task.receipt_name, vars(receipt))
-        return receipt
+    def __call__(self, task: ReduceTask) -> tuple[ShardReceipt, Stages]:
+        """The receipt, and how long it took to merge and to write."""
+        path, stages = self._folder / task.file, Stages()
+        with stages.time("write shards"):
+            slices = stages.time_each("merge runs", self._slices(task))
+            receipt = write_shard(path, slices, self._schema, self._compression)
+            write_json(self._folder / "receipts" / task.receipt_name, vars(receipt))
+        stages["write shards"] -= stages["merge runs"]
+        return receipt, stages
 
     def _slices(self, task: ReduceTask) -> Iterator[Examples]:
         total = task.num_shards * task.slices
         for number in range(task.shard * task.slices, (task.shard + 1) * task.slices):
             low, high = number * _KEYS // total, (number + 1) * _KEYS // total
-            rows = join_keyed([read_run_range(run, task.split, low, high) for run in self._runs])
+            rows = read_range(self._runs, task.split, low, high)
             if len(rows.examples):
                 yield take_rows(rows.examples, rows.order())

@@ -1,23 +1,29 @@
 """Runs: the sorted intermediate files between map and reduce.
 
-A run is an Arrow file of two record batches, the rows of train and of validation. Each is sorted by
-(shuffle key, document key, pass, index), which is a total order of the examples of a corpus.
+A run holds the rows of train, then those of validation, each sorted by (shuffle key, document key, pass,
+index), which is a total order of the examples of a corpus. In the file: the length of a header, the header
+(JSON: each column's place, type and length), and the columns as they lie in memory, for the next stage reads
+a range of each straight to where it is needed.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow
-import pyarrow.ipc
 
+from albert_data.errors import OutputError
 from albert_data.examples.ragged import Examples
 from albert_data.files import replace_file
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.rows import join_rows, take_rows
-from albert_data.shards.schema import from_record_batch, to_record_batch
+from albert_data.shards.rows import join_offsets, join_rows, slice_rows, take_rows
+
+_LENGTH_BYTES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,15 @@ class KeyedRows:
             indices=self.indices[rows],
         )
 
+    def slice(self, begin: int, end: int) -> KeyedRows:
+        """Without a copy of the values."""
+        return KeyedRows(
+            examples=slice_rows(self.examples, begin, end),
+            shuffle_keys=self.shuffle_keys[begin:end],
+            passes=self.passes[begin:end],
+            indices=self.indices[begin:end],
+        )
+
 
 def join_keyed(parts: list[KeyedRows]) -> KeyedRows:
     return KeyedRows(
@@ -51,42 +66,91 @@ def join_keyed(parts: list[KeyedRows]) -> KeyedRows:
     )
 
 
-def run_schema(schema: pyarrow.Schema) -> pyarrow.Schema:
-    """The columns of a shard and those of the order."""
-    extra = {"shuffle_key": pyarrow.uint64(), "pass": pyarrow.uint16(), "index": pyarrow.uint32()}
-    for name, kind in extra.items():
-        schema = schema.append(pyarrow.field(name, kind, nullable=False))
-    return schema
+def write_run(path: Path, rows: KeyedRows, num_train: int) -> None:
+    """Write rows that are in order: first `num_train` of train, then those of validation."""
+    parts = (rows.slice(0, num_train), rows.slice(num_train, len(rows.indices)))
+    columns = {
+        f"{split}/{name}": column for split, part in zip(SPLITS, parts, strict=True) for name, column in _columns(part)
+    }
+    header: dict[str, Any] = {}
+    at = 0
+    for name, column in columns.items():
+        header[name] = {"at": at, "dtype": column.dtype.str, "length": len(column)}
+        at += column.nbytes
+    text = json.dumps(header).encode()
+    with replace_file(path, sync=False) as file:
+        file.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
+        for column in columns.values():
+            file.write(column.data)
 
 
-def write_run(path: Path, rows: KeyedRows, is_validation: np.ndarray, schema: pyarrow.Schema) -> None:
-    """Sort rows and write them, train before validation."""
-    order = rows.order()
-    chosen = is_validation[order]
-    with replace_file(path) as file, pyarrow.ipc.new_file(file, run_schema(schema)) as writer:
-        for part in (order[~chosen], order[chosen]):
-            writer.write_batch(_to_batch(rows.take(part), schema))
+def _columns(rows: KeyedRows) -> Iterator[tuple[str, np.ndarray]]:
+    yield from vars(rows.examples).items()
+    yield from ((name, column) for name, column in vars(rows).items() if name != "examples")
 
 
-def _to_batch(rows: KeyedRows, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    keys = [pyarrow.array(column) for column in (rows.shuffle_keys, rows.passes, rows.indices)]
-    columns = [*to_record_batch(rows.examples, schema).columns, *keys]
-    return pyarrow.record_batch(columns, schema=run_schema(schema))
+def read_range(paths: list[Path], split: str, low: int, high: int) -> KeyedRows:
+    """The rows of all runs whose shuffle key is in [low, high), one run's after another's."""
+    with ExitStack() as stack:
+        parts = [_RunRange(stack.enter_context(path.open("rb", buffering=0)), split, low, high) for path in paths]
+        rows, tokens, masks = ([getattr(part, name) for part in parts] for name in ("rows", "tokens", "masks"))
+        return KeyedRows(
+            examples=Examples(
+                input_ids=_read(parts, "input_ids", tokens),
+                offsets=join_offsets([part.offsets for part in parts]),
+                segment_a_len=_read(parts, "segment_a_len", rows),
+                sop_label=_read(parts, "sop_label", rows),
+                masked_positions=_read(parts, "masked_positions", masks),
+                masked_ids=_read(parts, "masked_ids", masks),
+                mask_offsets=join_offsets([part.mask_offsets for part in parts]),
+                document_keys=_read(parts, "document_keys", rows),
+            ),
+            shuffle_keys=_read(parts, "shuffle_keys", rows),
+            passes=_read(parts, "passes", rows),
+            indices=_read(parts, "indices", rows),
+        )
 
 
-def read_run_range(path: Path, split: str, low: int, high: int) -> KeyedRows:
-    """The rows of a run whose shuffle key is in [low, high), copied, so that one run at a time is mapped."""
-    file = pyarrow.memory_map(str(path))
-    batch = pyarrow.ipc.open_file(file).get_batch(SPLITS.index(split))
-    file.close()  # the pages stay mapped while arrays point to them
-    keys = batch.column("shuffle_key").to_numpy()
-    begin = int(np.searchsorted(keys, np.uint64(low)))
-    end = len(keys) if high >= 2**64 else int(np.searchsorted(keys, np.uint64(high)))
-    part = batch.slice(begin, end - begin)
-    mapped = KeyedRows(
-        examples=from_record_batch(part),
-        shuffle_keys=keys[begin:end],
-        passes=part.column("pass").to_numpy(),
-        indices=part.column("index").to_numpy(),
-    )
-    return mapped.take(np.arange(end - begin))
+class _RunRange:
+    """A range of one run: its rows, and their tokens and masks, each as (begin, end); the offsets of both."""
+
+    def __init__(self, file: BinaryIO, split: str, low: int, high: int) -> None:
+        self._file, self._split = file, split
+        header_bytes = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        self._header = json.loads(file.read(header_bytes))
+        self._columns_at = _LENGTH_BYTES + header_bytes
+        keys = self.read("shuffle_keys", 0, self._header[f"{split}/shuffle_keys"]["length"])
+        begin = int(np.searchsorted(keys, np.uint64(low)))
+        end = len(keys) if high >= 2**64 else int(np.searchsorted(keys, np.uint64(high)))
+        self.rows = (begin, end)
+        self.offsets, self.mask_offsets = (self.read(name, begin, end + 1) for name in ("offsets", "mask_offsets"))
+        self.tokens = (int(self.offsets[0]), int(self.offsets[-1]))
+        self.masks = (int(self.mask_offsets[0]), int(self.mask_offsets[-1]))
+
+    def dtype(self, name: str) -> Any:
+        return np.dtype(self._header[f"{self._split}/{name}"]["dtype"])
+
+    def read(self, name: str, begin: int, end: int) -> np.ndarray:
+        column = np.empty(end - begin, self.dtype(name))
+        self.read_into(column, name, begin)
+        return column
+
+    def read_into(self, out: np.ndarray, name: str, begin: int) -> None:
+        """Fill `out` from item `begin` of a column on. Raises OutputError where the file is cut."""
+        self._file.seek(self._columns_at + self._header[f"{self._split}/{name}"]["at"] + begin * out.itemsize)
+        rest = out.data.cast("B") if len(out) else memoryview(b"")
+        while rest:
+            count = self._file.readinto(rest)  # type: ignore[attr-defined]
+            if not count:
+                raise OutputError(f"{self._file.name} is cut short; begin anew with --overwrite")
+            rest = rest[count:]
+
+
+def _read(parts: list[_RunRange], name: str, ranges: list[tuple[int, int]]) -> np.ndarray:
+    """A column of all parts, one part's range after another's."""
+    out = np.empty(sum(end - begin for begin, end in ranges), parts[0].dtype(name))
+    filled = 0
+    for part, (begin, end) in zip(parts, ranges, strict=True):
+        part.read_into(out[filled : filled + end - begin], name, begin)
+        filled += end - begin
+    return out

@@ -10,6 +10,7 @@ import numpy as np
 from albert_data.build.mapping import MapJob, TaskReceipt
 from albert_data.build.progress import Progress
 from albert_data.build.runs import join_keyed
+from albert_data.build.stages import Stages
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 
@@ -22,7 +23,7 @@ def compile_kernels(job: MapJob, progress: Progress) -> None:
 
     def make_some_rows() -> None:
         parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
-        rows = join_keyed([job.make_rows(documents, 0) for documents in parts])
+        rows = join_keyed([job.make_rows(documents, 0, Stages()) for documents in parts])
         rows.take(np.arange(len(rows.indices)))
 
     run_once(make_some_rows, progress)

@@ -1,6 +1,7 @@
 """The folder of a build: who may write there, and what a killed build left.
 
 OUT/.build/plan.json    what is being built: config, tokenizer, inputs
+    boot                since which start of the machine: runs aren't synced, so what a crash left is not trusted
     runs/ receipts/     of map tasks
     shards/             finished shards and their receipts, until they are published
 """
@@ -82,8 +83,9 @@ class WorkDir:
                 f"{self.out} holds an unfinished build of another kind: {difference}; "
                 "run that command to its end, or start anew with --overwrite"
             )
-        if left is None or difference or left["version"] != plan["version"]:
+        if left is None or difference or left["version"] != plan["version"] or self._read_boot() != _boot_id():
             self.clear()
+            (self.root / "boot").write_text(_boot_id())
             write_json(self._plan, plan)
         for folder in (self.runs, self.receipts):
             folder.mkdir(exist_ok=True)
@@ -93,6 +95,11 @@ class WorkDir:
             return read_json(self._plan)
         except (FileNotFoundError, ValueError):
             return None
+
+    def _read_boot(self) -> str:
+        with suppress(OSError):
+            return (self.root / "boot").read_text()
+        return "none"
 
     def begin_shards(self, basis: str) -> None:
         """Keep the shards that were made of these very runs, drop others."""
@@ -137,6 +144,12 @@ class WorkDir:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _boot_id() -> str:
+    """What differs after each start of the machine, where the system tells (Linux)."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text() if path.exists() else ""
 
 
 def find_finished(out: Path) -> dict[str, Any] | None:

@@ -90,6 +90,7 @@ from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
     is_flag=True,
     help="Replace another build in OUT; a finished one stays until the new one is.",
 )
+@click.option("--profile", is_flag=True, help="Show at the end how long each stage took.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read and with which settings, and stop.")
 def build(
     inputs: tuple[str, ...],
@@ -97,6 +98,7 @@ def build(
     tokenizer: Path | None,
     workers: int,
     overwrite: bool,
+    profile: bool,
     dry_run: bool,
     **settings: Any,
 ) -> None:
@@ -117,7 +119,7 @@ def build(
     from albert_data.build.engine import MultiprocessEngine
     from albert_data.cli.main import INTERRUPTED
     from albert_data.cli.progress import Bar
-    from albert_data.cli.summary import describe_build, describe_plan
+    from albert_data.cli.summary import describe_build, describe_plan, describe_stages
     from albert_data.corpus.inputs import find_inputs
     from albert_data.tokenizer.model import load_tokenizer
 
@@ -136,3 +138,5 @@ def build(
     finally:
         bar.close()
     click.echo(describe_build(report, output))
+    if profile and not report.was_finished:
+        click.echo(describe_stages(report))

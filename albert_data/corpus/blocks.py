@@ -73,7 +73,7 @@ class _Source:
         self, stream: BufferedIOBase, path: str, format: str, damage: Damage, start: int, length: int | None
     ) -> None:
         self.format, self.start, self.ended = format, start, False
-        self.pending = bytearray()
+        self.pending = b""
         self._stream, self._path, self._damage, self._left = stream, path, damage, length
         if start == 0:
             self._look_at_beginning()
@@ -91,23 +91,26 @@ class _Source:
 
     def fill(self, size: int) -> bool:
         """Read until `size` bytes are pending or the stream ends; tell whether any are."""
-        while len(self.pending) < size and not self.ended:
-            want = _CHUNK if self._left is None else min(_CHUNK, self._left)
+        parts, have = [self.pending], len(self.pending)
+        while have < size and not self.ended:
+            want = max(_CHUNK, size - have)
+            if self._left is not None:  # a little more than was asked for is not left for another block
+                want = self._left if self._left < 2 * want else want
             try:  # read1, for read drops what was decompressed before the damage
                 chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
-                at = self.start + len(self.pending)
-                self._damage.add("damaged_compression", self._path, at, str(error).rstrip("."))
+                self._damage.add("damaged_compression", self._path, self.start + have, str(error).rstrip("."))
                 chunk = b""
             if self._left is not None:
                 self._left -= len(chunk)
-            self.pending += chunk
-            self.ended = not chunk
+            parts.append(chunk)
+            have += len(chunk)
+            self.ended = not chunk or self._left == 0
+        self.pending = b"".join(filter(None, parts))  # one alone is not copied
         return bool(self.pending)
 
     def take(self, size: int) -> bytes:
-        data = bytes(self.pending[:size])
-        del self.pending[:size]
+        data, self.pending = self.pending[:size], self.pending[size:]
         self.start += size
         return data
 
@@ -125,7 +128,7 @@ class _Source:
                 return
 
 
-def _find_last_blank_line(data: bytearray) -> int:
+def _find_last_blank_line(data: bytes) -> int:
     """Where the line after the last blank line begins, or 0."""
     end = data.rfind(b"\n")
     while end > 0:

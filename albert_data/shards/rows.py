@@ -62,17 +62,18 @@ def join_rows(parts: Sequence[Examples]) -> Examples:
     """All rows of one or more parts, one part after another."""
     return Examples(
         input_ids=np.concatenate([part.input_ids for part in parts]),
-        offsets=_join_offsets([part.offsets for part in parts]),
+        offsets=join_offsets([part.offsets for part in parts]),
         segment_a_len=np.concatenate([part.segment_a_len for part in parts]),
         sop_label=np.concatenate([part.sop_label for part in parts]),
         masked_positions=np.concatenate([part.masked_positions for part in parts]),
         masked_ids=np.concatenate([part.masked_ids for part in parts]),
-        mask_offsets=_join_offsets([part.mask_offsets for part in parts]),
+        mask_offsets=join_offsets([part.mask_offsets for part in parts]),
         document_keys=np.concatenate([part.document_keys for part in parts]),
     )
 
 
-def _join_offsets(parts: list[np.ndarray]) -> np.ndarray:
+def join_offsets(parts: list[np.ndarray]) -> np.ndarray:
+    """Offsets of ragged arrays, each from any number on, into those of all of them, from 0 on."""
     lengths = np.concatenate([np.diff(part) for part in parts])
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
 

@@ -39,20 +39,29 @@ def to_record_batch(examples: Examples, schema: pyarrow.Schema) -> pyarrow.Recor
     """One batch of rows. The batch must hold fewer than 2**31 tokens."""
     return pyarrow.record_batch(
         [
-            _to_list(examples.offsets, examples.input_ids, schema.field("input_ids").type),
-            pyarrow.array(examples.segment_a_len),
-            pyarrow.array(examples.sop_label),
-            _to_list(examples.mask_offsets, examples.masked_positions, schema.field("masked_positions").type),
-            _to_list(examples.mask_offsets, examples.masked_ids, schema.field("masked_ids").type),
-            pyarrow.array(examples.document_keys),
+            _to_list(examples.offsets, examples.input_ids),
+            _to_array(examples.segment_a_len),
+            _to_array(examples.sop_label),
+            _to_list(examples.mask_offsets, examples.masked_positions),
+            _to_list(examples.mask_offsets, examples.masked_ids),
+            _to_array(examples.document_keys),
         ],
         schema=schema,
     )
 
 
-def _to_list(offsets: np.ndarray, values: np.ndarray, kind: pyarrow.DataType) -> pyarrow.ListArray:
-    narrow = pyarrow.array(offsets.astype(np.int32))
-    return pyarrow.ListArray.from_arrays(narrow, pyarrow.array(values), type=kind)
+def _to_list(offsets: np.ndarray, values: np.ndarray) -> pyarrow.ListArray:
+    item = pyarrow.field("item", pyarrow.from_numpy_dtype(values.dtype), nullable=False)
+    buffers = [None, pyarrow.py_buffer(offsets.astype(np.int32))]
+    return pyarrow.Array.from_buffers(
+        pyarrow.list_(item), len(offsets) - 1, buffers, null_count=0, children=[_to_array(values)]
+    )
+
+
+def _to_array(values: np.ndarray) -> pyarrow.Array:
+    """Without a copy. pyarrow.array would import pandas, where that is installed, to look for its types."""
+    buffers = [None, pyarrow.py_buffer(np.ascontiguousarray(values))]
+    return pyarrow.Array.from_buffers(pyarrow.from_numpy_dtype(values.dtype), len(values), buffers, null_count=0)
 
 
 def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:
