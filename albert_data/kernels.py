@@ -8,17 +8,51 @@ so a machine compiles once. The parent compiles before workers are forked, so th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-def inline_kernel(function: Function) -> Function:
-    return cast(Function, numba.njit(cache=True, nogil=True, inline="always")(function))
+
+def kernel(function: Function) -> Function:
+    """Compile on the first call for each combination of argument types."""
+    compiled: Any = numba.njit(nogil=True)(function)
+    with suppress(RuntimeError):  # no folder to keep it in can be written: each process compiles
+        compiled._cache = _Cache(function)
+    return cast(Function, compiled)
+
+
+class _Cache(FunctionCache):
+    """Numba's own, but for two faults: it overlooks changes in other files, and fails on a file that is cut short."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._cache_file._source_stamp = _stamp_package()
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        try:
+            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
+        except Exception:  # whatever unpickling comes upon
+            self.flush()  # type: ignore[no-untyped-call]
+            return None
+
+
+@lru_cache
+def _stamp_package() -> str:
+    """What changes with any file of the package, for kernels call those of other files."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
+    return sha256(repr(stamps).encode()).hexdigest()
 
 
 _intrinsic = cast(Callable[[Any], Any], intrinsic)  # or its typing would ask callers for the context
@@ -28,17 +62,12 @@ Int: Any = np.int64
 Word: Any = np.uint64
 _pointer_type: Any = types.CPointer
 Pointer = Any  # what `pointer` gives; a type of Numba's own
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def kernel(function: Function) -> Function:
-    """Compile on the first call for each combination of argument types."""
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
 # Pointers are for the innermost loops. An array that is handed to a function, even to one that is inlined, is
 # counted up and down, atomically; and its indices are looked at lest they be negative. Nothing checks the bounds
-# of a pointer, nor keeps its array alive: a kernel takes arrays, and hands pointers on to its helpers.
+# of a pointer, nor keeps its array alive, and an array that a kernel makes is freed after its last use: a kernel
+# takes arrays, and hands pointers to these on to its helpers.
 
 
 @_intrinsic

@@ -254,15 +254,24 @@ def draw_lengths(state: int, num_words: int, law: SpanLaw) -> list[int]:
     return lengths
 
 
+def choose_items(state: int, num_items: int, num_chosen: int) -> set[int]:
+    """Floyd's choice: for each of the last items, one of those up to it, or itself in place of one that is taken."""
+    chosen: set[int] = set()
+    for last in range(num_items - num_chosen, num_items):
+        drawn = below(draw(state, last), last + 1)
+        chosen.add(last if drawn in chosen else drawn)
+    return chosen
+
+
 def arrange(state: int, num_words: int, lengths: list[int]) -> set[int]:
     """The words that are masked: spans, each before an unmasked word, among single words, on a circle."""
     at = below(draw(state, 1), num_words)
-    state = mix(state)
     num_items = len(lengths) + max(0, num_words - sum(lengths) - len(lengths))
+    chosen = choose_items(mix(state), num_items, len(lengths))
     spans = list(lengths)
-    masked = set()
+    masked: set[int] = set()
     for item in range(num_items):
-        if below(draw(state, item), num_items - item) < len(spans):
+        if item in chosen:
             length = spans.pop(0)
             masked |= {(at + step) % num_words for step in range(length)}
             at += length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.tokenizer import chunks
-from albert_data.tokenizer.cuts import find_replaced
+from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
 from albert_data.tokenizer.lattice import make_trie, segment
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.proto import read_settings
+from albert_data.tokenizer.proto import change_settings, read_settings
+from albert_data.tokenizer.table import PLAIN, SOLID
+from albert_data.tokenizer.words import SPACE
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
 LINES = [
@@ -135,16 +138,127 @@ def test_unknown_characters_that_meet_at_a_cut_are_one():
     assert encode(tokenizer, texts)[0].count(tokenizer.unk_id) == 1
 
 
+# ---- what the model file says ----
+
+
+@pytest.mark.parametrize("settings", [{}, {"byte_fallback": True}, {"user_defined_symbols": "foo,中国"}])
+def test_scores_and_kinds_of_pieces_are_those_of_sentencepiece(settings: dict[str, object]):
+    model = train(**settings).model
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    kinds = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
+    ids = range(processor.get_piece_size())
+    read = read_settings(model)
+    assert read.scores.tolist() == [processor.get_score(i) for i in ids]
+    assert read.is_matched.tolist() == [not any(is_kind(i) for is_kind in kinds) for i in ids]
+
+
+def test_a_piece_may_be_written_in_any_order_and_with_fields_unknown():
+    half, control = b"\x15" + np.float32(-0.5).tobytes(), b"\x18\x03"
+    fixed, text = b"\x39" + bytes(8), b"\x0a\x81\x00x"  # of 8 bytes; of a length in more bytes than it needs
+    pieces = [text + half, control + half + text, b"", text + control, fixed + text + half, half + half + control]
+    read = read_settings(b"".join(b"\x0a" + bytes([len(piece)]) + piece for piece in pieces))
+    assert read.types.tolist() == [1, 3, 1, 3, 1, 3]
+    assert read.scores.tolist() == [-0.5, -0.5, 0, 0, -0.5, -0.5]
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x03\x0a", b"\x0a", b"\x0b", b"\x0a\x02\x15\x00", b"\x08" + b"\xff" * 12])
+def test_what_is_no_protocol_buffer_is_refused(data: bytes):
+    with pytest.raises(ValueError, match="protocol buffer"):
+        read_settings(data)
+
+
+# ---- what normalisation replaces ----
+
+
+def load_normalizer(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """It shows each space as "▁", and adds and removes none."""
+    changed = change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=False)
+    return sentencepiece.SentencePieceProcessor(model_proto=changed)
+
+
+@pytest.mark.parametrize("name", ["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"])
+def test_each_character_becomes_what_sentencepiece_makes_of_it(name: str):
+    tokenizer = train(normalization_rule_name=name)
+    rule = make_cut_rule(read_settings(tokenizer.model), tokenizer.pieces)
+    flags, first, last = rule.flags.tolist(), rule.first.tolist(), rule.last.tolist()
+    codes = [*range(1, 0xD800), *range(0xE000, 1 << 16)]
+    normal = load_normalizer(tokenizer.model).normalize([chr(code) for code in codes])
+    for code, text in zip(codes, normal, strict=True):
+        is_solid = text != "" and SPACE not in text and max(ord(text[0]), ord(text[-1])) < 1 << 16
+        assert bool(flags[code] & SOLID) == is_solid, hex(code)
+        if is_solid:
+            assert (first[code], last[code]) == (ord(text[0]), ord(text[-1])), hex(code)
+            assert bool(flags[code] & PLAIN) == (text == chr(code)), hex(code)
+
+
+def walk_slowly(charsmap: bytes) -> dict[str, str]:
+    """The strings that are replaced, and by what: all labels are tried at each node of the trie."""
+    size = 4 + int.from_bytes(charsmap[:4], "little")
+    units, strings = np.frombuffer(charsmap[4:size], "<u4").tolist(), charsmap[size:]
+    found = {}
+
+    @cache
+    def find_children(base: int) -> list[int]:
+        places = [(base ^ label, label) for label in range(1, 256) if base ^ label < len(units)]
+        return [at for at, label in places if units[at] & 0x800000FF == label]
+
+    def walk(at: int, key: bytes) -> None:
+        base = at ^ (units[at] >> 10 << ((units[at] & 512) >> 6))
+        if units[at] & 256:
+            value = units[base] & 0x7FFFFFFF
+            found[key.decode()] = strings[value : strings.index(0, value)].decode()
+        for child in find_children(base):
+            walk(child, key + bytes([units[child] & 255]))
+
+    walk(0, b"")
+    return found
+
+
+def test_the_strings_that_are_replaced_are_all_found():
+    model = train().model
+    charsmap = read_settings(model).charsmap
+    replaced, found = walk_slowly(charsmap), read_charsmap(charsmap)
+    assert load_normalizer(model).normalize(list(replaced)) == [text.replace(" ", SPACE) for text in replaced.values()]
+    joined = {ord(character) for key in replaced for character in key[1:]}
+    assert np.flatnonzero(found.joined).tolist() == sorted(code for code in joined if code < 1 << 16)
+    heads = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
+    expected = sorted(text << 16 | key for text, key in heads if max(text, key) < 1 << 16)
+    assert np.sort(found.heads).tolist() == expected
+
+
 def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
-    replaced, joined, keys = find_replaced(read_settings(train().model).charsmap)
-    assert joined[0x301]
-    assert joined[0x3099]
-    assert not joined[ord("a")]
-    assert not joined[ord("中")]
-    assert replaced[ord("①")]
-    assert not replaced[ord("中")]
-    assert "e\u0301" in keys
-    assert "①" not in keys
+    found = read_charsmap(read_settings(train().model).charsmap)
+    assert found.joined[[0x301, 0x3099]].all()
+    assert not found.joined[[ord("a"), ord("中")]].any()
+    assert not found.plain[ord("①")]
+    assert found.plain[ord("中")]
+    assert ord("é") << 16 | ord("e") in found.heads
+    assert ord("1") << 16 | ord("①") not in found.heads
+
+
+def test_neighbours_are_those_within_a_piece_and_the_basic_plane():
+    expected = [("a", "b"), ("a", "é"), ("b", "c")]
+    pairs = [ord(left) << 16 | ord(right) for left, right in expected]
+    assert find_bigrams(["abc", "x", "", "ab", "c😀d", "aé"]).tolist() == pairs
+    assert find_bigrams(["a"]).tolist() == []
+
+
+code_pairs = st.sets(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+
+
+@given(bigrams=code_pairs, heads=code_pairs)
+def test_neighbours_are_found_by_the_head_of_what_is_contracted(
+    bigrams: set[tuple[int, int]], heads: set[tuple[int, int]]
+):
+    first = np.array([0, 1, 2, 3, 3, 5], np.uint16)
+    arrays = [np.array(sorted(left << 16 | right for left, right in each), np.uint32) for each in (bigrams, heads)]
+    found = find_contracted(*arrays, first)
+    expected = {left << 16 | int(first[key]) for left, right in bigrams for text, key in heads if text == right}
+    assert found.dtype == np.uint32
+    assert set(found.tolist()) == expected
+
+
+# ---- the lattice ----
 
 
 def segment_slowly(text: str, pieces: list[str], scores: list[float]) -> list[tuple[float, list[int]]]:
@@ -177,3 +291,12 @@ def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: st
         assert ids.tolist() == ways[0][1]
     else:
         assert limits[0] <= 4
+
+
+@given(st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=20))
+def test_a_damaged_table_of_replacements_is_an_error_or_harmless(damages: list[tuple[int, int]]):
+    charsmap = bytearray(read_settings(train().model).charsmap)
+    for at, byte in damages:
+        charsmap[at % len(charsmap)] = byte
+    with suppress(ValueError):
+        read_charsmap(bytes(charsmap))

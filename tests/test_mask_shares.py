@@ -5,6 +5,11 @@ Each tolerance is five standard deviations of what is measured; the seeds are fi
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import combinations
+from math import comb
+
+import numba
 import numpy as np
 import pytest
 from toy_documents import (
@@ -20,9 +25,10 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import draw_masks
+from albert_data.examples.masks import Room, arrange, choose_items, draw_masks, make_room, point_to_room
 from albert_data.examples.ragged import Masks, Pairs
 from albert_data.examples.spans import ngram_shares
+from albert_data.kernels import pointer
 from albert_data.tokenizer.words import WordRule, find_word_starts
 
 ROW_LENGTHS = pytest.mark.parametrize(("max_seq_len", "num_rows"), [(32, 40_000), (128, 12_000), (512, 8_000)])
@@ -153,6 +159,85 @@ def test_half_of_the_words_in_spans_of_one_word_is_all_that_fits(num_words: int)
 
 
 # ---- where ----
+
+
+def assert_law(found: Counter[int], expected: dict[int, float]) -> None:
+    """Chi-square: its mean are the degrees of freedom, its variance is twice as much."""
+    trials, freedom = sum(found.values()), len(expected) - 1
+    assert found.keys() <= expected.keys()
+    squares = sum((found[key] - trials * share) ** 2 / (trials * share) for key, share in expected.items())
+    assert abs(squares - freedom) <= 5 * np.sqrt(2 * freedom)
+
+
+@numba.njit  # kept on disk, it would keep the masks.py of its day
+def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np.ndarray) -> np.ndarray:
+    """The set of each trial, a bit for each item: uint64."""
+    found = np.empty(num_trials, np.uint64)
+    for trial in range(num_trials):
+        choose_items(np.uint64(trial), num_items, num_chosen, pointer(is_chosen))
+        found[trial] = is_chosen[0]
+    return found
+
+
+@pytest.mark.parametrize(("num_items", "num_chosen"), [(5, 1), (6, 3), (7, 2), (7, 5), (8, 8), (3, 0)])
+def test_every_choice_of_items_is_equally_likely(num_items: int, num_chosen: int):
+    found = choose_often(40_000, num_items, num_chosen, np.empty(1, np.uint64))
+    choices = [sum(1 << item for item in chosen) for chosen in combinations(range(num_items), num_chosen)]
+    share = 1 / comb(num_items, num_chosen)
+    assert_law(Counter(found.tolist()), dict.fromkeys(choices, share))
+
+
+@numba.njit
+def arrange_often(num_trials: int, num_words: int, num_spans: int, room: Room) -> np.ndarray:
+    """The masked words of each trial, from the lowest on: int64 [trials, masked words]."""
+    places, total = point_to_room(room), room.lengths[:num_spans].sum()
+    found = np.full((num_trials, total), -1)
+    for trial in range(num_trials):
+        num_masked, lowest = arrange(np.uint64(trial), num_words, num_spans, total, places)
+        for i in range(num_masked):
+            found[trial, i] = room.tokens[(lowest + i) % num_masked]
+    return found
+
+
+def every_arrangement(num_words: int, lengths: list[int]) -> dict[int, float]:
+    """The share of each set of masked words where each turn of each choice of items is equally likely."""
+    num_items = max(len(lengths), num_words - sum(lengths))
+    found: Counter[int] = Counter()
+    for turn in range(num_words):
+        for chosen in combinations(range(num_items), len(lengths)):
+            at, spans, masked = turn, list(lengths), 0
+            for item in range(num_items):
+                length = spans.pop(0) if item in chosen else 0
+                masked |= sum(1 << (at + step) % num_words for step in range(length))
+                at += length + 1
+            found[masked] += 1
+    return {masked: count / found.total() for masked, count in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("num_words", "lengths"),
+    [(9, [1, 1, 1]), (7, [2, 1]), (8, [1, 3]), (10, [1, 2, 2]), (6, [3]), (6, [1, 1, 1]), (4, [4]), (1, [1])],
+)
+def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengths: list[int]):
+    room = make_room(num_words + 1)
+    room.begins[: num_words + 1] = range(num_words + 1)
+    room.lengths[: len(lengths)] = lengths
+    found = arrange_often(40_000, num_words, len(lengths), room)
+    assert (np.diff(found, axis=1) > 0).all()
+    assert_law(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
+
+
+def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
+    num_rows, num_words = 40_000, 9
+    pairs = make_rows(num_rows, num_words + 2, two=False)
+    masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=1 / 3))
+    apart = [
+        sum(1 << word for word in words)
+        for words in combinations(range(num_words), 3)
+        if all((word + 1) % num_words not in words for word in words)
+    ]
+    assert len(apart) == 30
+    assert_law(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(apart, 1 / 30))
 
 
 @ROW_LENGTHS

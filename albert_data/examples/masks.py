@@ -7,9 +7,15 @@ by a random number of words: so every word is masked with the same probability, 
 too. A span that lies across a segment's end is parted there, so none crosses [CLS] or [SEP]. The unmasked
 word between spans lets a reader of the shard tell each span. Of the masked tokens 80 % become [MASK],
 10 % a random ordinary piece, 10 % stay.
+
+An arrangement is a choice of items: of the spans, each with the word behind it, and all other words. Floyd's
+algorithm (Bentley and Floyd 1987) makes it with one number a span instead of one an item: every choice of as
+many items is alike, whatever the lengths, which the chosen take in the order in which they were drawn.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +23,42 @@ from albert_data.config import ExampleConfig
 from albert_data.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.examples.ragged import Examples, Masks, Pairs
 from albert_data.examples.spans import span_tables
-from albert_data.kernels import kernel
+from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, item, kernel, pointer, put
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule, begins_word
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
 _MASK_BELOW, _RANDOM_BELOW = threshold(MASK_SHARE), threshold(MASK_SHARE + RANDOM_SHARE)
+
+# Kinds of pieces. The first bit: a word begins at it; the second: one does if it is behind a piece that closes
+# words, which is so of all but the special pieces; the third: it closes words.
+_STARTS, _MASKABLE, _CLOSES = 1, 2, 4
+_STRIDE = 4  # tokens of a span are written so many at once, needed or not: few spans are longer
+
+
+class Pieces(NamedTuple):
+    """What masking needs to know of the vocabulary. In kernels, pointers.
+
+    kinds: uint8, of each piece; ordinary_ids: uint32, the pieces that may replace a token.
+    """
+
+    kinds: np.ndarray
+    ordinary_ids: np.ndarray
+    num_ordinary: int
+    mask_id: int
+
+
+class Room(NamedTuple):
+    """Room for the words of one row. In kernels, pointers.
+
+    begins: int64, the first token of each maskable word, and where the last segment ends; lengths: int64, of
+    spans; is_chosen: uint64, a bit for each item; tokens: int64, the masked ones.
+    """
+
+    begins: np.ndarray
+    lengths: np.ndarray
+    is_chosen: np.ndarray
+    tokens: np.ndarray
 
 
 def draw_masks(
@@ -37,8 +73,8 @@ def draw_masks(
 
     ordinary_ids: uint32, the pieces that may replace a token: no special, control, unused or byte piece.
     """
-    longest = int(np.diff(pairs.offsets).max(initial=0))
-    tables = span_tables(max(longest, config.max_seq_len), config.ngram, config.mask_prob)
+    longest = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
+    tables = span_tables(longest, config.ngram, config.mask_prob)
     offsets, positions, ids = mask_rows(
         pairs.ids,
         pairs.offsets,
@@ -47,16 +83,32 @@ def draw_masks(
         pairs.indices,
         np.uint64(config.seed),
         pass_index,
-        specials.is_special,
-        words.starts,
-        words.standalone,
         tables.cumulative,
         tables.bounds,
         tables.extra,
-        ordinary_ids,
-        specials.mask_id,
+        Pieces(find_kinds(specials, words), ordinary_ids, len(ordinary_ids), specials.mask_id),
+        make_room(longest + config.ngram),
     )
     return Masks(offsets=offsets, positions=positions, ids=ids)
+
+
+def find_kinds(specials: Specials, words: WordRule) -> np.ndarray:
+    """The kind of each piece: uint8."""
+    is_special = specials.is_special
+    kinds = np.zeros(len(is_special), np.uint8)
+    for bit, has_bit in (
+        (_STARTS, words.starts & ~is_special),
+        (_MASKABLE, ~is_special),
+        (_CLOSES, words.standalone | is_special),
+    ):
+        kinds |= has_bit * np.uint8(bit)
+    return kinds
+
+
+def make_room(longest: int) -> Room:
+    """Room for rows of up to so many tokens."""
+    begins, lengths, tokens = (np.empty(longest + _STRIDE, np.int64) for _ in range(3))
+    return Room(begins, lengths, np.empty(longest // 64 + 1, np.uint64), tokens)
 
 
 def apply_masks(pairs: Pairs, masks: Masks) -> Examples:
@@ -100,7 +152,10 @@ def find_words(
     word_begins: np.ndarray,
     word_ends: np.ndarray,
 ) -> tuple[int, int]:
-    """Fill in the token ranges of a row's maskable words; returns their number and how many are of A."""
+    """Fill in the token ranges of a row's maskable words; returns their number and how many are of A.
+
+    This is for those who read rows: `begin_words` finds the same words faster, but not where they end.
+    """
     count, count_a = 0, 0
     sep = begin + 1 + segment_a_len
     for segment in range(2):
@@ -121,12 +176,30 @@ def find_words(
 
 
 @kernel
+def point_to_pieces(pieces: Pieces) -> Pieces:
+    return Pieces(pointer(pieces.kinds), pointer(pieces.ordinary_ids), pieces.num_ordinary, pieces.mask_id)
+
+
+@kernel
+def point_to_room(room: Room) -> Room:
+    return Room(pointer(room.begins), pointer(room.lengths), pointer(room.is_chosen), pointer(room.tokens))
+
+
+@kernel
+def begin_words(ids: Pointer, first: int, last: int, kinds: Pointer, begins: Pointer, count: int) -> int:
+    """Put behind `count` words those of the segment from token `first` to `last`; returns how many there are now."""
+    closes = 1
+    for at in range(first, last):
+        kind = Int(item(kinds, Int(item(ids, at))))
+        put(begins, count, at)
+        count += kind >> closes & 1
+        closes = kind >> 2
+    return count
+
+
+@kernel
 def draw_lengths(
-    state: np.uint64,
-    num_words: int,
-    cumulative: np.ndarray,
-    bound: int,
-    lengths: np.ndarray,
+    state: np.uint64, num_words: int, cumulative: Pointer, ngram: int, bound: int, lengths: Pointer
 ) -> tuple[int, int]:
     """Draw span lengths until their sum reaches the bound; returns their number and sum.
 
@@ -136,46 +209,71 @@ def draw_lengths(
     while total < bound:
         bits = draw(state, 2 + count)
         length = 1
-        while bits >= cumulative[length - 1] and length < len(cumulative):
-            length += 1
+        for shorter in range(ngram - 1):
+            length += bits >= item(cumulative, shorter)
         if count > 0 and total + length + count + 1 > num_words:
             break
-        lengths[count] = length
+        put(lengths, count, length)
         count, total = count + 1, total + length
     return count, total
 
 
 @kernel
-def arrange(
-    state: np.uint64, num_words: int, lengths: np.ndarray, num_spans: int, total: int, is_masked: np.ndarray
-) -> None:
-    """Place the spans on the circle: mark in `is_masked` the words that they cover."""
-    free = max(0, num_words - total - num_spans)  # words beside the spans and the one behind each
-    is_masked[:num_words] = False
-    at = below(draw(state, 1), num_words)
-    span, items = 0, num_spans + free
-    state = mix(state)
-    for item in range(items):
-        if below(draw(state, item), items - item) >= num_spans - span:
-            at += 1
-        else:
-            for _ in range(lengths[span]):
-                is_masked[at if at < num_words else at - num_words] = True
-                at += 1
-            at += 1
-            span += 1
-        if at >= num_words:
-            at -= num_words
+def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: Pointer) -> None:
+    """Choose some of the items, every choice of as many alike: a bit each in the words of `is_chosen`."""
+    for block in range((num_items + 63) >> 6):
+        put(is_chosen, block, Word(0))
+    for last in range(num_items - num_chosen, num_items):
+        chosen = Int(below(draw(state, last), last + 1))
+        if item(is_chosen, chosen >> 6) >> Word(chosen & 63) & Word(1):
+            chosen = last
+        put(is_chosen, chosen >> 6, item(is_chosen, chosen >> 6) | Word(1) << Word(chosen & 63))
 
 
 @kernel
-def replace(bits: np.uint64, original: np.uint32, mask_id: int, ordinary_ids: np.ndarray) -> int:
+def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: int) -> Int:
+    """Put the tokens of the words from `first` to `last` behind `filled` others; returns how many there are now."""
+    begin, end = item(begins, first), item(begins, last)
+    for at in range(begin, end, _STRIDE):
+        for i in range(_STRIDE):
+            put(tokens, filled + at - begin + i, at + i)
+    return filled + end - begin
+
+
+@kernel
+def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room) -> tuple[int, int]:
+    """Place the spans and put their tokens in the order of the circle; returns their number and the place of the first.
+
+    count, total: how many spans there are, and how many words in them.
+    """
+    turn = below(draw(state, 1), num_words)
+    num_items = max(count, num_words - total)
+    choose_items(mix(state), num_items, count, room.is_chosen)
+    span, filled, lowest = 0, 0, 0
+    for block in range((num_items + 63) >> 6):
+        bits = item(room.is_chosen, block)
+        while bits != Word(0):
+            # The items before it have one word each, but for the spans: these have `length` more.
+            first = turn + (block << 6) + count_trailing_zeros(bits)
+            if first >= num_words:
+                turn, first, lowest = turn - num_words, first - num_words, filled
+            last = first + item(room.lengths, span)
+            turn += last - first
+            if last > num_words:
+                lowest = put_tokens(room.begins, first, num_words, room.tokens, filled)
+                turn, first, last, filled = turn - num_words, 0, last - num_words, lowest
+            filled = put_tokens(room.begins, first, last, room.tokens, filled)
+            bits &= bits - Word(1)
+            span += 1
+    return filled, lowest
+
+
+@kernel
+def replace(bits: np.uint64, original: int, pieces: Pieces) -> Int:
     """What stands at a masked token: [MASK], a random ordinary piece, or the original."""
-    if bits < _MASK_BELOW:
-        return mask_id
-    if bits < _RANDOM_BELOW:
-        return int(ordinary_ids[below(mix(bits), len(ordinary_ids))])
-    return int(original)
+    if _MASK_BELOW <= bits < _RANDOM_BELOW:
+        return Int(item(pieces.ordinary_ids, below(mix(bits), pieces.num_ordinary)))
+    return pieces.mask_id if bits < _MASK_BELOW else original
 
 
 @kernel
@@ -187,30 +285,25 @@ def mask_rows(
     indices: np.ndarray,
     seed: np.uint64,
     pass_index: int,
-    is_special: np.ndarray,
-    starts: np.ndarray,
-    standalone: np.ndarray,
     cumulative: np.ndarray,
     bounds: np.ndarray,
     extra: np.ndarray,
-    ordinary_ids: np.ndarray,
-    mask_id: int,
+    pieces_arrays: Pieces,
+    room_arrays: Room,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Masks of all rows: offsets (int64), positions in the row (uint16), the ids that stand there."""
     num_rows, ngram = len(segment_a_len), cumulative.shape[1]
-    longest = 0
-    for row in range(num_rows):
-        longest = max(longest, offsets[row + 1] - offsets[row])
-    word_begins, word_ends = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    is_masked, lengths = np.empty(longest, np.bool_), np.empty(longest + ngram, np.int64)
+    pieces, room, tokens = point_to_pieces(pieces_arrays), point_to_room(room_arrays), pointer(ids)
     mask_offsets = np.zeros(num_rows + 1, np.int64)
     positions, masked = np.empty(len(ids), np.uint16), np.empty(len(ids), ids.dtype)
+    out_positions, out_ids = pointer(positions), pointer(masked)
     filled = 0
     for row in range(num_rows):
         begin, end = offsets[row], offsets[row + 1]
-        words, words_a = find_words(
-            ids, begin, end, segment_a_len[row], is_special, starts, standalone, word_begins, word_ends
-        )
+        sep = begin + 1 + segment_a_len[row]
+        words_a = begin_words(tokens, begin + 1, sep, pieces.kinds, room.begins, 0)
+        words = begin_words(tokens, sep + 1, end - 1, pieces.kinds, room.begins, words_a)
+        put(room.begins, words, end - 1)
         if words > 0:
             two = 0 < words_a < words
             shorter = min(words_a, words - words_a) if two else words
@@ -219,15 +312,15 @@ def mask_rows(
             bound = bounds[ends, longest_span, words]
             if draw(state, 0) < extra[ends, longest_span, words]:
                 bound += 1
-            count, total = draw_lengths(state, words, cumulative[ends, longest_span, words], bound, lengths)
-            if count > 0:
-                arrange(state, words, lengths, count, total, is_masked)
-                state = mix(state ^ np.uint64(MASKING))
-                for word in range(words):
-                    if is_masked[word]:
-                        for at in range(word_begins[word], word_ends[word]):
-                            positions[filled] = at - begin
-                            masked[filled] = replace(draw(state, at - begin), ids[at], mask_id, ordinary_ids)
-                            filled += 1
+            law = pointer(cumulative[ends, longest_span, words])
+            count, total = draw_lengths(state, words, law, ngram, bound, room.lengths)
+            num_masked, lowest = arrange(state, words, count, total, room)
+            state = mix(state ^ Word(MASKING))
+            for i in range(lowest, lowest + num_masked):
+                at = item(room.tokens, i if i < num_masked else i - num_masked)
+                original = Int(item(tokens, at))
+                put(out_positions, filled, np.uint16(at - begin))
+                put(out_ids, filled, replace(draw(state, at - begin), original, pieces))
+                filled += Int(item(pieces.kinds, original)) >> 1 & 1  # special tokens may stand behind a word
         mask_offsets[row + 1] = filled
     return mask_offsets, positions[:filled].copy(), masked[:filled].copy()

@@ -9,6 +9,7 @@ begun. What is in the table changes the speed, never the ids.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from albert_data.tokenizer import table
 from albert_data.tokenizer.cuts import make_cut_rule
 from albert_data.tokenizer.lattice import Trie, make_trie, segment
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
-from albert_data.tokenizer.table import Table, make_slots
+from albert_data.tokenizer.table import Table, make_desk, make_slots
 
 FIRST_SLOTS, MAX_SLOTS = 1 << 16, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
@@ -45,10 +46,11 @@ class ChunkEncoder:
         self._inner.LoadFromSerializedProto(
             change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=True)
         )
-        self._rule = make_cut_rule(model, settings, pieces)
+        self._rule = make_cut_rule(settings, pieces)
         self._is_unigram = settings.model_type == UNIGRAM
-        self._trie = _make_trie(processor, pieces if self._is_unigram else [], len(pieces), settings.byte_fallback)
+        self._trie = _make_trie(settings, pieces, processor.unk_id())
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
+        self._desk = make_desk()
         self._clear()
 
     def _clear(self) -> None:
@@ -99,7 +101,7 @@ class ChunkEncoder:
         ids = np.empty(num_bytes + len(begins) + table.INLINE_IDS, self._dtype)
         fresh = np.empty((min(num_bytes, max_chunks - int(self._table.counts[0])), 3), np.int64)
         filled, num_fresh = table.encode_sentences(
-            text, begins, ends, self._rule, self._table, self._trie, max_chunks, ids, lengths, fresh
+            text, begins, ends, self._rule, self._table, self._trie, self._desk, max_chunks, ids, lengths, fresh
         )
         if num_fresh:
             slots, chunk_begins, chunk_ends = fresh[:num_fresh].T.copy()
@@ -150,16 +152,13 @@ def _with_room(array: np.ndarray, size: int) -> np.ndarray:
     return grown
 
 
-def _make_trie(
-    processor: sentencepiece.SentencePieceProcessor, pieces: list[str], vocab_size: int, byte_fallback: bool
-) -> Trie:
-    kinds = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
-    matched = [i for i in range(len(pieces)) if not any(is_kind(i) for is_kind in kinds)]
+def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
+    is_matched = settings.is_matched & (settings.model_type == UNIGRAM)
     return make_trie(
-        [pieces[i] for i in matched],
-        matched,
-        [processor.get_score(i) for i in matched],
-        unk_id=processor.unk_id(),
-        vocab_size=vocab_size,
-        unknown_is_whole=byte_fallback,
+        list(compress(pieces, is_matched.tolist())),
+        np.flatnonzero(is_matched).tolist(),
+        settings.scores[is_matched].tolist(),
+        unk_id=unk_id,
+        vocab_size=len(pieces),
+        unknown_is_whole=settings.byte_fallback,
     )

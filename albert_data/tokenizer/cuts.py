@@ -22,15 +22,37 @@ on the left and that on the right do not touch each other. What has to be seen t
 
 from __future__ import annotations
 
-import numpy as np
-import sentencepiece
+from typing import NamedTuple
 
-from albert_data.kernels import kernel
-from albert_data.tokenizer.proto import BPE, UNIGRAM, ModelSettings, change_settings
+import numpy as np
+
+from albert_data.kernels import Pointer, item, kernel, pointer
+from albert_data.tokenizer.lattice import decode
+from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.table import AFTER, ASCII_BEFORE, BEFORE, PAIR_BYTES, PLAIN, SOLID, CutRule, mark_pairs
 from albert_data.tokenizer.words import SPACE
 
 _NUM_CODES = 1 << 16  # characters beyond the basic plane are never cut at
+_SPACE, _VISIBLE_SPACE = ord(" "), ord(SPACE)
+_MAX_NODES, _MAX_KEY = 1 << 24, 256  # more than a table has; nodes are shared, each of its paths is walked
+_NO_CHARSMAP = bytes([4, 0, 0, 0, 0, 0, 0, 0])  # a trie of a root alone
+
+
+class Replacements(NamedTuple):
+    """What normalisation makes of the characters of the basic plane.
+
+    plain: bool, it leaves one alone as it is; solid: bool, what that becomes is not empty, holds no space, and begins
+    and ends in the basic plane; first, last: uint16, its first and last character, if it is solid;
+    joined: bool, some replaced string holds the character behind another;
+    heads: uint32, the first character of each replacement of several << 16 | the first of these.
+    """
+
+    plain: np.ndarray
+    solid: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    joined: np.ndarray
+    heads: np.ndarray
 
 
 def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
@@ -43,119 +65,139 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
         return "it has pieces with a space inside or at the end"
     if SPACE not in pieces:
         return "it has no piece for a space alone"
-    if settings.has_user_defined:
+    if (settings.types == USER_DEFINED).any():
         return "it has user-defined pieces, which are exempt from normalisation"
     return None
 
 
-def make_cut_rule(model: bytes, settings: ModelSettings, pieces: list[str]) -> CutRule:
+def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     """Find the cuts from the model's own pieces and replacements."""
-    is_replaced, is_joined, keys = find_replaced(settings.charsmap)
-    first, last = np.arange(_NUM_CODES, dtype=np.uint16), np.arange(_NUM_CODES, dtype=np.uint16)
-    solid, plain = np.ones(_NUM_CODES, bool), ~is_replaced
-    solid[[0, ord(" "), ord(SPACE)]] = False
+    found = read_charsmap(settings.charsmap)
+    solid = found.solid.copy()
+    solid[[0, _SPACE, _VISIBLE_SPACE]] = False
     solid[0xD800:0xE000] = False
-    solid &= not is_joined[ord(" ")]
-    bare = sentencepiece.SentencePieceProcessor()
-    bare.LoadFromSerializedProto(change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=False))
-    codes = np.flatnonzero(is_replaced & solid).tolist()
-    for code, text in zip(codes, bare.normalize([chr(code) for code in codes]), strict=True):
-        solid[code] = bool(text) and SPACE not in text and " " not in text
-        solid[code] = solid[code] and max(ord(text[0]), ord(text[-1])) < _NUM_CODES
-        if solid[code]:
-            first[code], last[code], plain[code] = ord(text[0]), ord(text[-1]), text == chr(code)
-    bigrams = {
-        ord(left) << 16 | ord(right)
-        for piece in pieces
-        for left, right in zip(piece, piece[1:], strict=False)
-        if max(ord(left), ord(right)) < _NUM_CODES
-    }
-    bigrams |= find_contracted(bigrams, keys, bare.normalize(keys), first)
-    loose = solid & ~is_joined
-    flags = (BEFORE * loose + AFTER * loose + SOLID * solid + PLAIN * (solid & plain)).astype(np.uint8)
+    solid &= not found.joined[_SPACE]
+    loose = solid & ~found.joined
+    flags = (BEFORE * loose + AFTER * loose + SOLID * solid + PLAIN * (solid & found.plain)).astype(np.uint8)
     flags[:128] |= ASCII_BEFORE * (flags[:128] & BEFORE)
-    pairs = mark_pairs(np.array(sorted(bigrams), np.uint32), np.zeros(PAIR_BYTES, np.uint8))
-    return CutRule(flags, first, last, pairs, _make_ascii_cuts(flags, first, last, bigrams))
+    bigrams = find_bigrams(pieces)
+    bigrams = np.concatenate((bigrams, find_contracted(bigrams, found.heads, found.first)))
+    pairs = mark_pairs(bigrams, np.zeros(PAIR_BYTES, np.uint8))
+    return CutRule(flags, found.first, found.last, pairs, _make_ascii_cuts(flags, found.first, found.last, bigrams))
 
 
-def _make_ascii_cuts(flags: np.ndarray, first: np.ndarray, last: np.ndarray, bigrams: set[int]) -> np.ndarray:
+def _make_ascii_cuts(flags: np.ndarray, first: np.ndarray, last: np.ndarray, bigrams: np.ndarray) -> np.ndarray:
     """Between two letters no cut is worth it."""
-    cuts = np.zeros((128, 128), np.uint8)
-    for left in range(128):
-        for right in range(128):
-            is_safe = flags[left] & AFTER and flags[right] & BEFORE
-            is_word = chr(left).isalpha() and chr(right).isalpha()
-            cuts[left, right] = is_safe and not is_word and int(last[left]) << 16 | int(first[right]) not in bigrams
-    return cuts.reshape(-1)
+    is_letter = np.array([chr(code).isalpha() for code in range(128)])
+    is_word = is_letter[:, None] & is_letter
+    is_safe = (flags[:128, None] & AFTER != 0) & (flags[:128] & BEFORE != 0)
+    is_pair = np.isin(last[:128, None].astype(np.uint32) << 16 | first[:128], bigrams)
+    cuts: np.ndarray = is_safe & ~is_word & ~is_pair
+    return cuts.astype(np.uint8).reshape(-1)
 
 
-def find_contracted(bigrams: set[int], keys: list[str], values: list[str], first: np.ndarray) -> set[int]:
+def find_bigrams(pieces: list[str]) -> np.ndarray:
+    """The pairs of neighbours in some piece, left << 16 | right (uint32), sorted."""
+    codes = np.frombuffer("\0".join(pieces).encode("utf-32-le"), np.uint32)
+    is_code = (codes > 0) & (codes < _NUM_CODES)
+    return np.unique((codes[:-1] << 16 | codes[1:])[is_code[:-1] & is_code[1:]])
+
+
+def find_contracted(bigrams: np.ndarray, heads: np.ndarray, first: np.ndarray) -> np.ndarray:
     """The bigrams again with the character that a replacement of several begins with, for that alone a cut looks at."""
-    heads: dict[int, set[int]] = {}
-    for key, value in zip(keys, values, strict=True):
-        if value and max(ord(key[0]), ord(value[0])) < _NUM_CODES:
-            heads.setdefault(ord(value[0]), set()).add(int(first[ord(key[0])]))
-    return {pair & 0xFFFF0000 | head for pair in bigrams for head in heads.get(pair & 0xFFFF, ())}
+    heads = np.unique(heads & 0xFFFF0000 | first[heads & 0xFFFF])
+    begins, ends = (np.searchsorted(heads >> 16, bigrams & 0xFFFF, side) for side in ("left", "right"))
+    counts = ends - begins
+    places = np.arange(counts.sum()) + np.repeat(ends - np.cumsum(counts), counts)
+    contracted: np.ndarray = np.repeat(bigrams, counts) & 0xFFFF0000 | heads[places] & 0xFFFF
+    return contracted
 
 
-def find_replaced(charsmap: bytes) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Which characters some replacement begins with, and which it holds behind another (bool over the basic plane).
-
-    And the replaced strings of more than one character.
-    """
-    if not charsmap:
-        return np.zeros(_NUM_CODES, bool), np.zeros(_NUM_CODES, bool), []
-    size = int.from_bytes(charsmap[:4], "little")
-    units = np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64)
-    marks, data, num_bytes = walk_charsmap(units)
-    keys = [key.decode() for key in data[:num_bytes].tobytes().split(b"\n")[:-1]]
-    return marks & 1 != 0, marks & 2 != 0, [key for key in keys if len(key) > 1]
+def read_charsmap(charsmap: bytes) -> Replacements:
+    """Read a model's table of replacements: the bytes of a trie, the trie, and the strings that its values point to."""
+    charsmap = charsmap or _NO_CHARSMAP
+    end = 4 + int.from_bytes(charsmap[:4], "little")
+    units = np.frombuffer(charsmap[4:end], "<u4").astype(np.int64)
+    return walk_charsmap(units, np.frombuffer(charsmap[end:] + bytes(8), np.uint8))
 
 
 @kernel
-def walk_charsmap(units: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Walk all keys of a double-array trie (the darts-clone layout) and mark their first character 1, others 2.
+def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
+    """Walk all keys of a double-array trie (the darts-clone layout). strings: each ends with a 0.
 
-    And write down each key and a line feed.
+    A node stands at a unit and has a base; its child by a label, a byte of the key, stands at base ^ label and holds
+    the label. So each unit tells the base that it is a child of.
     """
-    marks, data, num_bytes = np.zeros(1 << 16, np.uint8), np.empty(64 * len(units), np.uint8), 0
-    nodes, labels = np.zeros(256, np.int64), np.zeros(256, np.int64)
-    path = np.zeros(256, np.int64)
-    depth = 0
-    nodes[0] = (units[0] >> 10) << ((units[0] & 512) >> 6)
+    eldest, sibling = np.zeros((len(units) | 255) + 1, np.int64), np.zeros(len(units), np.int64)
+    for at in range(1, len(units)):
+        if units[at] >> 31 == 0 and units[at] & 255:
+            base = at ^ (units[at] & 255)
+            eldest[base], sibling[at] = at, eldest[base]
+    nodes, key = np.zeros(_MAX_KEY + 2, np.int64), np.zeros(_MAX_KEY + 8, np.uint8)
+    found = Replacements(
+        np.ones(_NUM_CODES, np.bool_),
+        np.ones(_NUM_CODES, np.bool_),
+        np.arange(_NUM_CODES).astype(np.uint16),
+        np.arange(_NUM_CODES).astype(np.uint16),
+        np.zeros(_NUM_CODES, np.bool_),
+        np.zeros(1 << 12, np.uint32),
+    )
+    heads, num_heads, depth, num_nodes = found.heads, 0, 0, 0
+    nodes[0] = eldest[find_base(units, 0)]
     while depth >= 0:
-        labels[depth] += 1
-        label = labels[depth]
-        if label > 255:
+        at = nodes[depth]
+        if at == 0:
             depth -= 1
             continue
-        at = nodes[depth] ^ label
-        if at >= len(units) or units[at] & 0x800000FF != label:
-            continue
-        path[depth] = label
-        if units[at] >> 8 & 1:
-            mark_characters(path, depth + 1, marks)
-            for i in range(depth + 1):
-                data[num_bytes + i] = path[i]
-            num_bytes += depth + 2
-            data[num_bytes - 1] = 10
+        nodes[depth], key[depth], base = sibling[at], units[at] & 255, find_base(units, at)
+        num_nodes += 1
+        if num_nodes > _MAX_NODES or depth == _MAX_KEY or base >= len(eldest):
+            raise ValueError("the table of replacements is damaged")
         depth += 1
-        nodes[depth] = at ^ ((units[at] >> 10) << ((units[at] & 512) >> 6))
-        labels[depth] = 0
-    return marks, data, num_bytes
+        nodes[depth] = eldest[base]
+        if units[at] >> 8 & 1:
+            if base >= len(units) or units[base] & 0x7FFFFFFF >= len(strings) - 8:
+                raise ValueError("the table of replacements is damaged")
+            head = add_replacement(pointer(key), depth, pointer(strings), units[base] & 0x7FFFFFFF, found)
+            if num_heads == len(heads):
+                heads = np.append(heads, heads)
+            heads[num_heads] = head
+            num_heads += head != 0
+    return Replacements(found.plain, found.solid, found.first, found.last, found.joined, heads[:num_heads].copy())
 
 
 @kernel
-def mark_characters(path: np.ndarray, length: int, marks: np.ndarray) -> None:
-    """Mark the characters of a key in UTF-8."""
-    code, mark = -1, 1
-    for i in range(length):
-        byte = path[i]
-        if byte & 0xC0 == 0x80:
-            code = code << 6 | (byte & 0x3F)
-        else:
-            code = byte if byte < 0x80 else byte & (0x1F if byte < 0xE0 else 0x0F if byte < 0xF0 else 0x07)
-        if i + 1 == length or path[i + 1] & 0xC0 != 0x80:
-            if code < len(marks):
-                marks[code] |= mark
-            mark = 2
+def find_base(units: np.ndarray, at: int) -> int:
+    return at ^ int(units[at] >> 10 << ((units[at] & 512) >> 6))
+
+
+@kernel
+def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, found: Replacements) -> int:
+    """Note what a replaced string tells of its characters. Returns its item of `heads`, 0 if it has none."""
+    code, at = decode(key, 0)
+    if at == key_len and code < _NUM_CODES:
+        add_character(code, strings, begin, found)
+    if at == key_len:
+        return 0
+    while at < key_len:
+        other, width = decode(key, at)
+        if other < _NUM_CODES:
+            found.joined[other] = True
+        at += width
+    first, _ = decode(strings, begin)
+    return first << 16 | code if 0 < first < _NUM_CODES and code < _NUM_CODES else 0
+
+
+@kernel
+def add_character(code: int, strings: Pointer, begin: int, found: Replacements) -> None:
+    """Note what becomes of a character alone."""
+    first, width = decode(strings, begin)
+    at, last, is_solid = begin, first, 0 < first < _NUM_CODES
+    while item(strings, at) != 0:
+        last, width = decode(strings, at)
+        is_solid = is_solid and last != _SPACE and last != _VISIBLE_SPACE
+        at += width
+    found.plain[code] = first == code and at == begin + width
+    found.solid[code] = is_solid and last < _NUM_CODES
+    if found.solid[code]:
+        found.first[code], found.last[code] = first, last

@@ -88,7 +88,6 @@ def point_to_trie(trie: Trie) -> Trie:
     )
 
 
-@kernel
 def make_lattice(length: int) -> Lattice:
     """Room for chunks of so many bytes."""
     return Lattice(
@@ -235,22 +234,32 @@ def find_limit(margin: float, additions: int) -> int:
     return min(31, int(math.log2(ratio))) if ratio > 1 else 0
 
 
-@kernel
 def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Segment each slice of normalised text.
 
     Returns ids (int32), how many each has (int64), and the limit of each (int64, find_limit).
     """
-    num = len(offsets) - 1
-    ids, lengths, limits = np.empty(len(text), np.int32), np.empty(num, np.int64), np.empty(num, np.int64)
-    longest = 0
-    for i in range(num):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    lattice = make_lattice(longest)
-    pieces, room = point_to_trie(trie), point_to_lattice(lattice)
-    filled = 0
-    for i in range(num):
+    lattice = make_lattice(int(np.diff(offsets).max(initial=0)))
+    ids = np.empty(len(text), np.int32)
+    lengths, limits = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    filled = segment_slices(text, offsets, trie, lattice, ids, lengths, limits)
+    return ids[:filled], lengths, limits
+
+
+@kernel
+def segment_slices(
+    text: np.ndarray,
+    offsets: np.ndarray,
+    trie: Trie,
+    lattice: Lattice,
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    limits: np.ndarray,
+) -> int:
+    """Fill in what `segment` returns, and return the number of ids."""
+    pieces, room, filled = point_to_trie(trie), point_to_lattice(lattice), 0
+    for i in range(len(lengths)):
         chunk = text[offsets[i] : offsets[i + 1]]
         lengths[i], limits[i] = segment_chunk(pointer(chunk), len(chunk), pieces, room, pointer(ids[filled:]))
         filled += lengths[i]
-    return ids[:filled].copy(), lengths, limits
+    return filled

@@ -77,15 +77,18 @@ class Tokenizer:
         except (RuntimeError, OSError) as error:
             raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
         self.vocab_size: int = self._processor.get_piece_size()
-        self.pieces: list[str] = [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
+        self.pieces: list[str] = self._processor.id_to_piece(list(range(self.vocab_size)))
         self.specials = self._find_specials(name)
-        settings = read_settings(model)
-        self.slow_reason = explain_unsafe(settings, self.pieces)
-        self._chunks = (
-            ChunkEncoder(model, settings, self._processor, self.pieces, self._encode_whole)
-            if self.slow_reason is None
-            else None
-        )
+        try:
+            self._settings = read_settings(model)
+            self.slow_reason = explain_unsafe(self._settings, self.pieces)
+            self._chunks = (
+                ChunkEncoder(model, self._settings, self._processor, self.pieces, self._encode_whole)
+                if self.slow_reason is None
+                else None
+            )
+        except ValueError as error:
+            raise TokenizerError(f"{name} is damaged: {error}") from error
         self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
 
     def _find_specials(self, name: str) -> Specials:
@@ -140,16 +143,7 @@ class Tokenizer:
 
     @cached_property
     def ordinary_ids(self) -> np.ndarray:
-        processor = self._processor
-        odd = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
-        return np.array(
-            [
-                i
-                for i in range(self.vocab_size)
-                if not self.specials.is_special[i] and not any(is_kind(i) for is_kind in odd)
-            ],
-            np.uint32,
-        )
+        return np.flatnonzero(self._settings.is_matched & ~self.specials.is_special).astype(np.uint32)
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""

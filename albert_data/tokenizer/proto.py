@@ -1,56 +1,65 @@
 """Read what the fast path must know from a serialised SentencePiece model, and change two settings of it.
 
 The format is a protocol buffer; only the few fields below are read, so no protobuf library is needed.
-Fields of sentencepiece_model.proto: ModelProto.pieces 1, .trainer_spec 2, .normalizer_spec 3; SentencePiece.type 3;
-TrainerSpec.model_type 3, .byte_fallback 35;
+Fields of sentencepiece_model.proto: ModelProto.pieces 1, .trainer_spec 2, .normalizer_spec 3;
+SentencePiece.score 2, .type 3; TrainerSpec.model_type 3, .byte_fallback 35;
 NormalizerSpec.precompiled_charsmap 2, .add_dummy_prefix 3, .remove_extra_whitespaces 4,
 .escape_whitespaces 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from albert_data.kernels import Int, kernel
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_PIECE, _TRAINER, _NORMALIZER = (field << 3 | _BYTES for field in (1, 2, 3))  # tags: a field and its wire type
+_SCORE, _TYPE = 2 << 3 | _FIXED32, 3 << 3 | _VARINT
 UNIGRAM, BPE = 1, 2
-_USER_DEFINED = 4
+NORMAL, USER_DEFINED = 1, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """The settings of a model that decide how its text falls apart."""
+    """The settings of a model that decide how its text falls apart.
+
+    types: uint8, of each piece; scores: float32, of each.
+    """
 
     model_type: int
-    has_user_defined: bool
+    types: np.ndarray
+    scores: np.ndarray
     byte_fallback: bool
     charsmap: bytes
     add_dummy_prefix: bool
     remove_extra_whitespaces: bool
     escape_whitespaces: bool
 
+    @property
+    def is_matched(self) -> np.ndarray:
+        """Whether text can become a piece (bool, of each): it is no control, unknown, unused or byte piece."""
+        return np.isin(self.types, (NORMAL, USER_DEFINED))
+
 
 def read_settings(model: bytes) -> ModelSettings:
     """Raises ValueError where the bytes are no protocol buffer."""
-    trainer: dict[int, int | bytes] = {}
-    normalizer: dict[int, int | bytes] = {}
-    has_user_defined = False
-    for field, value in _read_fields(model):
-        if not isinstance(value, bytes):
-            continue
-        if field in (2, 3):
-            (trainer if field == 2 else normalizer).update(_read_fields(value))
-        elif field == 1 and bytes([3 << 3, _USER_DEFINED]) in value:
-            has_user_defined |= dict(_read_fields(value)).get(3) == _USER_DEFINED
-    charsmap = normalizer.get(2, b"")
+    data = np.frombuffer(model, np.uint8)
+    fields = read_fields(data, 0, len(data))
+    trainer, normalizer = _read_messages(data, fields, _TRAINER), _read_messages(data, fields, _NORMALIZER)
+    types, score_bits = read_pieces(data, fields[fields[:, 0] == _PIECE])
+    begin, end = normalizer.get(2 << 3 | _BYTES, (0, 0))
     return ModelSettings(
-        model_type=_number(trainer.get(3, UNIGRAM)),
-        has_user_defined=has_user_defined,
-        byte_fallback=bool(_number(trainer.get(35, 0))),
-        charsmap=charsmap if isinstance(charsmap, bytes) else b"",
-        add_dummy_prefix=bool(_number(normalizer.get(3, 1))),
-        remove_extra_whitespaces=bool(_number(normalizer.get(4, 1))),
-        escape_whitespaces=bool(_number(normalizer.get(5, 1))),
+        model_type=_number(trainer, 3, UNIGRAM),
+        types=types,
+        scores=score_bits.view(np.float32),
+        byte_fallback=bool(_number(trainer, 35, 0)),
+        charsmap=model[begin:end],
+        add_dummy_prefix=bool(_number(normalizer, 3, 1)),
+        remove_extra_whitespaces=bool(_number(normalizer, 4, 1)),
+        escape_whitespaces=bool(_number(normalizer, 5, 1)),
     )
 
 
@@ -60,37 +69,72 @@ def change_settings(model: bytes, *, add_dummy_prefix: bool, remove_extra_whites
     return model + bytes([3 << 3 | _BYTES, len(later)]) + later
 
 
-def _number(value: int | bytes) -> int:
-    if isinstance(value, bytes):
-        raise ValueError("a number is needed, found bytes")
-    return value
+def _read_messages(data: np.ndarray, fields: np.ndarray, tag: int) -> dict[int, tuple[int, int]]:
+    """The fields, by tag, of all messages of one tag, as `read_fields` gives them."""
+    found: dict[int, tuple[int, int]] = {}
+    for begin, end in fields[fields[:, 0] == tag, 1:].tolist():
+        found |= {tag: (value, end) for tag, value, end in read_fields(data, begin, end).tolist()}
+    return found
 
 
-def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(data):
-        tag, at = _read_varint(data, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            value, at = _read_varint(data, at)
-            yield tag >> 3, value
-        elif kind == _BYTES:
-            size, at = _read_varint(data, at)
-            yield tag >> 3, data[at : at + size]
-            at += size
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
-        else:
-            raise ValueError(f"wire type {kind} is none of a protocol buffer")
+def _number(fields: dict[int, tuple[int, int]], field: int, default: int) -> int:
+    return fields.get(field << 3 | _VARINT, (default, 0))[0]
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+@kernel
+def read_fields(data: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """The fields of a message, a row each (int64): tag, number or place of its bytes, place behind it."""
+    fields, count = np.empty(((end - begin) // 2, 3), np.int64), 0
+    while begin < end:
+        tag, value, begin = read_field(data, begin, end)
+        fields[count, 0], fields[count, 1], fields[count, 2] = tag, value, begin
+        count += 1
+    return fields[:count].copy()
+
+
+@kernel
+def read_pieces(data: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The type (uint8) and the bits of the score (uint32) of each piece. fields: rows of `read_fields`."""
+    types, scores = np.full(len(fields), NORMAL, np.uint8), np.zeros(len(fields), np.uint32)
+    for i in range(len(fields)):
+        at, end = fields[i, 1], fields[i, 2]
+        while at < end:
+            tag, value, at = read_field(data, at, end)
+            if tag == _TYPE:
+                types[i] = value
+            elif tag == _SCORE:
+                scores[i] = Int(data[at - 1]) << 24 | Int(data[at - 2]) << 16 | Int(data[at - 3]) << 8 | data[at - 4]
+    return types, scores
+
+
+@kernel
+def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
+    """The tag of the field at a place, its number or the place of its bytes, and the place behind it."""
+    tag, at = read_varint(data, at, end)
+    value, kind = at, tag & 7
+    if kind == _VARINT:
+        value, at = read_varint(data, at, end)
+    elif kind == _BYTES:
+        size, value = read_varint(data, at, end)
+        at = value + size
+    elif kind in (_FIXED64, _FIXED32):
+        at += 8 if kind == _FIXED64 else 4
+    else:
+        raise ValueError("the protocol buffer holds a field of an unknown wire type")
+    if not value <= at <= end and kind != _VARINT:
+        raise ValueError("the protocol buffer is cut short")
+    return tag, value, at
+
+
+@kernel
+def read_varint(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(data) or shift > 63:
+        if at >= end or shift > 63:
             raise ValueError("the protocol buffer is cut short")
-        value |= (data[at] & 0x7F) << shift
+        byte = Int(data[at])
+        value |= (byte & 0x7F) << shift
         shift += 7
         at += 1
-        if data[at - 1] < 0x80:
+        if byte < 0x80:
             return value, at

@@ -94,27 +94,47 @@ class Table(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """Room for finding the ids of one chunk: pointers to its lattice, its normalised text, its ids."""
+    """Room to work in: for the ids of one chunk, its lattice, normalised text and ids; and a batch of chunks.
+
+    A batch is hashed and not looked up yet. starts: int64, where each begins; homes: int64, the slot to begin
+    looking at; words: uint64 [3, _BATCH], the first three of its slot.
+    """
 
     lattice: Lattice
     text: np.ndarray
     ids: np.ndarray
+    starts: np.ndarray
+    homes: np.ndarray
+    words: np.ndarray
 
 
-class Batch(NamedTuple):
-    """Pointers to chunks that are hashed and not looked up yet: where each begins, its slot and what stands there."""
-
-    begins: np.ndarray
-    slots: np.ndarray
-    lows: np.ndarray
-    highs: np.ndarray
-    tags: np.ndarray
+def make_desk() -> Desk:
+    return Desk(
+        lattice=make_lattice(_MAX_LEARNT),
+        text=np.empty(_MAX_LEARNT, np.uint8),
+        ids=np.empty(_MAX_LEARNT, np.int32),
+        starts=np.empty(_BATCH, np.int64),
+        homes=np.empty(_BATCH, np.int64),
+        words=np.empty((3, _BATCH), np.uint64),
+    )
 
 
 @kernel
 def point_to_rule(rule: CutRule) -> CutRule:
     return CutRule(
         pointer(rule.flags), pointer(rule.first), pointer(rule.last), pointer(rule.pairs), pointer(rule.ascii_cuts)
+    )
+
+
+@kernel
+def point_to_desk(desk: Desk) -> Desk:
+    return Desk(
+        point_to_lattice(desk.lattice),
+        pointer(desk.text),
+        pointer(desk.ids),
+        pointer(desk.starts),
+        pointer(desk.homes),
+        pointer(desk.words),
     )
 
 
@@ -261,7 +281,7 @@ def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) 
 
 @kernel
 def hash_chunks(
-    utf8: Pointer, begin: int, end: int, inner: Word, rule: CutRule, slots: Pointer, mask: int, batch: Batch
+    utf8: Pointer, begin: int, end: int, inner: Word, rule: CutRule, slots: Pointer, mask: int, desk: Desk
 ) -> tuple[int, int, Word]:
     """Cut and hash chunks up to `end`, no more than _BATCH, and ask for their slots.
 
@@ -287,11 +307,11 @@ def hash_chunks(
             high = value
         slot = 4 * (Int(value >> _40) & mask)
         prefetch(slots, slot)
-        put(batch.begins, count, begin)
-        put(batch.slots, count, slot)
-        put(batch.lows, count, low)
-        put(batch.highs, count, high)
-        put(batch.tags, count, tag)
+        put(desk.starts, count, begin)
+        put(desk.homes, count, slot)
+        put(desk.words, count, low)
+        put(desk.words, _BATCH + count, high)
+        put(desk.words, 2 * _BATCH + count, tag)
         begin, inner = next_begin, next_inner
         count += 1
     return count, begin, inner
@@ -321,6 +341,7 @@ def encode_sentences(
     rule: CutRule,
     table: Table,
     trie: Trie,
+    desk: Desk,
     max_chunks: int,
     ids: np.ndarray,
     lengths: np.ndarray,
@@ -334,11 +355,7 @@ def encode_sentences(
     """
     text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
     places, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
-    starts, homes, words = np.empty(_BATCH, np.int64), np.empty(_BATCH, np.int64), np.empty((3, _BATCH), np.uint64)
-    batch = Batch(pointer(starts), pointer(homes), pointer(words[0]), pointer(words[1]), pointer(words[2]))
-    lattice, chunk_text = make_lattice(_MAX_LEARNT), np.empty(_MAX_LEARNT, np.uint8)
-    chunk_ids = np.empty(_MAX_LEARNT, np.int32)
-    desk = Desk(point_to_lattice(lattice), pointer(chunk_text), pointer(chunk_ids))
+    starts, homes, words, room = desk.starts, desk.homes, desk.words, point_to_desk(desk)
     can_learn, max_ids = len(trie.children) > 0, len(ids) - INLINE_IDS
     filled, num_fresh = 0, 0
     for sentence in range(len(begins)):
@@ -347,7 +364,7 @@ def encode_sentences(
         if not is_done:
             begin = end
         while begin < end:
-            count, begin, inner = hash_chunks(text, begin, end, inner, cut_rule, slots, mask, batch)
+            count, begin, inner = hash_chunks(text, begin, end, inner, cut_rule, slots, mask, room)
             for i in range(count):
                 tag = words[2, i]
                 slot = find_slot(text, starts[i], words[0, i], words[1, i], tag, homes[i], places, mask)
@@ -359,7 +376,7 @@ def encode_sentences(
                         continue
                     add_chunk(text, starts[i], words[0, i], words[1, i], tag, slot, places)
                     if can_learn:
-                        learn_chunk(text, starts[i], slot, places, len(table.long_ids), cut_rule, pieces, desk)
+                        learn_chunk(text, starts[i], slot, places, len(table.long_ids), cut_rule, pieces, room)
                     there = item(slots, slot + 2)
                     if there & _PENDING:
                         fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = (

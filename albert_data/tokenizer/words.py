@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -45,11 +46,16 @@ class WordRule:
 def is_standalone(piece: str) -> bool:
     """Whether a piece is a word of its own: all punctuation and symbols, or in a script without spaces."""
     text = piece.replace(SPACE, "")
-    if any(is_unspaced(character) for character in text):
-        return True
-    return bool(text) and all(unicodedata.category(character)[0] in "PS" for character in text)
+    return any(map(is_unspaced, text)) or (bool(text) and all(map(is_symbol, text)))
 
 
+@cache
+def is_symbol(character: str) -> bool:
+    """Whether a character is punctuation or a symbol."""
+    return unicodedata.category(character)[0] in "PS"
+
+
+@cache
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that sets no space between words."""
     if unicodedata.east_asian_width(character) == "H":
