@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.kernels import kernel
+from albert_data.kernels import helper, kernel
 
 # The purposes of streams: no two of them share a number.
 SPLITTING = 1
@@ -23,7 +23,7 @@ _MIX_B = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 
 
-@kernel
+@helper
 def mix(x: np.uint64) -> np.uint64:
     """Scatter 64 bits: a bijection in which every input bit reaches every output bit."""
     x = (x ^ (x >> _30)) * _MIX_A
@@ -31,7 +31,7 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _31)
 
 
-@kernel
+@helper
 def stream(seed: np.uint64, purpose: int, key: np.uint64, pass_index: int, index: int) -> np.uint64:
     """The state that all draws for one thing come from."""
     state = mix(np.uint64(seed) + _GOLDEN)
@@ -41,13 +41,13 @@ def stream(seed: np.uint64, purpose: int, key: np.uint64, pass_index: int, index
     return mix(state ^ np.uint64(index))
 
 
-@kernel
+@helper
 def draw(state: np.uint64, counter: int) -> np.uint64:
     """Number `counter` of a stream: 64 random bits."""
     return mix(state + (np.uint64(counter) + np.uint64(1)) * _GOLDEN)
 
 
-@kernel
+@helper
 def below(bits: np.uint64, limit: int) -> np.int64:
     """A whole number in [0, limit), limit < 2**32; the bias is under limit / 2**32."""
     return np.int64(((bits >> _32) * np.uint64(limit)) >> _32)

@@ -32,6 +32,11 @@ def kernel(function: Function) -> Function:
     return cast(Function, compiled)
 
 
+def helper(function: Function) -> Function:
+    """The same for what kernels call, and Python does not: it is compiled into them and need not be kept by itself."""
+    return cast(Function, numba.njit(nogil=True)(function))
+
+
 class _Cache(FunctionCache):
     """Numba's own, but for two faults: it overlooks changes in other files, and fails on a file that is cut short."""
 
@@ -45,6 +50,15 @@ class _Cache(FunctionCache):
         except Exception:  # whatever unpickling comes upon
             self.flush()  # type: ignore[no-untyped-call]
             return None
+
+
+def is_kept(kernel: Callable[..., Any]) -> bool:
+    """Whether a kernel has been compiled on this machine."""
+    cache = cast(Any, kernel)._cache
+    try:
+        return isinstance(cache, _Cache) and len(cache._cache_file._load_index()) > 0  # type: ignore[no-untyped-call]
+    except Exception:  # whatever unpickling comes upon
+        return False
 
 
 @lru_cache

@@ -21,12 +21,12 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +35,10 @@ import numpy as np
 
 from albert_data import load_tokenizer, open_shards
 from albert_data.corpus.long_documents import WHITESPACE
+from benchmarks.corpora import count_bytes, read_texts, repeat_documents, split_lines
+from benchmarks.jobs import build, command, peak_of_workers
 
 KILLS = 10
-
-
-def read_texts(corpus: Path) -> list[str]:
-    data = gzip.decompress(corpus.read_bytes()) if corpus.suffix == ".gz" else corpus.read_bytes()
-    return [json.loads(line)["text"] for line in data.split(b"\n") if line]
-
-
-def command(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> list[str]:
-    names = [str(path) for path in inputs]
-    return ["albert-data", "build", *names, "-o", str(out), "--tokenizer", str(tokenizer), *options]
-
-
-def build(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> float:
-    """Build and return the seconds it took."""
-    begin = time.monotonic()
-    subprocess.run(command(inputs, out, tokenizer, *options), check=True, capture_output=True)
-    return time.monotonic() - begin
 
 
 def hashes(out: Path) -> list[str]:
@@ -73,8 +58,7 @@ def write_layouts(texts: list[str], folder: Path) -> dict[str, list[Path]]:
     for number in range(40):
         lines = [json.dumps({"text": text}) + "\n" for text in backwards[number::40]]
         (many / f"part-{number:02d}.jsonl").write_text("".join(lines))
-    documents = ("\n".join(line for line in text.split("\n") if line.strip()) for text in texts)
-    (folder / "all.txt").write_text("\n\n".join(documents))
+    (folder / "all.txt").write_text("\n\n".join("\n".join(split_lines(text)) for text in texts))
     return {"40 plain .jsonl, reversed": [many], "one .txt": [folder / "all.txt"]}
 
 
@@ -187,31 +171,6 @@ def mix_all(values: np.ndarray) -> np.ndarray:
     return (values ^ (values >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(20)
 
 
-def worker_peaks(parent: int) -> Iterator[int]:
-    """Peak resident bytes of the living children of a process."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = dict(line.split(":", 1) for line in (entry / "status").read_text().splitlines())
-                if int(fields["PPid"]) == parent and "VmHWM" in fields:
-                    yield int(fields["VmHWM"].split()[0]) * 1024
-            except (OSError, ValueError, KeyError):
-                continue
-
-
-def peak_of_workers(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> int:
-    child = subprocess.Popen(
-        command(inputs, out, tokenizer, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    peak = 0
-    while child.poll() is None:
-        peak = max([peak, *worker_peaks(child.pid)])
-        time.sleep(0.05)
-    if child.returncode:
-        sys.exit(f"the build failed with {child.returncode}")
-    return peak
-
-
 @corpus_command
 def memory(corpus: Path, tokenizer: Path, language: str) -> None:
     """Peak RSS of a worker, on the corpus and on three times as much."""
@@ -219,9 +178,9 @@ def memory(corpus: Path, tokenizer: Path, language: str) -> None:
         base, texts = Path(folder), read_texts(corpus)
         thrice = base / "thrice.jsonl.gz"
         with gzip.open(thrice, "wt", compresslevel=1) as file:
-            for copy in range(3):
-                for number, text in enumerate(texts):
-                    file.write(json.dumps({"text": f"Copy {copy} of text {number}.\n{text}"}) + "\n")
+            documents = [split_lines(text) for text in texts]
+            for lines in repeat_documents(documents, 3 * count_bytes(chain.from_iterable(documents))):
+                file.write(json.dumps({"text": "\n".join(lines)}) + "\n")
         row("corpus", "peak RSS of a worker")
         row("---", "---")
         for name, path in (("once", corpus), ("three times", thrice)):

@@ -9,7 +9,6 @@ from itertools import chain, pairwise
 import numpy as np
 import pytest
 import references
-import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.corpus.text import ONE_SENTENCE, Text, characters_to_bytes, drop_line_feeds, make_text
+from albert_data.corpus.text import Text, drop_line_feeds, make_text
 
 WHITESPACE = " \t\n\r\x0b\x0c"
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "xx")
@@ -134,23 +133,6 @@ def test_lines_keeps_a_line_of_several_sentences_whole():
     assert segment("One. Two.\n Three\r\n\n中。文", sentences="lines") == [["One. Two.", "Three"], ["中。文"]]
 
 
-# ---- offsets ----
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=12))
-def test_characters_are_counted_in_bytes(parts: list[str]):
-    in_characters = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-    in_bytes = np.cumsum([0, *(len(part.encode()) for part in parts)], dtype=np.int64)
-    utf8 = np.frombuffer("".join(parts).encode(), np.uint8)
-    assert characters_to_bytes(utf8, in_characters).tolist() == in_bytes.tolist()
-
-
-def test_offsets_of_literal_characters_of_every_width():
-    utf8 = np.frombuffer("aé中😀b".encode(), np.uint8)
-    offsets = characters_to_bytes(utf8, np.array([0, 1, 2, 2, 3, 4, 5]))
-    assert offsets.tolist() == [0, 1, 3, 3, 6, 10, 11]
-
-
 def test_line_feeds_are_dropped_from_literal_lines():
     utf8 = np.frombuffer(b"ab\nc\n", np.uint8)
     assert drop_line_feeds(utf8, np.array([0, 3, 5])).tobytes() == b"abc"
@@ -190,9 +172,3 @@ def test_texts_that_differ_have_keys_that_differ():
     keys = read_lines("a\n\nb\n\na\nb\n\nab\n\na").document_keys.tolist()
     assert len(set(keys)) == 4
     assert keys[0] == keys[4]
-
-
-@given(st.text(st.sampled_from("中文字的，、；：“”‘’《》 。！？"), min_size=1, max_size=12), st.sampled_from(LANGUAGES))
-def test_a_line_taken_for_one_sentence_is_one_to_sentencex(line: str, language: str):
-    if ONE_SENTENCE.match(line.strip(WHITESPACE)) and line.strip(WHITESPACE):
-        assert sentencex.segment(language, line.strip(WHITESPACE)) == [line.strip(WHITESPACE)]

@@ -1,20 +1,40 @@
-"""Compile the kernels in the parent, before workers are forked, so that each inherits the machine code."""
+"""Compile the kernels in the parent, before workers are forked, so that each inherits the machine code.
+
+Compiling takes half a minute of one core, once a machine. So where it has to be done, `compile_ahead` does it in
+processes beside each other; all find later on the disk what each has compiled.
+"""
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import multiprocess
 import numpy as np
 
 from albert_data.build.mapping import MapJob, TaskReceipt
 from albert_data.build.progress import Progress
 from albert_data.build.runs import join_keyed
 from albert_data.build.stages import Stages
+from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.sentences import find_stops
+from albert_data.corpus.text import make_text
+from albert_data.examples.masks import apply_masks, draw_masks, mask_rows
+from albert_data.examples.pairs import make_pairs
+from albert_data.kernels import is_kept
+from albert_data.shards.rows import take_rows
+from albert_data.tokenizer.cuts import walk_charsmap
+from albert_data.tokenizer.model import Documents, Specials
+from albert_data.tokenizer.words import WordRule
 
 _PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
+_NOTICE = "compiling the kernels, once a machine"
 WARMING_BLOCK = Block(data=b"One word. Two words.\n\nThree.\n", format="txt", path="", start=0)
 
 
@@ -31,9 +51,56 @@ def compile_kernels(job: MapJob, progress: Progress) -> None:
 
 def run_once(work: Callable[[], object], progress: Progress) -> None:
     """Run what compiles kernels, and say so if that takes its time."""
-    notice = threading.Timer(_PATIENCE_SECONDS, progress.say, ["compiling the kernels, once a machine"])
+    notice = threading.Timer(_PATIENCE_SECONDS, progress.say, [_NOTICE])
     notice.start()
     try:
         work()
     finally:
         notice.cancel()
+
+
+@contextmanager
+def compile_ahead(progress: Progress) -> Iterator[None]:
+    """Compile some kernels in other processes while the caller loads a tokenizer, which compiles others."""
+    if is_kept(find_stops) and is_kept(mask_rows) and is_kept(walk_charsmap):
+        yield
+        return
+    progress.say(_NOTICE)
+    context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
+    works = (_segment_something, _mask_something)
+    processes = [context.Process(target=_run_in_process, args=(work,), daemon=True) for work in works]
+    for process in processes:
+        process.start()
+    try:
+        yield
+        for process in processes:
+            process.join()
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _run_in_process(work: Callable[[], None]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    work()
+
+
+def _segment_something() -> None:
+    config = BuildConfig().text
+    make_text(read_documents(WARMING_BLOCK, config, Damage()), config)
+
+
+def _mask_something() -> None:
+    config, num_ids = ExampleConfig(), 16
+    ids = np.arange(num_ids, dtype=np.uint16)
+    specials = Specials(pad_id=0, unk_id=1, cls_id=2, sep_id=3, mask_id=4, is_special=ids < 5)
+    words = WordRule.every_piece(num_ids)
+    documents = Documents(
+        ids=ids[5:],
+        sentence_offsets=np.array([0, 5, num_ids - 5]),
+        document_offsets=np.array([0, 2]),
+        document_keys=np.zeros(1, np.uint64),
+    )
+    pairs = make_pairs(documents, specials, words, config, 0)
+    masks = draw_masks(pairs, specials, words, np.arange(5, num_ids, dtype=np.uint32), config, 0)
+    take_rows(apply_masks(pairs, masks), np.arange(len(pairs)))

@@ -21,7 +21,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
-from albert_data.kernels import kernel
+from albert_data.kernels import helper, kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.nd
     return utf8, line_offsets, document_offsets
 
 
-@kernel
+@helper
 def is_white(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13
 

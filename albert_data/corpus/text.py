@@ -2,8 +2,9 @@
 
 In: `Lines`. Out: `Text`. With "lines" a line is a sentence; with "prose" each line is segmented by the
 rules of its language (sentencex). A sentence is stripped of white space; empty ones are dropped.
-The time that sentencex takes grows with the square of a line's length where no spaces part the sentences
-(12 KB of Chinese: 0.6 MB/s), so a long line is first parted after ideographic full stops.
+Most lines are segmented by `corpus.sentences`. The others go to sentencex itself, whose time grows with the
+square of a line's length where no spaces part the sentences (12 KB of Chinese: 0.6 MB/s): a long one is first
+parted after ideographic full stops.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
 
 from albert_data.config import TextConfig
 from albert_data.corpus.documents import Lines
+from albert_data.corpus.sentences import Segmenter
 from albert_data.kernels import kernel
 
 _STRIPPED = " \t\n\r\x0b\x0c"
 _STOPS = "。！？｡"
 _FULL_STOP = re.compile(rf"[{_STOPS}]+[”’」』》）)\]\"']*")
-# A line of Chinese that no rule of any language parts: seven times as quick to see as to segment.
-ONE_SENTENCE = re.compile(r"[\u3400-\u9fff，、；：“”‘’《》 ]*[。！？]?”?\Z")
 _WIDE_SPACE = re.compile(r"[^\S \t\n\r\x0b\x0c]")
 _PART_LEN = 200  # characters
 
@@ -49,7 +50,9 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
         sentence_offsets = lines.line_offsets - np.arange(len(lines.line_offsets))
         line_sentences = np.arange(len(lines.line_offsets))
     else:
-        utf8, sentence_offsets, line_sentences = _segment(lines, config.language)
+        utf8, sentence_offsets, line_sentences = _make_segmenter(config.language).segment(
+            lines.utf8, lines.line_offsets
+        )
     return Text(
         utf8=utf8,
         sentence_offsets=sentence_offsets,
@@ -58,23 +61,15 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
     )
 
 
-def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sentences of every line: utf8, sentence offsets in bytes, line offsets in sentences."""
-    sentences: list[str] = []
-    line_sentences = [0]
-    for line in lines.utf8.tobytes().decode().split("\n")[:-1]:
-        if ONE_SENTENCE.match(line):
-            sentences.append(line)
-        else:
-            for part in _part_line(line):
-                sentences += filter(None, [sentence.strip(_STRIPPED) for sentence in _segment_part(part, language)])
-        line_sentences.append(len(sentences))
-    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    utf8 = np.frombuffer("".join(sentences).encode(), np.uint8)
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    if offsets[-1] != len(utf8):
-        offsets = characters_to_bytes(utf8, offsets)
-    return utf8, offsets, np.array(line_sentences, np.int64)
+@lru_cache
+def _make_segmenter(language: str) -> Segmenter:
+    """One for each language and process, for it learns."""
+    return Segmenter(language, partial(_segment_odd, language))
+
+
+def _segment_odd(language: str, line: str) -> list[str]:
+    sentences = (sentence for part in _part_line(line) for sentence in _segment_part(part, language))
+    return [stripped for sentence in sentences if (stripped := sentence.strip(_STRIPPED))]
 
 
 def _segment_part(part: str, language: str) -> Sequence[str]:
@@ -107,19 +102,4 @@ def drop_line_feeds(utf8: np.ndarray, line_offsets: np.ndarray) -> np.ndarray:
     for line in range(num_lines):
         begin, end = line_offsets[line], line_offsets[line + 1] - 1
         out[begin - line : end - line] = utf8[begin:end]
-    return out
-
-
-@kernel
-def characters_to_bytes(utf8: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Turn rising offsets in characters into offsets in bytes of UTF-8."""
-    out = np.empty_like(offsets)
-    character, at = 0, 0
-    for i in range(len(offsets)):
-        while character < offsets[i]:
-            at += 1
-            while at < len(utf8) and utf8[at] & 0xC0 == 0x80:
-                at += 1
-            character += 1
-        out[i] = at
     return out

@@ -23,7 +23,7 @@ from albert_data.config import ExampleConfig
 from albert_data.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.examples.ragged import Examples, Masks, Pairs
 from albert_data.examples.spans import span_tables
-from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, item, kernel, pointer, put
+from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, helper, item, kernel, pointer, put
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule, begins_word
 
@@ -175,17 +175,17 @@ def find_words(
     return count, count_a
 
 
-@kernel
+@helper
 def point_to_pieces(pieces: Pieces) -> Pieces:
     return Pieces(pointer(pieces.kinds), pointer(pieces.ordinary_ids), pieces.num_ordinary, pieces.mask_id)
 
 
-@kernel
+@helper
 def point_to_room(room: Room) -> Room:
     return Room(pointer(room.begins), pointer(room.lengths), pointer(room.is_chosen), pointer(room.tokens))
 
 
-@kernel
+@helper
 def begin_words(ids: Pointer, first: int, last: int, kinds: Pointer, begins: Pointer, count: int) -> int:
     """Put behind `count` words those of the segment from token `first` to `last`; returns how many there are now."""
     closes = 1
@@ -197,7 +197,7 @@ def begin_words(ids: Pointer, first: int, last: int, kinds: Pointer, begins: Poi
     return count
 
 
-@kernel
+@helper
 def draw_lengths(
     state: np.uint64, num_words: int, cumulative: Pointer, ngram: int, bound: int, lengths: Pointer
 ) -> tuple[int, int]:
@@ -218,7 +218,7 @@ def draw_lengths(
     return count, total
 
 
-@kernel
+@helper
 def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: Pointer) -> None:
     """Choose some of the items, every choice of as many alike: a bit each in the words of `is_chosen`."""
     for block in range((num_items + 63) >> 6):
@@ -230,7 +230,7 @@ def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: P
         put(is_chosen, chosen >> 6, item(is_chosen, chosen >> 6) | Word(1) << Word(chosen & 63))
 
 
-@kernel
+@helper
 def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: int) -> Int:
     """Put the tokens of the words from `first` to `last` behind `filled` others; returns how many there are now."""
     begin, end = item(begins, first), item(begins, last)
@@ -240,7 +240,7 @@ def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: 
     return filled + end - begin
 
 
-@kernel
+@helper
 def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room) -> tuple[int, int]:
     """Place the spans and put their tokens in the order of the circle; returns their number and the place of the first.
 
@@ -268,7 +268,7 @@ def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room
     return filled, lowest
 
 
-@kernel
+@helper
 def replace(bits: np.uint64, original: int, pieces: Pieces) -> Int:
     """What stands at a masked token: [MASK], a random ordinary piece, or the original."""
     if _MASK_BELOW <= bits < _RANDOM_BELOW:

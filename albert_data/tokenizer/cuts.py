@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Pointer, item, kernel, pointer
+from albert_data.kernels import Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.lattice import decode
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.table import AFTER, ASCII_BEFORE, BEFORE, PAIR_BYTES, PLAIN, SOLID, CutRule, mark_pairs
@@ -166,12 +166,12 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
     return Replacements(found.plain, found.solid, found.first, found.last, found.joined, heads[:num_heads].copy())
 
 
-@kernel
+@helper
 def find_base(units: np.ndarray, at: int) -> int:
     return at ^ int(units[at] >> 10 << ((units[at] & 512) >> 6))
 
 
-@kernel
+@helper
 def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, found: Replacements) -> int:
     """Note what a replaced string tells of its characters. Returns its item of `heads`, 0 if it has none."""
     code, at = decode(key, 0)
@@ -188,7 +188,7 @@ def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, fo
     return first << 16 | code if 0 < first < _NUM_CODES and code < _NUM_CODES else 0
 
 
-@kernel
+@helper
 def add_character(code: int, strings: Pointer, begin: int, found: Replacements) -> None:
     """Note what becomes of a character alone."""
     first, width = decode(strings, begin)

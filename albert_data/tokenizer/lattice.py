@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, Word, item, kernel, pointer, put
+from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer, put
 
 _21, _40, _42 = (Word(n) for n in (21, 40, 42))
 _HASH, _CHILD = Word(0x9E3779B97F4A7C15), Word((1 << 21) - 1)
@@ -73,7 +73,7 @@ def make_trie(
     )
 
 
-@kernel
+@helper
 def point_to_trie(trie: Trie) -> Trie:
     return Trie(
         pointer(trie.children),
@@ -95,12 +95,12 @@ def make_lattice(length: int) -> Lattice:
     )
 
 
-@kernel
+@helper
 def point_to_lattice(lattice: Lattice) -> Lattice:
     return Lattice(pointer(lattice.best), pointer(lattice.second), pointer(lattice.starts), pointer(lattice.pieces))
 
 
-@kernel
+@helper
 def find_child(children: Pointer, mask: int, node: int, character: int) -> int:
     """The slot of (node, character): where it stands or would."""
     key = Word(node) << _21 | Word(character)
@@ -140,7 +140,7 @@ def shrink_children(children: np.ndarray, size: int) -> np.ndarray:
     return out
 
 
-@kernel
+@helper
 def decode(text: Pointer, at: int) -> tuple[int, int]:
     """A character's code and its width in bytes."""
     byte = Int(item(text, at))
@@ -155,7 +155,7 @@ def decode(text: Pointer, at: int) -> tuple[int, int]:
     return (byte & 0x07) << 18 | second << 12 | third << 6 | (Int(item(text, at + 3)) & 0x3F), 4
 
 
-@kernel
+@helper
 def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
     """The best segmentation of normalised text, unknown characters in a row as one. trie, lattice: of pointers.
 
@@ -209,7 +209,7 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
     return count, find_limit(item(lattice.best, length) - item(lattice.second, length), pieces + num_characters)
 
 
-@kernel
+@helper
 def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, second: float) -> None:
     """Extend the two best ways to `start` by a piece that ends at `end`."""
     there = item(lattice.best, end)
@@ -222,7 +222,7 @@ def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, seco
         put(lattice.second, end, max(item(lattice.second, end), best))
 
 
-@kernel
+@helper
 def find_limit(margin: float, additions: int) -> int:
     """The log2 (0 to 31) of the score of a sentence up to which rounding can't decide between two choices.
 

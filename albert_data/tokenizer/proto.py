@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albert_data.kernels import Int, kernel
+from albert_data.kernels import Int, helper, kernel
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _PIECE, _TRAINER, _NORMALIZER = (field << 3 | _BYTES for field in (1, 2, 3))  # tags: a field and its wire type
@@ -107,7 +107,7 @@ def read_pieces(data: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.nd
     return types, scores
 
 
-@kernel
+@helper
 def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
     """The tag of the field at a place, its number or the place of its bytes, and the place behind it."""
     tag, at = read_varint(data, at, end)
@@ -126,7 +126,7 @@ def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
     return tag, value, at
 
 
-@kernel
+@helper
 def read_varint(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while True:

@@ -17,6 +17,7 @@ from albert_data.kernels import (
     Pointer,
     Word,
     count_trailing_zeros,
+    helper,
     item,
     kernel,
     load_word,
@@ -119,14 +120,14 @@ def make_desk() -> Desk:
     )
 
 
-@kernel
+@helper
 def point_to_rule(rule: CutRule) -> CutRule:
     return CutRule(
         pointer(rule.flags), pointer(rule.first), pointer(rule.last), pointer(rule.pairs), pointer(rule.ascii_cuts)
     )
 
 
-@kernel
+@helper
 def point_to_desk(desk: Desk) -> Desk:
     return Desk(
         point_to_lattice(desk.lattice),
@@ -138,12 +139,12 @@ def point_to_desk(desk: Desk) -> Desk:
     )
 
 
-@kernel
+@helper
 def point_to_table(table: Table) -> Table:
     return Table(pointer(table.slots), pointer(table.long_keys), pointer(table.long_ids), pointer(table.counts))
 
 
-@kernel
+@helper
 def decode_character(utf8: Pointer, at: int) -> tuple[int, int]:
     """A character's code, 0 beyond the basic plane, and its width in bytes."""
     byte = Int(item(utf8, at))
@@ -157,7 +158,7 @@ def decode_character(utf8: Pointer, at: int) -> tuple[int, int]:
     return 0, 4
 
 
-@kernel
+@helper
 def may_be_pair(pairs: Pointer, first: int, second: int) -> bool:
     """Whether some piece may hold these two characters side by side. If not, none does."""
     value = (Word(first) << _16 | Word(second)) * _HASH_A
@@ -173,7 +174,7 @@ def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
     return marks
 
 
-@kernel
+@helper
 def can_cut(left: int, right: int, rule: CutRule) -> bool:
     """Whether a word may be cut between two characters, and is worth it."""
     if left < 128 and right < 128:
@@ -190,7 +191,7 @@ def can_cut(left: int, right: int, rule: CutRule) -> bool:
     return not may_be_pair(rule.pairs, left, right)
 
 
-@kernel
+@helper
 def count_letters(word: Word) -> int:
     """How many of eight bytes are ASCII letters, up to the first that is none."""
     folded = (word & _LOW7) | _CASE
@@ -198,7 +199,7 @@ def count_letters(word: Word) -> int:
     return int(count_trailing_zeros(letters ^ _HIGH) >> 3)
 
 
-@kernel
+@helper
 def find_cut(utf8: Pointer, begin: int, end: int, rule: CutRule) -> tuple[int, int, Word]:
     """Where the chunk that begins at `begin` ends, where the next begins, and whether that goes on the word (1)."""
     at, previous = begin, 0
@@ -230,7 +231,7 @@ def find_cut(utf8: Pointer, begin: int, end: int, rule: CutRule) -> tuple[int, i
     return end, end, _0
 
 
-@kernel
+@helper
 def find_common_cut(utf8: Pointer, begin: int, end: int, rule: CutRule) -> tuple[int, int, Word]:
     """The same, for up to seven ASCII letters or one other ASCII character; it ends at 0 where it is not so."""
     word = load_word(utf8, begin)
@@ -249,18 +250,18 @@ def find_common_cut(utf8: Pointer, begin: int, end: int, rule: CutRule) -> tuple
     return 0, 0, _0
 
 
-@kernel
+@helper
 def hash_short(low: Word, tag: Word) -> Word:
     return (low ^ tag) * _HASH_A
 
 
-@kernel
+@helper
 def hash_middle(low: Word, high: Word, tag: Word) -> Word:
     value = (((low ^ tag) * _HASH_A) ^ high) * _HASH_B
     return (value ^ value >> _29) * _HASH_A
 
 
-@kernel
+@helper
 def hash_long(utf8: Pointer, begin: int, end: int, tag: Word) -> Word:
     value = tag
     for at in range(begin, end, 8):
@@ -271,7 +272,7 @@ def hash_long(utf8: Pointer, begin: int, end: int, tag: Word) -> Word:
     return value
 
 
-@kernel
+@helper
 def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) -> bool:
     i = 0
     while i < length and item(a, a_begin + i) == item(b, b_begin + i):
@@ -279,7 +280,7 @@ def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) 
     return i == length
 
 
-@kernel
+@helper
 def hash_chunks(
     utf8: Pointer, begin: int, end: int, inner: Word, rule: CutRule, slots: Pointer, mask: int, desk: Desk
 ) -> tuple[int, int, Word]:
@@ -317,7 +318,7 @@ def hash_chunks(
     return count, begin, inner
 
 
-@kernel
+@helper
 def find_slot(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot: int, table: Table, mask: int) -> int:
     """The slot of a chunk: where it stands or would."""
     length = Int(tag & _ID)
@@ -414,7 +415,7 @@ def encode_sentences(
     return filled, num_fresh
 
 
-@kernel
+@helper
 def add_chunk(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot: int, table: Table) -> None:
     """Put a chunk into a slot, pending."""
     length, key = Int(tag & _ID), item(table.counts, 1)
@@ -429,7 +430,7 @@ def add_chunk(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot:
     put(table.counts, 0, item(table.counts, 0) + 1)
 
 
-@kernel
+@helper
 def learn_chunk(
     utf8: Pointer, begin: int, slot: int, table: Table, max_long_ids: int, rule: CutRule, trie: Trie, desk: Desk
 ) -> None:
@@ -455,7 +456,7 @@ def learn_chunk(
     store_chunk(slot, desk.ids, count, limit, table, max_long_ids, trie)
 
 
-@kernel
+@helper
 def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: Table, max_long_ids: int, trie: Trie) -> None:
     """Give a pending chunk its ids (int32), if there is room for them. limit: see lattice.find_limit."""
     tag = item(table.slots, slot + 2) & _IDENTITY

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.kernels import kernel
+from albert_data.kernels import helper
 
 SPACE = "\u2581"  # SentencePiece's visible space
 
@@ -63,7 +63,7 @@ def is_unspaced(character: str) -> bool:
     return unicodedata.name(character, "").split(" ")[0] in _UNSPACED_SCRIPTS
 
 
-@kernel
+@helper
 def begins_word(ids: np.ndarray, at: int, segment_begin: int, starts: np.ndarray, standalone: np.ndarray) -> bool:
     """Whether a word begins at token `at` of the segment that begins at token `segment_begin`."""
     return at == segment_begin or starts[ids[at]] or standalone[ids[at - 1]]

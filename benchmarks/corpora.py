@@ -1,0 +1,184 @@
+"""Corpora to measure on: read, parted into sentences, repeated, and vocabularies trained on them.
+
+In: JSON lines, plain or .gz, with a field `text`. All of a corpus is held in memory, so a large one wants a cap.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import count, pairwise
+from pathlib import Path
+
+import click
+
+from albert_data import load_tokenizer
+from albert_data.config import TextConfig
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.text import make_text
+from albert_data.errors import AlbertDataError
+from benchmarks import jobs
+
+MEGABYTE = 1_000_000
+MAX_UNKNOWN_SHARE = 0.1  # more unknown tokens, and the tokenizer is not one for this text
+_GROUP = 200  # documents segmented at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Documents of one language. tokenizer: the folder or file of its SentencePiece model, None if it has none."""
+
+    name: str
+    language: str
+    path: Path
+    texts: list[str]
+    tokenizer: Path | None = None
+
+    @cached_property
+    def documents(self) -> list[list[str]]:
+        """The sentences of each document, segmented as a build does it."""
+        return list(segment_documents(self.texts, self.language))
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        return [sentence for document in self.documents for sentence in document]
+
+    @property
+    def model(self) -> Path:
+        """The tokenizer, where there is one for sure."""
+        assert self.tokenizer is not None, f"{self.name} has no tokenizer"
+        return self.tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What every part of the benchmark is given.
+
+    corpora: those with a vocabulary; languages: one in many languages, for exactness alone.
+    build_bytes: the least that a build is given, the corpus repeated; work: a folder for what is written.
+    """
+
+    corpora: list[Corpus]
+    languages: Corpus | None
+    runs: int
+    build_bytes: int
+    random_strings: int
+    work: Path
+
+
+def count_bytes(texts: Iterable[str]) -> int:
+    return sum(len(text.encode()) for text in texts)
+
+
+def take_bytes(texts: Iterable[str], max_bytes: float) -> list[str]:
+    """The first texts, as many as fit, and one at least."""
+    taken: list[str] = []
+    for text in texts:
+        max_bytes -= len(text.encode())
+        if max_bytes < 0 and taken:
+            break
+        taken.append(text)
+    return taken
+
+
+def read_texts(corpus: Path, max_bytes: float = sys.maxsize) -> list[str]:
+    """The texts of a corpus, up to so many bytes of them. Raises ClickException where it is none."""
+    texts = take_bytes(_parse_lines(corpus), max_bytes)
+    if not any(text.strip() for text in texts):
+        raise click.ClickException(f"{corpus} holds no text; JSON lines with a field `text` are needed")
+    return texts
+
+
+def _parse_lines(corpus: Path) -> Iterator[str]:
+    try:
+        with gzip.open(corpus) if corpus.suffix == ".gz" else corpus.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield _parse_line(line, f"{corpus} line {number}")
+    except (OSError, EOFError) as error:
+        raise click.ClickException(f"{corpus} can't be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _parse_line(line: bytes, place: str) -> str:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise click.ClickException(f"{place} is no JSON ({error}); JSON lines with a field `text` are needed") from None
+    text = record.get("text") if isinstance(record, dict) else None
+    if not isinstance(text, str):
+        found = ", ".join(sorted(record)[:8]) if isinstance(record, dict) else type(record).__name__
+        raise click.ClickException(f"{place} has no text in a field `text`; found: {found or 'no field'}")
+    return text.encode(errors="replace").decode()
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text that are not blank."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def segment_documents(texts: list[str], language: str) -> Iterator[list[str]]:
+    """The sentences of each document; empty ones are left out."""
+    for begin in range(0, len(texts), _GROUP):
+        documents = ["\n".join(split_lines(text)) for text in texts[begin : begin + _GROUP]]
+        block = Block(data="\n\n".join(documents).encode(), format="txt", path="", start=0)
+        config = TextConfig(language=language)
+        text = make_text(read_documents(block, config, Damage()), config)
+        data = text.utf8.tobytes()
+        sentences = [data[start:end].decode() for start, end in pairwise(text.sentence_offsets.tolist())]
+        yield from (sentences[start:end] for start, end in pairwise(text.document_offsets.tolist()))
+
+
+def repeat_documents(documents: list[list[str]], min_bytes: float) -> Iterator[list[str]]:
+    """All documents, then again with a first line that tells the copies apart, until there are so many bytes."""
+    num_bytes = 0
+    for copy in count():
+        for number, document in enumerate(documents):
+            if copy and num_bytes >= min_bytes:
+                return
+            lines = [f"Copy {copy} of text {number}.", *document] if copy else document
+            num_bytes += count_bytes(lines)
+            yield lines
+
+
+def write_text(documents: list[list[str]], path: Path, min_bytes: float) -> int:
+    """Write documents as .txt, repeated to so many bytes; returns the bytes without line feeds."""
+    num_bytes = 0
+    with path.open("w", encoding="utf-8") as file:
+        for lines in repeat_documents(documents, min_bytes):
+            num_bytes += count_bytes(lines)
+            file.write("\n".join(lines) + "\n\n")
+    return num_bytes
+
+
+def train_vocabulary(corpus: Path, language: str, vocab_size: int, work: Path) -> Path:
+    """Train a unigram vocabulary, or find the one that was trained on this very file before."""
+    state = corpus.stat()
+    identity = f"{corpus.resolve()} {state.st_size} {state.st_mtime_ns} {language} {vocab_size}"
+    out = work / f"vocab-{sha256(identity.encode()).hexdigest()[:12]}"
+    if not (out / "vocab.json").exists():
+        options = ["--vocab-size", str(vocab_size), "--language", language]
+        jobs.run([jobs.find_program(), "vocab", str(corpus), "-o", str(out), *options])
+    return out
+
+
+def check_tokenizer(corpus: Corpus) -> None:
+    """Raises ClickException if the tokenizer can't be loaded or is not one for this corpus."""
+    try:
+        tokenizer = load_tokenizer(corpus.model)
+    except AlbertDataError as error:
+        raise click.ClickException(str(error)) from error
+    sample = take_bytes((line for text in corpus.texts for line in split_lines(text)), MEGABYTE)
+    ids, _ = tokenizer.encode(sample)
+    share = float((ids == tokenizer.unk_id).mean()) if len(ids) else 0.0
+    if share > MAX_UNKNOWN_SHARE:
+        raise click.ClickException(
+            f"tokenizer {corpus.model} does not fit {corpus.path}: {share:.0%} of the tokens are unknown to it; "
+            "give one that was trained on such text"
+        )

@@ -1,0 +1,322 @@
+"""Results into a page of tables with a plot.
+
+In: `Results`. Out: Markdown, and a PNG beside it where matplotlib is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from benchmarks.estimate import LDDL_CORES, LDDL_MINUTES, LDDL_NODES, MEMORY_BYTES_PER_BYTE, WRITES, estimate
+from benchmarks.results import DATASETS, OURS, PASS, SENTENCEPIECE, TOKENIZERS, Comparison, Measurement, Part, Results
+
+NONE = "–"
+# What a figure is to reach at least (a time or a size: at most), and what it aims at: by the name of the work, by
+# "2 workers" and the like, and by "peak memory".
+AIMS: dict[str, tuple[str, str]] = {
+    "tokenising English, table cold": ("15x", "25x"),
+    "tokenising Chinese, table cold": ("4x", "8x"),
+    "build of English lines": ("10x", "15x"),
+    "build of English prose": ("5x", "8x"),
+    "build of Chinese prose": ("3x", "5x"),
+    f"{PASS} over English prose": ("20x", "35x"),
+    "2 workers": ("1.85x", "1.95x"),
+    "16 workers": ("12x", "15x"),
+    "albert-data --help": ("0.25", "0.15"),
+    "build of the sample corpus (139 KB)": ("2.5", "1.5"),
+    "the same with no kernel compiled yet": ("20", "8"),
+    "peak memory": ("600", "–"),
+}
+AGAINST_SENTENCEPIECE = ("tokenising", "build", "passes")
+RIVALS = (TOKENIZERS, DATASETS)
+
+INTRO = """# Speed
+
+Made by `python -m benchmarks`, on corpora of your own too: see the end. Rates are MB (10^6 bytes) of text a second
+and times are medians over the runs; the contenders take turns in one run on the same text. The corpora are held
+under their file names.
+"""
+
+AGAINST = """
+## Against SentencePiece, on one core
+
+SentencePiece's rate is that of `SentencePieceProcessor.encode(sentences, num_threads=1)` alone, which a build
+contains and does much beside. *Tokenising*: a list of str, a sentence each, into ids, by
+`load_tokenizer(DIR).encode(sentences)`; *cold*: a fresh tokenizer; *warm*: it has seen the text once. *Build*: the
+whole process `albert-data build --workers 1 --max-seq-len 512`, start-up included, from a plain .txt: *lines* with
+a sentence a line and `--sentences lines`, *prose* with the corpus as it is. *A further pass*: a quarter of what
+`--dupe-factor 5` takes longer. What is built from is the corpus repeated, a line changed in each document, where it
+is smaller than was asked for; so after the first copy the chunk table knows the words.
+"""
+
+PLOT = """
+![Rates on one core]({name})
+"""
+
+BESIDE = f"""
+## Beside other libraries, on one core
+
+*{TOKENIZERS}*: the Unigram model of Hugging Face with the same pieces, scores and normalisation, one thread.
+*{DATASETS}*: `datasets.map` with `AlbertTokenizerFast`, chunked to 512, then
+`DataCollatorForLanguageModeling`; no sentence order, no whole words, nothing written. Both on the first few MB of
+the corpus, since they are slow.
+"""
+
+SCALING = """
+## Workers
+
+Builds of prose from one plain .txt, by the number of workers.
+"""
+
+STARTUP = """
+## Start-up
+"""
+
+MEMORY = """
+## Memory
+
+Builds of prose with two workers; the largest worker's peak resident memory.
+"""
+
+EXACTNESS = """
+## Exactness
+
+Sentences whose ids are not those of SentencePiece, of all sentences. A *tie*: two segmentations whose scores,
+summed in float32 along the sentence, are equal wherever the two meet. *Fast*: by the table of chunks; *falls back*: all
+text goes through SentencePiece itself, and only a slice is compared. The models were trained on samples of the
+corpora, about {size} pieces each; the vocabularies are those of the other measurements.
+"""
+
+ESTIMATE = f"""
+## 20 GB, computed
+
+From the rate of one worker building English prose, as if every core were as fast as the one measured and lost as
+much to the others as on the largest number of cores measured. Written: each row {WRITES} times, to a run and to a
+shard. Memory: {MEMORY_BYTES_PER_BYTE} bytes for each byte of text, a generous count; a server of 64 cores moves
+200,000 MB/s or more.
+"""
+
+LDDL = (
+    f"For comparison, [NVIDIA LDDL](https://github.com/NVIDIA/LDDL) states less than {LDDL_MINUTES} minutes for the\n"
+    f"dataset of BERT (Wikipedia and books, of about this size) on {LDDL_NODES} DGX A100, that is "
+    f"{LDDL_NODES * LDDL_CORES:,} cores\nand at most {LDDL_NODES * LDDL_CORES * LDDL_MINUTES / 60:.0f} core-hours; "
+    "here {hours:.1f}. Their work differs: WordPiece, pairs of BERT, Parquet, many nodes."
+)
+
+YOURSELF = """
+## Measure it yourself
+
+    pip install -e '.[bench]'
+    python -m benchmarks --english BOOKS.jsonl.gz --chinese CLASSICS.jsonl.gz --languages UDHR.jsonl.gz -o speed.md
+
+A corpus is JSON lines, plain or .gz, with a field `text`; one of the two is enough. Beside the page lie the figures
+(.json), which are kept as they come: a run that was cut short is gone on with by `--only` and the parts that are left.
+On a machine with more cores, the scaling alone, over enough text for all of them:
+
+    python -m benchmarks --english BOOKS.jsonl.gz --only scaling --build-megabytes 2000 -o speed.md
+"""
+
+
+def write_report(results: Results, page: Path) -> None:
+    """Write the page, and the plot beside it where there is something to plot."""
+    plot = page.with_suffix(".png")
+    against = [row for name in AGAINST_SENTENCEPIECE for row in results.get(name).measurements]
+    is_plotted = draw_plot([row for row in against if PASS not in row.work], plot)
+    sections = [
+        INTRO,
+        *describe_parts(results.parts),
+        *section(AGAINST, against_table(against)),
+        *([PLOT.format(name=plot.name)] if is_plotted else []),
+        *section(BESIDE, rivals_table(against)),
+        *section(SCALING, scaling_table(results.get("scaling").measurements)),
+        *section(STARTUP, startup_table(results.get("startup").measurements)),
+        *section(MEMORY, memory_table(results.get("memory").measurements)),
+        *exactness_section(results.get("exactness").comparisons),
+        *estimate_section(results.get("build").measurements, results.get("scaling").measurements),
+        YOURSELF,
+    ]
+    page.write_text("\n".join(text.strip("\n") + "\n" for text in sections), encoding="utf-8")
+
+
+def section(text: str, lines: list[str]) -> list[str]:
+    """A section with its table, unless there are no rows."""
+    return [text, "\n".join(lines)] if len(lines) > 2 else []
+
+
+def table(head: str, rows: Iterable[Iterable[object]]) -> list[str]:
+    """Lines of Markdown. head: the columns, parted by |."""
+    columns = [column.strip() for column in head.split("|")]
+    return [line_of(columns), "|" + "---|" * len(columns), *(line_of(row) for row in rows)]
+
+
+def line_of(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def describe_parts(parts: dict[str, Part]) -> Iterator[str]:
+    """The machine, versions and command, once for all parts that share them."""
+    groups: dict[str, list[str]] = {}
+    for name, part in parts.items():
+        groups.setdefault(describe_part(part), []).append(f"{name} {part.machine['load']}")
+    for text, names in groups.items():
+        yield text.format(parts=", ".join(names))
+
+
+def describe_part(part: Part) -> str:
+    machine = part.machine
+    versions = ", ".join(f"{package} {found}" for package, found in machine["versions"].items())
+    return (
+        f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"{machine['system']}, Python {machine['python']}, {versions}.\n"
+        f"Processes that ran when each part began (load average): {{parts}}.\n\n    {part.command}"
+    )
+
+
+def format_rate(row: Measurement, name: str) -> str:
+    timing = row.timings.get(name)
+    if timing is None:
+        return NONE
+    return timing.missing or (f"{timing.rate:.1f}" if timing.rate else NONE)
+
+
+def against_table(rows: list[Measurement]) -> list[str]:
+    return table(
+        "work | albert-data, MB/s | SentencePiece, MB/s | ratio | at least | aim",
+        (
+            (
+                row.work,
+                format_rate(row, OURS),
+                format_rate(row, SENTENCEPIECE),
+                f"{row.ratio:.2f}x" if row.ratio else NONE,
+                *AIMS.get(row.work, (NONE, NONE)),
+            )
+            for row in rows
+        ),
+    )
+
+
+def rivals_table(rows: list[Measurement]) -> list[str]:
+    cells = []
+    for row in rows:
+        for name in RIVALS:
+            if name in row.timings and not row.work.endswith("warm"):
+                ours, theirs = row.timings[OURS].rate, row.timings[name].rate
+                ratio = f"{ours / theirs:.1f}x" if ours and theirs else NONE
+                cells.append((row.work, name, format_rate(row, name), format_rate(row, OURS), ratio))
+    return table("work | rival | its MB/s | albert-data, MB/s | ratio", cells)
+
+
+def scaling_table(rows: list[Measurement]) -> list[str]:
+    cells = []
+    for row in rows:
+        first = next(one.timings[OURS].rate for one in rows if one.work == row.work)
+        rate, workers = row.timings[OURS].rate, int(row.figures["workers"])
+        speedup = rate / first if rate and first else 0.0
+        aims = AIMS.get(f"{workers} workers", (NONE, NONE))
+        cells.append((row.work, workers, format_rate(row, OURS), f"{speedup:.2f}x", f"{speedup / workers:.0%}", *aims))
+    return table("corpus | workers | MB/s | against one | of linear | at least | aim", cells)
+
+
+def startup_table(rows: list[Measurement]) -> list[str]:
+    return table(
+        "work | seconds | at most | aim",
+        ((row.work, f"{row.timings[OURS].median:.2f}", *AIMS.get(row.work, (NONE, NONE))) for row in rows),
+    )
+
+
+def memory_table(rows: list[Measurement]) -> list[str]:
+    return table(
+        "corpus | text, MB | peak of a worker, MB | at most | aim",
+        (
+            (
+                row.work,
+                f"{row.figures['text_bytes'] / 1e6:.0f}",
+                f"{row.figures['peak_bytes'] / 1e6:.0f}",
+                *AIMS.get("peak memory", (NONE, NONE)),
+            )
+            for row in rows
+        ),
+    )
+
+
+def exactness_section(rows: list[Comparison]) -> list[str]:
+    if not rows:
+        return []
+    from benchmarks.exactness import VOCAB_SIZE
+
+    texts = list(dict.fromkeys(row.text for row in rows))
+    lines = table(
+        "model | way | " + " | ".join(texts), (exactness_row(model, rows, texts) for model in models_of(rows))
+    )
+    reasons = dict.fromkeys(f"- {row.model}: {row.slow_reason}" for row in rows if row.slow_reason)
+    total, different = sum(row.num_sentences for row in rows), sum(row.num_different for row in rows)
+    ties = sum(row.num_ties for row in rows)
+    verdict = f"In all, {different} of {total:,} differ, {ties} of them ties."
+    why = ["Why a model falls back:\n", *reasons] if reasons else []
+    return [EXACTNESS.format(size=f"{VOCAB_SIZE:,}"), "\n".join(lines), verdict, *(["\n".join(why)] if why else [])]
+
+
+def models_of(rows: list[Comparison]) -> list[str]:
+    return list(dict.fromkeys(row.model for row in rows))
+
+
+def exactness_row(model: str, rows: list[Comparison], texts: list[str]) -> list[str]:
+    found = {row.text: row for row in rows if row.model == model}
+    way = "falls back" if any(row.slow_reason for row in found.values()) else "fast"
+    return [model, way, *(format_comparison(found.get(text)) for text in texts)]
+
+
+def format_comparison(row: Comparison | None) -> str:
+    if row is None:
+        return NONE
+    ties = f" ({row.num_ties} ties)" if row.num_ties else ""
+    return f"{row.num_different} of {row.num_sentences:,}{ties}"
+
+
+def estimate_section(builds: list[Measurement], scaling: list[Measurement]) -> list[str]:
+    prose = next((row for row in builds if row.work.endswith("English prose")), None)
+    found = list(estimate(prose, scaling)) if prose else []
+    if not found:
+        return []
+    lines = table(
+        "cores | linear, minutes | efficiency, measured on | minutes | MB/s of text | written, MB/s | memory, MB/s",
+        (
+            (
+                one.cores,
+                f"{one.linear_minutes:.1f}",
+                f"{one.efficiency:.0%} on {one.measured_cores}",
+                f"{one.minutes:.1f}",
+                f"{one.rate:.0f}",
+                f"{one.write_rate:.0f}",
+                f"{one.memory_rate:,.0f}",
+            )
+            for one in found
+        ),
+    )
+    return [ESTIMATE, "\n".join(lines), LDDL.format(hours=found[-1].minutes * found[-1].cores / 60)]
+
+
+def draw_plot(rows: list[Measurement], path: Path) -> bool:
+    """Bars of the rates of each work, by contender; False where there is no matplotlib or nothing to draw."""
+    rows = [row for row in rows if row.ratio]
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    if not rows:
+        return False
+    names = [name for name in (OURS, SENTENCEPIECE, *RIVALS) if any(row.timings.get(name) for row in rows)]
+    figure = Figure(figsize=(8, 1 + 0.5 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    height = 0.8 / len(names)
+    for number, name in enumerate(names):
+        places = [at + (number - (len(names) - 1) / 2) * height for at in range(len(rows))]
+        rates = [row.timings[name].rate or 0 if name in row.timings else 0 for row in rows]
+        axes.barh(places, rates, height, label=name)
+    axes.set_yticks(range(len(rows)), [row.work for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("MB of text a second on one core")
+    axes.legend()
+    figure.savefig(path, dpi=80)
+    return True

@@ -1,0 +1,149 @@
+"""What was measured, kept as JSON that is written after every row, so that a run cut short keeps what it has.
+
+    {"parts": {"tokenising": {"command": .., "machine": {..}, "rows": [..]}, ..}}
+
+A part that is measured again replaces its old rows; the others stay, with the machine they were measured on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.corpora import MEGABYTE
+from benchmarks.machine import describe_machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """What one contender took. seconds: one figure a run; missing: why there is none."""
+
+    num_bytes: int = 0
+    seconds: tuple[float, ...] = ()
+    missing: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def rate(self) -> float | None:
+        """MB of text a second."""
+        return self.num_bytes / MEGABYTE / self.median if self.num_bytes and self.seconds and self.median > 0 else None
+
+    def __str__(self) -> str:
+        if self.missing:
+            return self.missing
+        return f"{self.rate:.1f} MB/s" if self.rate else f"{self.median:.2f} s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One piece of work by its contenders, side by side. figures: what else was seen, by name."""
+
+    work: str
+    timings: dict[str, Timing] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """Our rate against SentencePiece's."""
+        ours, theirs = (self.timings.get(name, Timing()).rate for name in (OURS, SENTENCEPIECE))
+        return ours / theirs if ours and theirs else None
+
+    def __str__(self) -> str:
+        found = [f"{name} {timing}" for name, timing in self.timings.items()]
+        found += [f"{self.ratio:.2f}x SentencePiece"] if self.ratio else []
+        return f"{self.work}: " + ", ".join(found + [f"{name} {value:,.0f}" for name, value in self.figures.items()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Our ids of a text beside SentencePiece's. num_ties: how many of the differences are ties in float32."""
+
+    model: str
+    text: str
+    num_sentences: int
+    num_different: int
+    num_ties: int
+    slow_reason: str | None
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        way = "by SentencePiece itself" if self.slow_reason else "fast"
+        differ = f"{self.num_different} of {self.num_sentences:,} differ, {self.num_ties} of them ties"
+        return f"{self.model}, {self.text}: {differ}; {way}"
+
+
+PASS = "a further pass"  # begins the name of that work
+OURS, SENTENCEPIECE, TOKENIZERS, DATASETS = "albert-data", "SentencePiece", "tokenizers", "datasets + transformers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of the benchmark: its rows and what they were measured with."""
+
+    command: str
+    machine: dict[str, Any]
+    rows: list[Measurement | Comparison]
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        return [row for row in self.rows if isinstance(row, Measurement)]
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        return [row for row in self.rows if isinstance(row, Comparison)]
+
+
+class Results:
+    """The parts measured so far, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ClickException if the file is there and holds no results."""
+        self.path = path
+        self.parts: dict[str, Part] = {}
+        if path.exists():
+            try:
+                saved = json.loads(path.read_text(encoding="utf-8"))["parts"]
+                self.parts = {name: _read_part(part) for name, part in saved.items()}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise click.ClickException(f"{path} holds no results of this program; remove it") from error
+
+    def get(self, name: str) -> Part:
+        return self.parts.get(name, Part(command="", machine={}, rows=[]))
+
+    def record(self, name: str, command: str, rows: Iterable[Measurement | Comparison]) -> None:
+        """Measure a part: take its rows as they come, print and save each."""
+        part = Part(command=command, machine=describe_machine(), rows=[])
+        for row in rows:
+            click.echo(f"  {row}")
+            part.rows.append(row)
+            self.parts[name] = part
+            self._save()
+
+    def _save(self) -> None:
+        parts = {name: asdict(part) for name, part in self.parts.items()}
+        temporary = self.path.with_name(self.path.name + ".tmp")
+        temporary.write_text(json.dumps({"parts": parts}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, self.path)
+
+
+def _read_part(saved: dict[str, Any]) -> Part:
+    return Part(command=saved["command"], machine=saved["machine"], rows=[_read_row(row) for row in saved["rows"]])
+
+
+def _read_row(saved: dict[str, Any]) -> Measurement | Comparison:
+    if "model" in saved:
+        return Comparison(**saved | {"examples": tuple(saved["examples"])})
+    timings = {
+        name: Timing(**timing | {"seconds": tuple(timing["seconds"])}) for name, timing in saved["timings"].items()
+    }
+    return Measurement(work=saved["work"], timings=timings, figures=saved["figures"])

@@ -1,0 +1,225 @@
+"""The benchmark runs on a corpus of one's own, finds a difference where there is one, and reports every figure."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from toy_language import chinese_sentence, english_sentence
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # benchmarks lies beside the package and is not installed
+
+from benchmarks import exactness, rivals  # noqa: E402
+from benchmarks.__main__ import PARTS, main  # noqa: E402
+from benchmarks.estimate import estimate  # noqa: E402
+from benchmarks.report import write_report  # noqa: E402
+from benchmarks.results import OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing  # noqa: E402
+
+
+def write_corpus(path: Path, sentence: object, num_documents: int = 60) -> Path:
+    rng = random.Random(0)
+    texts = ["\n".join(sentence(rng) for _ in range(20)) for _ in range(num_documents)]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("corpora")
+    return write_corpus(folder / "en.jsonl", english_sentence), write_corpus(folder / "zh.jsonl", chinese_sentence)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_run_trains_vocabularies_and_reports_every_figure(
+    corpora: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names = ("unigram", "BPE", "unigram, user-defined symbols")
+    monkeypatch.setattr(exactness, "MODELS", {name: exactness.MODELS[name] for name in names})
+    monkeypatch.setattr(exactness, "MODELS_OF_LANGUAGES", {"unigram of the languages": {}})
+    monkeypatch.setattr(rivals, "find_tokenizers", lambda tokenizer: (None, rivals.NOT_INSTALLED))
+    english, chinese = corpora
+    few = ("--runs", 1, "--vocab-size", 150, "--random-strings", 500, "--work", tmp_path / "work")
+    page = tmp_path / "speed.md"
+    given = ("--english", english, "--chinese", chinese, "--languages", english, *few, "-o", page)
+    done = run(*given, "--only", "tokenising,exactness")
+    assert done.exit_code == 0, done.output
+    text, parts = page.read_text(encoding="utf-8"), json.loads(page.with_suffix(".json").read_text())["parts"]
+    for row in parts["tokenising"]["rows"]:
+        assert f"| {row['work']} |" in text
+    assert len(parts["tokenising"]["rows"]) == 4, "two corpora, the table cold and warm"
+    for name in (*names, "vocabulary of English", "vocabulary of Chinese", "unigram of the languages"):
+        assert f"| {name} |" in text
+    rows = parts["exactness"]["rows"]
+    assert len(rows) == 6 * 5, "six models, five texts"
+    assert [row for row in rows if row["num_different"] != row["num_ties"]] == []
+    assert rivals.NOT_INSTALLED in text
+    assert str(tmp_path) not in text, "no folder of the machine"
+    assert "--only tokenising,exactness" in text
+
+
+def test_each_part_finds_its_place_in_the_report(tmp_path: Path):
+    results, page = Results(tmp_path / "speed.json"), tmp_path / "speed.md"
+    for name, rows in make_rows().items():
+        results.record(name, f"command of {name}", rows)
+    assert results.parts.keys() == PARTS.keys()
+    write_report(Results(results.path), page)
+    text = page.read_text(encoding="utf-8")
+    assert Results(results.path).parts == results.parts, "what was written is what is read"
+    assert "| tokenising English, table cold | 10.0 | 5.0 | 2.00x |" in text
+    assert "| English prose | 2 | 15.0 | 1.50x | 75% |" in text
+    assert "| English prose | 100 | 250 |" in text
+    assert "| albert-data --help | 0.10 |" in text
+    assert "| unigram | fast | 3 of 1,000 (2 ties) |" in text
+    assert "75% on 2" in text, "the estimate loses what the measured workers lost"
+    for name in PARTS:
+        assert f"command of {name}" in text
+
+
+def make_rows() -> dict[str, list[Measurement] | list[Comparison]]:
+    """A row for each part; 10 MB took a second, and SentencePiece two."""
+
+    def row(work: str, rate: float = 10, **figures: float) -> Measurement:
+        ours = Timing(num_bytes=int(rate * 1e6), seconds=(1.0,))
+        theirs = Timing(num_bytes=10_000_000, seconds=(2.0,))
+        return Measurement(work=work, timings={OURS: ours, SENTENCEPIECE: theirs}, figures=figures)
+
+    return {
+        "tokenising": [row("tokenising English, table cold")],
+        "build": [row("build of English prose", text_bytes=1e8, shard_bytes=5e7)],
+        "passes": [row("a further pass over English prose")],
+        "scaling": [row("English prose", workers=1), row("English prose", 15, workers=2)],
+        "startup": [Measurement(work="albert-data --help", timings={OURS: Timing(seconds=(0.1,))})],
+        "memory": [Measurement(work="English prose", figures={"text_bytes": 1e8, "peak_bytes": 2.5e8})],
+        "exactness": [
+            Comparison(
+                model="unigram", text="English", num_sentences=1000, num_different=3, num_ties=2, slow_reason=None
+            )
+        ],
+    }
+
+
+def test_a_part_measured_again_replaces_its_rows_alone(tmp_path: Path):
+    results = Results(tmp_path / "speed.json")
+    for name, rows in make_rows().items():
+        results.record(name, "first", rows)
+    again = Results(results.path)
+    again.record("scaling", "second", make_rows()["scaling"][:1])
+    kept = Results(results.path).parts
+    assert len(kept["scaling"].rows) == 1
+    assert (kept["scaling"].command, kept["build"].command) == ("second", "first")
+
+
+def test_the_estimate_is_linear_times_what_was_lost():
+    rows = make_rows()
+    two, many = estimate(rows["build"][0], rows["scaling"])
+    assert (two.rate, many.rate) == (15.0, 64 * 10 * 0.75)
+    assert many.minutes == pytest.approx(20_000 / 480 / 60)
+    assert many.write_rate == many.rate, "half a byte a byte of text, twice"
+
+
+def test_a_difference_is_found_wherever_it_lies():
+    expected = [np.array([5, 6]), np.array([], int), np.array([7])]
+    offsets = np.array([0, 2, 2, 3])
+    assert exactness.find_differences(np.array([5, 6, 7]), offsets, expected) == []
+    assert exactness.find_differences(np.array([5, 9, 7]), offsets, expected) == [0]
+    assert exactness.find_differences(np.array([5, 6, 7]), np.array([0, 1, 2, 3]), expected) == [0, 1]
+    with pytest.raises(ValueError, match="2 sentences"):
+        exactness.find_differences(np.array([5, 6, 7]), offsets, expected[:2])
+
+
+def test_a_planted_difference_is_counted():
+    model = exactness.train([english_sentence(random.Random(seed)) for seed in range(300)], {}, 150)
+    planted = exactness.Tokenizer(model, "planted")
+    encode = planted.encode
+
+    def encode_wrongly(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids, offsets = encode(texts)
+        ids[offsets[1]] += 1
+        return ids, offsets
+
+    planted.encode = encode_wrongly
+    found = exactness.compare("planted", planted, "text", ["the of and", "river", "mountain"])
+    assert (found.num_sentences, found.num_different, found.num_ties) == (3, 1, 0)
+    assert "river" in found.examples[0]
+
+
+class Scores:
+    """Stands for a SentencePiece processor: ab + c and a + bc are worth the same, a + b + c is worth less."""
+
+    pieces = {"▁": -1.0, "a": -2.0, "b": -9.0, "c": -3.0, "ab": -4.0, "bc": -5.0, "<unk>": 0.0}
+    names = list(pieces)
+
+    def normalize(self, text: str) -> str:
+        return "▁" + text
+
+    def id_to_piece(self, i: int) -> str:
+        return self.names[i]
+
+    def get_piece_size(self) -> int:
+        return len(self.names)
+
+    def get_score(self, i: int) -> float:
+        return self.pieces[self.names[i]]
+
+    def is_unknown(self, i: int) -> bool:
+        return self.names[i] == "<unk>"
+
+    def is_byte(self, i: int) -> bool:
+        return False
+
+    is_control = is_unused = is_byte
+
+
+def ids_of(*pieces: str) -> list[int]:
+    return [Scores.names.index(piece) for piece in pieces]
+
+
+def test_a_tie_is_two_ways_to_write_the_text_with_equal_scores():
+    way = ids_of("▁", "ab", "c")
+    assert exactness.is_tie(Scores(), "abc", way, ids_of("▁", "a", "bc"))
+    assert not exactness.is_tie(Scores(), "abc", way, ids_of("▁", "a", "b", "c"))
+    assert not exactness.is_tie(Scores(), "abc", way, ids_of("▁", "ab")), "it lacks the end"
+    assert not exactness.is_tie(Scores(), "abc", way, ids_of("▁", "bc", "a")), "another text"
+    unknown = ids_of("▁", "<unk>", "ab", "c")
+    assert exactness.is_tie(Scores(), "??abc", unknown, ids_of("▁", "<unk>", "a", "bc"))
+    assert exactness.sum_scores(Scores(), "▁??", ids_of("▁", "<unk>")) == {1: -1, 2: -20, 3: -39}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "can't be read"),
+        ("", "holds no text"),
+        ('{"body": "x"}\n', "line 1 has no text in a field `text`; found: body"),
+        ("plain words\n", "line 1 is no JSON"),
+    ],
+)
+def test_a_bad_corpus_is_one_clear_line(tmp_path: Path, content: str | None, message: str):
+    corpus = tmp_path / "corpus.jsonl"
+    if content is not None:
+        corpus.write_text(content)
+    assert_one_line(run("--english", corpus, "-o", tmp_path / "speed.md"), message)
+
+
+def test_a_tokenizer_that_does_not_fit_is_one_clear_line(corpora: tuple[Path, Path], tmp_path: Path):
+    given = ("--chinese", corpora[1], "-o", tmp_path / "speed.md", "--chinese-tokenizer")
+    assert_one_line(run(*given, tmp_path / "missing"), "can't be read")
+    model = tmp_path / "spiece.model"
+    model.write_bytes(exactness.train([english_sentence(random.Random(seed)) for seed in range(300)], {}, 150))
+    assert_one_line(run(*given, model), "does not fit")
+
+
+def assert_one_line(done: Result, message: str) -> None:
+    assert done.exit_code == 1
+    (line,) = done.output.strip().splitlines()
+    assert line.startswith("Error: ")
+    assert message in line
