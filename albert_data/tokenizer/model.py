@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import sentencepiece
 
 from albert_data.corpus.text import Text
@@ -148,9 +149,10 @@ class Tokenizer:
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
         if isinstance(texts, Text):
-            utf8, offsets = texts.utf8, texts.sentence_offsets
-        else:
-            utf8, offsets = join_strings(texts)
+            return self._encode_utf8(texts.utf8, texts.sentence_offsets)
+        return self._encode_utf8(*join_strings(texts))
+
+    def _encode_utf8(self, utf8: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._chunks is not None:
             return self._chunks.encode(utf8, offsets)
         encoded = self._encode_whole(slice_sentences(utf8, offsets))
@@ -181,10 +183,13 @@ class Tokenizer:
 
 def join_strings(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """UTF-8 (uint8) of all strings, and offsets (int64) in bytes."""
-    encoded = list(map(str.encode, texts))
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), np.uint8), offsets
+    strings = pyarrow.array(texts, pyarrow.large_utf8())  # which a string's UTF-8, once made, serves again
+    if strings.null_count:
+        raise TypeError("the texts hold None, which is no string")
+    _, offsets, utf8 = strings.buffers()
+    data = np.frombuffer(utf8, np.uint8) if utf8 else np.zeros(0, np.uint8)
+    offsets = np.frombuffer(offsets, np.int64)[: len(texts) + 1]
+    return data[: offsets[-1]], offsets
 
 
 def slice_sentences(utf8: np.ndarray, offsets: np.ndarray) -> list[bytes]:
