@@ -19,6 +19,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.caching import FunctionCache
+from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -151,6 +152,43 @@ def prefetch(context: Any, pointer: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64), generate
+
+
+@_intrinsic
+def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, span: Any) -> Any:
+    """Which of 64 bytes from `at` on, with the bits of `fold` set, are in low .. low + span - 1: a uint64, a bit each.
+
+    fold, low, span: uint8.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(8), 64)
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+
+        def spread(byte: Any) -> Any:
+            one = builder.insert_element(ir.Constant(vector, ir.Undefined), byte, ir.Constant(ir.IntType(32), 0))
+            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), vector.as_pointer())
+        folded = builder.or_(builder.load(place, align=1), spread(arguments[2]))
+        found = builder.icmp_unsigned("<", builder.sub(folded, spread(arguments[3])), spread(arguments[4]))
+        return builder.bitcast(found, ir.IntType(64))
+
+    return types.uint64(pointer, types.int64, types.uint8, types.uint8, types.uint8), generate
+
+
+@_intrinsic
+def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at: Any, count: Any) -> Any:
+    """Copy `count` items of an array to another place; the two don't overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        out, out_at, data, at, length = arguments
+        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
+        target_place, place = builder.gep(out, [out_at]), builder.gep(data, [at])
+        raw_memcpy(builder, target_place, place, length, size)  # type: ignore[no-untyped-call]
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
 def _point_to_word(builder: Any, arguments: Any) -> Any:

@@ -22,7 +22,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.text import make_text
+from albert_data.corpus.text import make_text, slice_sentences
 from albert_data.errors import AlbertDataError
 from benchmarks import jobs
 
@@ -130,8 +130,8 @@ def segment_documents(texts: list[str], language: str) -> Iterator[list[str]]:
         block = Block(data="\n\n".join(documents).encode(), format="txt", path="", start=0)
         config = TextConfig(language=language)
         text = make_text(read_documents(block, config, Damage()), config)
-        data = text.utf8.tobytes()
-        sentences = [data[start:end].decode() for start, end in pairwise(text.sentence_offsets.tolist())]
+        found = slice_sentences(text.utf8, text.sentence_begins, text.sentence_ends)
+        sentences = [sentence.decode() for sentence in found]
         yield from (sentences[start:end] for start, end in pairwise(text.document_offsets.tolist()))
 
 

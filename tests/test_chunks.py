@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from albert_data.tokenizer import chunks
 from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
+from albert_data.tokenizer.cutting import PLAIN, SOLID
 from albert_data.tokenizer.lattice import make_trie, segment
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import change_settings, read_settings
-from albert_data.tokenizer.table import PLAIN, SOLID
 from albert_data.tokenizer.words import SPACE
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"

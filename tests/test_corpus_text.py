@@ -16,7 +16,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.corpus.text import Text, drop_line_feeds, make_text
+from albert_data.corpus.text import Text, make_text, slice_sentences
 
 WHITESPACE = " \t\n\r\x0b\x0c"
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "xx")
@@ -39,21 +39,19 @@ def segment(text: str, language: str = "en", sentences: str = "prose") -> list[l
     lines = read_lines(text)
     found = make_text(lines, TextConfig(language=language, sentences=sentences))
     check(found, lines)
-    data = found.utf8.tobytes()
-    all_sentences = [data[begin:end].decode() for begin, end in pairwise(found.sentence_offsets.tolist())]
+    sliced = slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)
+    all_sentences = [sentence.decode() for sentence in sliced]
     return [all_sentences[begin:end] for begin, end in pairwise(found.document_offsets.tolist())]
 
 
 def check(text: Text, lines: Lines) -> None:
     """What is true of every Text."""
     assert text.utf8.dtype == np.uint8
-    assert text.sentence_offsets.dtype == text.document_offsets.dtype == np.int64
-    for offsets, values in (
-        (text.sentence_offsets, text.utf8),
-        (text.document_offsets, text.sentence_offsets[1:]),
-    ):
-        assert (offsets[0], offsets[-1]) == (0, len(values))
-        assert (np.diff(offsets) > 0).all()
+    assert text.sentence_begins.dtype == text.sentence_ends.dtype == text.document_offsets.dtype == np.int64
+    assert (text.sentence_begins < text.sentence_ends).all()
+    assert (text.sentence_ends[:-1] <= text.sentence_begins[1:]).all()
+    assert (text.document_offsets[0], text.document_offsets[-1]) == (0, len(text.sentence_begins))
+    assert (np.diff(text.document_offsets) > 0).all()
     assert text.document_keys.tolist() == lines.document_keys.tolist()
     assert len(text.document_offsets) == len(text.document_keys) + 1
 
@@ -131,11 +129,6 @@ def test_lines_gives_the_lines(text: str):
 
 def test_lines_keeps_a_line_of_several_sentences_whole():
     assert segment("One. Two.\n Three\r\n\n中。文", sentences="lines") == [["One. Two.", "Three"], ["中。文"]]
-
-
-def test_line_feeds_are_dropped_from_literal_lines():
-    utf8 = np.frombuffer(b"ab\nc\n", np.uint8)
-    assert drop_line_feeds(utf8, np.array([0, 3, 5])).tobytes() == b"abc"
 
 
 # ---- keys ----

@@ -15,7 +15,7 @@ from albert_data import kernels
 PROGRAM = """
 import sys
 import numpy as np
-from albert_data.tokenizer.table import fill_in
+from albert_data.tokenizer.encoding import fill_in
 lengths = np.array([1, -1])
 out = fill_in(np.array([7], np.uint16), lengths, np.array([8, 9], np.uint16), np.array([2]))
 assert out.tolist() == [7, 8, 9], out
@@ -39,7 +39,7 @@ def run(cache: Path) -> int:
 def test_a_kept_kernel_that_is_damaged_is_compiled_anew(tmp_path: Path, ending: str):
     assert run(tmp_path) == 0
     assert run(tmp_path) == 1
-    files = list(tmp_path.rglob(f"table.fill_in*.{ending}"))
+    files = list(tmp_path.rglob(f"encoding.fill_in*.{ending}"))
     assert files
     for file in files:
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])

@@ -67,7 +67,7 @@ class SampleJob:
         for block in task.task.read(damage):
             for lines in split_lines(read_documents(block, self._text, damage)):
                 text = make_text(lines, self._text)
-                keys, chosen = select_sentences(text.utf8, text.sentence_offsets, self._seed, task.limit)
+                keys, chosen = select_sentences(text, self._seed, task.limit)
                 hashes += keys
                 sentences += chosen
                 num_documents += len(lines.document_keys)

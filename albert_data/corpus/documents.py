@@ -21,7 +21,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
-from albert_data.kernels import helper, kernel
+from albert_data.kernels import Word, copy_items, count_trailing_zeros, find_bytes, helper, kernel, pointer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +153,9 @@ def _cut(text: bytes, block: Block, damage: Damage) -> Iterator[bytes]:
 
 def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Canonical text, line offsets, document offsets; None where something is too long to go uncut."""
-    raw = np.frombuffer(data, np.uint8)
-    feeds = np.flatnonzero(raw == ord("\n"))
     no_ends = np.zeros(0, np.int64)
     utf8, line_offsets, document_offsets, longest_line = strip_lines(
-        raw, feeds, no_ends if ends is None else ends, ends is None
+        np.frombuffer(data, np.uint8), no_ends if ends is None else ends, ends is None
     )
     longest_document = int(np.diff(line_offsets[document_offsets]).max(initial=0))
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
@@ -170,30 +168,51 @@ def is_white(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13
 
 
+@helper
+def find_feeds(raw: np.ndarray, at: int) -> Word:
+    """Which of the next 64 bytes, as far as there are so many, are line feeds."""
+    if at + 64 <= len(raw):
+        return find_bytes(pointer(raw), at, np.uint8(0), np.uint8(10), np.uint8(1))
+    found = Word(0)
+    for i in range(at, len(raw)):
+        if raw[i] == 10:
+            found |= Word(1) << Word(i - at)
+    return found
+
+
 @kernel
 def strip_lines(
-    raw: np.ndarray, feeds: np.ndarray, ends: np.ndarray, ends_at_blank: bool
+    raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Copy the lines without white space around them; blank ones go, and end a document if `ends_at_blank`.
 
-    feeds: where the line feeds are; ends: where documents end otherwise.
+    ends: where documents end otherwise.
     """
+    num_feeds = 0
+    for byte in raw:
+        num_feeds += byte == 10
     out = np.empty(len(raw) + 1, np.uint8)
-    line_offsets = np.empty(len(feeds) + 2, np.int64)
-    document_offsets = np.empty(len(feeds) + 2, np.int64)
+    line_offsets = np.empty(num_feeds + 2, np.int64)
+    document_offsets = np.empty(num_feeds + 2, np.int64)
     line_offsets[0], document_offsets[0] = 0, 0
+    source, target = pointer(raw), pointer(out)
     num_lines, num_documents, filled, longest_line, start = 0, 0, 0, 0, 0
     uncopied = 0  # from here on the text is as it shall be, and not copied yet
-    for i in range(len(feeds) + 1):
-        stop = feeds[i] if i < len(feeds) else len(raw)
+    block, feeds = -64, Word(0)
+    while start < len(raw) or (start == len(raw) and ends_at_blank):
+        while feeds == 0 and block + 64 < len(raw):
+            block += 64
+            feeds = find_feeds(raw, block)
+        stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
+        feeds &= feeds - Word(1)
         begin, end = start, stop
         while begin < end and is_white(raw[begin]):
             begin += 1
         while end > begin and is_white(raw[end - 1]):
             end -= 1
         if begin > start or end < stop or begin == end or stop == len(raw):
-            out[filled - (start - uncopied) : filled] = raw[uncopied:start]
-            out[filled : filled + end - begin] = raw[begin:end]
+            copy_items(target, filled - (start - uncopied), source, uncopied, start - uncopied)
+            copy_items(target, filled, source, begin, end - begin)
             out[filled + end - begin] = 10
             uncopied = stop + 1
         if end > begin:
@@ -206,10 +225,8 @@ def strip_lines(
         if (is_end or start > len(raw)) and num_lines > document_offsets[num_documents]:
             num_documents += 1
             document_offsets[num_documents] = num_lines
-        if start >= len(raw) and not ends_at_blank:
-            break
     if uncopied < len(raw):
-        out[filled - (len(raw) - uncopied) : filled] = raw[uncopied:]
+        copy_items(target, filled - (len(raw) - uncopied), source, uncopied, len(raw) - uncopied)
     return out[:filled], line_offsets[: num_lines + 1], document_offsets[: num_documents + 1], longest_line
 
 

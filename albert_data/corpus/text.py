@@ -1,4 +1,4 @@
-"""Documents into sentences, as one buffer with offsets: what the tokenizer takes.
+"""Documents into sentences, as places in one buffer: what the tokenizer takes.
 
 In: `Lines`. Out: `Text`. With "lines" a line is a sentence; with "prose" each line is segmented by the
 rules of its language (sentencex). A sentence is stripped of white space; empty ones are dropped.
@@ -20,7 +20,6 @@ import numpy as np
 from albert_data.config import TextConfig
 from albert_data.corpus.documents import Lines
 from albert_data.corpus.sentences import Segmenter
-from albert_data.kernels import kernel
 
 _STRIPPED = " \t\n\r\x0b\x0c"
 _STOPS = "。！？｡"
@@ -33,12 +32,13 @@ _PART_LEN = 200  # characters
 class Text:
     """Sentences of whole documents.
 
-    utf8: uint8, the sentences one after another; sentence_offsets: int64, num_sentences + 1, in bytes;
+    utf8: uint8; sentence_begins, sentence_ends: int64, where each sentence stands in it, in order;
     document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
     """
 
     utf8: np.ndarray
-    sentence_offsets: np.ndarray
+    sentence_begins: np.ndarray
+    sentence_ends: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
 
@@ -46,19 +46,25 @@ class Text:
 def make_text(lines: Lines, config: TextConfig) -> Text:
     """Part documents into sentences."""
     if config.sentences == "lines":
-        utf8 = drop_line_feeds(lines.utf8, lines.line_offsets)
-        sentence_offsets = lines.line_offsets - np.arange(len(lines.line_offsets))
-        line_sentences = np.arange(len(lines.line_offsets))
+        utf8, begins, ends = lines.utf8, lines.line_offsets[:-1], lines.line_offsets[1:] - 1
+        document_offsets = lines.document_offsets
     else:
-        utf8, sentence_offsets, line_sentences = _make_segmenter(config.language).segment(
-            lines.utf8, lines.line_offsets
-        )
+        utf8, offsets, line_sentences = _make_segmenter(config.language).segment(lines.utf8, lines.line_offsets)
+        begins, ends = offsets[:-1], offsets[1:]
+        document_offsets = line_sentences[lines.document_offsets]
     return Text(
         utf8=utf8,
-        sentence_offsets=sentence_offsets,
-        document_offsets=line_sentences[lines.document_offsets],
+        sentence_begins=begins,
+        sentence_ends=ends,
+        document_offsets=document_offsets,
         document_keys=lines.document_keys,
     )
+
+
+def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    """The bytes of each sentence."""
+    data = utf8.tobytes()
+    return [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
 
 
 @lru_cache
@@ -92,14 +98,3 @@ def _part_line(line: str) -> Iterator[str]:
             yield line[begin : stop.end()]
             begin = stop.end()
     yield line[begin:]
-
-
-@kernel
-def drop_line_feeds(utf8: np.ndarray, line_offsets: np.ndarray) -> np.ndarray:
-    """Copy the lines without the line feed that ends each."""
-    num_lines = len(line_offsets) - 1
-    out = np.empty(len(utf8) - num_lines, np.uint8)
-    for line in range(num_lines):
-        begin, end = line_offsets[line], line_offsets[line + 1] - 1
-        out[begin - line : end - line] = utf8[begin:end]
-    return out

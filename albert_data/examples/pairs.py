@@ -17,7 +17,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.ragged import Pairs
-from albert_data.kernels import kernel
+from albert_data.kernels import copy_items, kernel, pointer
 from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule, begins_word
 
@@ -173,6 +173,7 @@ def lay_out_pairs(
         specials = 2 if labels[row] == SOP_NONE else 3
         offsets[row + 1] = offsets[row] + ends[row] - begins[row] + specials
     out = np.empty(offsets[-1], ids.dtype)
+    source, target = pointer(ids), pointer(out)
     segment_a_len = np.empty(len(begins), np.int32)
     for row in range(len(begins)):
         begin, split, end = begins[row], splits[row], ends[row]
@@ -183,9 +184,9 @@ def lay_out_pairs(
         a_len = a_end - a_begin
         segment_a_len[row] = a_len
         out[at] = cls_id
-        out[at + 1 : at + 1 + a_len] = ids[a_begin:a_end]
+        copy_items(target, at + 1, source, a_begin, a_len)
         out[at + 1 + a_len] = sep_id
         if labels[row] != SOP_NONE:
-            out[at + 2 + a_len : offsets[row + 1] - 1] = ids[b_begin:b_end]
+            copy_items(target, at + 2 + a_len, source, b_begin, b_end - b_begin)
             out[offsets[row + 1] - 1] = sep_id
     return out, offsets, segment_a_len

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from albert_data.examples.ragged import Examples
-from albert_data.kernels import kernel
+from albert_data.kernels import copy_items, kernel, pointer
 
 
 def no_rows() -> Examples:
@@ -86,6 +86,7 @@ def gather(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[n
     for i in range(len(rows)):
         out_offsets[i + 1] = out_offsets[i] + offsets[rows[i] + 1] - offsets[rows[i]]
     out = np.empty(out_offsets[-1], values.dtype)
+    source, target = pointer(values), pointer(out)
     for i in range(len(rows)):
-        out[out_offsets[i] : out_offsets[i + 1]] = values[offsets[rows[i]] : offsets[rows[i] + 1]]
+        copy_items(target, out_offsets[i], source, offsets[rows[i]], out_offsets[i + 1] - out_offsets[i])
     return out, out_offsets

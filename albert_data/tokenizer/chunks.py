@@ -1,7 +1,7 @@
 """Tokenise by a table of chunks: text is cut where cuts.py allows, and each chunk looked up.
 
-In: sentences as bytes of UTF-8 with offsets. Out: ids and offsets, those of SentencePiece. A compiled loop
-(table.py) cuts, hashes and looks up each chunk. Sentences with chunks never seen wait until these have
+In: sentences as places in a buffer of UTF-8. Out: ids and offsets, those of SentencePiece. A compiled loop
+(encoding.py) cuts, hashes and looks up each chunk. Sentences with chunks never seen wait until these have
 their ids, all at once; then they are encoded again. The table is bounded: when it is full, a new one is
 begun. What is in the table changes the speed, never the ids.
 """
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from albert_data.tokenizer import table
+from albert_data.tokenizer import encoding, table
 from albert_data.tokenizer.cuts import make_cut_rule
+from albert_data.tokenizer.encoding import NOT_DONE, PADDING, make_workplace
 from albert_data.tokenizer.lattice import Trie, make_trie, segment
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
-from albert_data.tokenizer.table import Table, make_desk, make_slots
+from albert_data.tokenizer.table import Table, make_slots
 
 FIRST_SLOTS, MAX_SLOTS = 1 << 16, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
@@ -50,7 +51,8 @@ class ChunkEncoder:
         self._is_unigram = settings.model_type == UNIGRAM
         self._trie = _make_trie(settings, pieces, processor.unk_id())
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
-        self._desk = make_desk()
+        self._workplace = make_workplace()
+        self._rooms = [np.empty(0, self._dtype)] * (_TRIES + 1)
         self._clear()
 
     def _clear(self) -> None:
@@ -61,22 +63,24 @@ class ChunkEncoder:
             counts=np.zeros(3, np.int64),
         )
 
-    def encode(self, utf8: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (uint16, or uint32 for a large vocabulary) of all sentences, and offsets (int64)."""
-        parts, lengths = [np.zeros(0, self._dtype)], np.empty(len(offsets) - 1, np.int64)
+    def encode(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (uint16, or uint32 for a large vocabulary) of all sentences, and offsets (int64).
+
+        begins, ends: int64, where the sentences stand in `utf8`, in order.
+        """
+        parts, lengths = [np.zeros(0, self._dtype)], np.empty(len(begins), np.int64)
         begin = 0
         while begin < len(lengths):
-            end = max(begin + 1, int(np.searchsorted(offsets, offsets[begin] + SLICE_BYTES, side="right")) - 1)
-            parts.append(self._encode_slice(utf8, offsets[begin : end + 1], lengths[begin:end]))
+            end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
+            parts.append(self._encode_slice(utf8, begins[begin:end], ends[begin:end], lengths[begin:end]))
             begin = end
         return np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths)))
 
-    def _encode_slice(self, utf8: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def _encode_slice(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Ids of some sentences; fills in the length of each."""
-        text = utf8[offsets[0] : offsets[-1] + table.PADDING]
-        if len(text) < offsets[-1] - offsets[0] + table.PADDING:
-            text = np.concatenate((text, np.zeros(table.PADDING, np.uint8)))
-        return self._encode(text, offsets[:-1] - offsets[0], offsets[1:] - offsets[0], lengths, _TRIES)
+        first, end = begins[0], ends[-1] + PADDING
+        text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
+        return self._encode(text, begins - first, ends - first, lengths, _TRIES)
 
     def _encode(
         self, text: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray, tries: int
@@ -85,23 +89,25 @@ class ChunkEncoder:
             found = self._whole([text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)])
             lengths[:] = [len(ids) for ids in found]
             return np.concatenate(found).astype(self._dtype)
-        ids = self._look_up(text, begins, ends, lengths)
-        rest = np.flatnonzero(lengths == table.NOT_DONE)
+        ids = self._look_up(text, begins, ends, lengths, tries)
+        rest = np.flatnonzero(lengths == NOT_DONE)
         if len(rest) == 0:
-            return ids
+            return ids.copy()
         lengths_of_rest = np.empty(len(rest), np.int64)
         ids_of_rest = self._encode(text, begins[rest], ends[rest], lengths_of_rest, tries - 1)
-        return table.fill_in(ids, lengths, ids_of_rest, lengths_of_rest)
+        return encoding.fill_in(ids, lengths, ids_of_rest, lengths_of_rest)
 
-    def _look_up(self, text: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Ids of the sentences that the table can do, and what it lacked learnt."""
+    def _look_up(
+        self, text: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray, room: int
+    ) -> np.ndarray:
+        """Ids of the sentences that the table can do, and what it lacked learnt. They stand in a room for reuse."""
         num_bytes = int((ends - begins).sum())
         self._make_room(num_bytes)
         max_chunks = 3 * len(self._table.slots) // 16
-        ids = np.empty(num_bytes + len(begins) + table.INLINE_IDS, self._dtype)
+        self._rooms[room] = ids = _with_room(self._rooms[room], num_bytes + len(begins) + table.INLINE_IDS)
         fresh = np.empty((min(num_bytes, max_chunks - int(self._table.counts[0])), 3), np.int64)
-        filled, num_fresh = table.encode_sentences(
-            text, begins, ends, self._rule, self._table, self._trie, self._desk, max_chunks, ids, lengths, fresh
+        filled, num_fresh = encoding.encode_sentences(
+            text, begins, ends, self._rule, self._table, self._trie, self._workplace, max_chunks, ids, lengths, fresh
         )
         if num_fresh:
             slots, chunk_begins, chunk_ends = fresh[:num_fresh].T.copy()

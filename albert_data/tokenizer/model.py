@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow
 import sentencepiece
 
-from albert_data.corpus.text import Text
+from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.chunks import ChunkEncoder
 from albert_data.tokenizer.cuts import explain_unsafe
@@ -149,13 +148,14 @@ class Tokenizer:
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
         if isinstance(texts, Text):
-            return self._encode_utf8(texts.utf8, texts.sentence_offsets)
-        return self._encode_utf8(*join_strings(texts))
+            return self._encode_utf8(texts.utf8, texts.sentence_begins, texts.sentence_ends)
+        utf8, offsets = join_strings(texts)
+        return self._encode_utf8(utf8, offsets[:-1], offsets[1:])
 
-    def _encode_utf8(self, utf8: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_utf8(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._chunks is not None:
-            return self._chunks.encode(utf8, offsets)
-        encoded = self._encode_whole(slice_sentences(utf8, offsets))
+            return self._chunks.encode(utf8, begins, ends)
+        encoded = self._encode_whole(slice_sentences(utf8, begins, ends))
         ids = np.concatenate([np.zeros(0, np.int32), *encoded])
         return ids.astype(self.id_dtype), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
@@ -190,11 +190,6 @@ def join_strings(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     data = np.frombuffer(utf8, np.uint8) if utf8 else np.zeros(0, np.uint8)
     offsets = np.frombuffer(offsets, np.int64)[: len(texts) + 1]
     return data[: offsets[-1]], offsets
-
-
-def slice_sentences(utf8: np.ndarray, offsets: np.ndarray) -> list[bytes]:
-    data = utf8.tobytes()
-    return [data[begin:end] for begin, end in pairwise(offsets.tolist())]
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:

@@ -6,10 +6,9 @@ together. Memory is bounded by about three caps.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
+from albert_data.corpus.text import Text, slice_sentences
 from albert_data.draws import mix
 from albert_data.kernels import kernel
 
@@ -56,22 +55,21 @@ class SentenceSample:
         return [sentence for _, sentence in self._kept]
 
 
-def select_sentences(utf8: np.ndarray, offsets: np.ndarray, seed: int, limit: int) -> tuple[list[int], list[bytes]]:
+def select_sentences(text: Text, seed: int, limit: int) -> tuple[list[int], list[bytes]]:
     """Hashes and bytes of the sentences whose hash is at most `limit`."""
-    hashes = hash_slices(utf8, offsets, np.uint64(seed))
-    data = utf8.tobytes()
-    bounds = list(pairwise(offsets.tolist()))
-    chosen = np.flatnonzero(hashes <= np.uint64(limit)).tolist()
-    return hashes[chosen].tolist(), [data[bounds[i][0] : bounds[i][1]] for i in chosen]
+    begins, ends = text.sentence_begins, text.sentence_ends
+    hashes = hash_slices(text.utf8, begins, ends, np.uint64(seed))
+    chosen = np.flatnonzero(hashes <= np.uint64(limit))
+    return hashes[chosen].tolist(), slice_sentences(text.utf8, begins[chosen], ends[chosen])
 
 
 @kernel
-def hash_slices(utf8: np.ndarray, offsets: np.ndarray, seed: np.uint64) -> np.ndarray:
+def hash_slices(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, seed: np.uint64) -> np.ndarray:
     """A seeded 64-bit hash of each slice: FNV-1a, scattered."""
-    out = np.empty(len(offsets) - 1, np.uint64)
+    out = np.empty(len(begins), np.uint64)
     for i in range(len(out)):
         value = np.uint64(0xCBF29CE484222325)
-        for at in range(offsets[i], offsets[i + 1]):
+        for at in range(begins[i], ends[i]):
             value = (value ^ np.uint64(utf8[at])) * np.uint64(0x100000001B3)
         out[i] = mix(mix(value) ^ seed)
     return out

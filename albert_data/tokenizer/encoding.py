@@ -1,0 +1,242 @@
+"""The compiled loop of the tokenizer: cut a sentence into chunks, look each up, write its ids."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_data.kernels import (
+    Int,
+    Pointer,
+    Word,
+    copy_items,
+    helper,
+    item,
+    kernel,
+    load_word,
+    pointer,
+    prefetch,
+    put,
+    store_word,
+)
+from albert_data.tokenizer.cutting import BLOCK, Chunks, CutRule, find_cuts, make_chunks, point_to_chunks, point_to_rule
+from albert_data.tokenizer.lattice import Trie, point_to_trie
+from albert_data.tokenizer.table import (
+    COUNT,
+    COUNT_SHIFT,
+    FRAGILE,
+    IDENTITY,
+    INLINE_BYTES,
+    INLINE_IDS,
+    INNER_SHIFT,
+    LENGTH,
+    LIMIT,
+    LIMIT_SHIFT,
+    LONG_IDS,
+    ODD,
+    PENDING,
+    STURDY,
+    UNKNOWN,
+    Desk,
+    Table,
+    add_chunk,
+    find_slot,
+    hash_long,
+    hash_short,
+    learn_chunk,
+    make_desk,
+    point_to_desk,
+    point_to_table,
+)
+
+PADDING = 2 * BLOCK  # bytes that can be read behind the text
+NOT_DONE = -1
+LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
+_MAX_PIECES = 18  # of a character: U+FDFA is normalised to so many characters
+_BATCH = 32  # chunks that are hashed before the first is looked up, so that their cache lines come meanwhile
+_NUM_FRESH, _IS_DONE, _LIMIT_SO_FAR, _NUM_UNKNOWN = range(4)  # the places in Workplace.state
+_0, _16, _40 = (Word(n) for n in (0, 16, 40))
+_ID = Word(0xFFFF)
+_ALL = Word(0xFFFFFFFFFFFFFFFF)
+
+
+class Batch(NamedTuple):
+    """Chunks that are to be looked up. homes: int64, the slot to begin at; low, high, tags: uint64, of its slot."""
+
+    chunks: Chunks
+    homes: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    tags: np.ndarray
+
+
+class Workplace(NamedTuple):
+    """Room to work in. state: int64, the number of fresh chunks, and what is known of a sentence."""
+
+    batch: Batch
+    desk: Desk
+    state: np.ndarray
+
+
+def make_workplace() -> Workplace:
+    chunks = make_chunks(_BATCH)
+    size = len(chunks.begins)
+    words = (np.empty(size, np.uint64) for _ in range(3))
+    return Workplace(Batch(chunks, np.empty(size, np.int64), *words), make_desk(), np.zeros(4, np.int64))
+
+
+@helper
+def point_to_batch(batch: Batch) -> Batch:
+    return Batch(
+        point_to_chunks(batch.chunks),
+        pointer(batch.homes),
+        pointer(batch.low),
+        pointer(batch.high),
+        pointer(batch.tags),
+    )
+
+
+@helper
+def hash_chunks(utf8: Pointer, count: int, slots: Pointer, mask: int, batch: Batch) -> None:
+    """Hash the first chunks of a batch, and ask for their slots."""
+    for i in range(count):
+        begin, end = item(batch.chunks.begins, i), item(batch.chunks.ends, i)
+        length = end - begin
+        tag = Word(length) | Word(item(batch.chunks.inners, i)) << INNER_SHIFT
+        if length <= INLINE_BYTES:
+            low = load_word(utf8, begin) & (_ALL >> Word(64 - 8 * min(length, 8)))
+            rest = load_word(utf8, begin + 8) & (_ALL >> Word(64 - 8 * max(length - 8, 1)))
+            high = rest if length > 8 else _0
+            value = hash_short(low, high, tag)
+        else:
+            value = hash_long(utf8, begin, end, tag)
+            low, high = _0, value
+        slot = 4 * (Int(value >> _40) & mask)
+        prefetch(slots, slot)
+        put(batch.homes, i, slot)
+        put(batch.low, i, low)
+        put(batch.high, i, high)
+        put(batch.tags, i, tag)
+
+
+@kernel
+def encode_sentences(
+    utf8: np.ndarray,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    rule: CutRule,
+    table: Table,
+    trie: Trie,
+    workplace: Workplace,
+    max_chunks: int,
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    fresh: np.ndarray,
+) -> tuple[int, int]:
+    """Encode sentences by the table, and add the chunks that it lacks, up to max_chunks in all.
+
+    utf8: uint8, with PADDING bytes behind the last end; begins, ends: int64, of sentences. Writes their ids
+    and how many each has, NOT_DONE where the table can't do it. A new chunk whose ids the trie can't tell is left
+    pending; its slot, begin and end go into `fresh` (int64, a row a chunk). Returns the number of ids and of those.
+    """
+    text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
+    places, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
+    batch, desk, state = point_to_batch(workplace.batch), point_to_desk(workplace.desk), pointer(workplace.state)
+    chunks, can_learn, max_ids = batch.chunks, len(trie.children) > 0, len(ids) - INLINE_IDS
+    put(state, _NUM_FRESH, 0)
+    filled = 0
+    for sentence in range(len(begins)):
+        begin, end, first = begins[sentence], ends[sentence], filled
+        if end - begin > LONG_SENTENCE:
+            lengths[sentence] = NOT_DONE
+            continue
+        put(state, _IS_DONE, 1)
+        put(state, _LIMIT_SO_FAR, STURDY)
+        put(state, _NUM_UNKNOWN, 0)
+        put(chunks.begins, 0, begin)
+        put(chunks.inners, 0, 0)
+        carry, last, count = _0, 0, 0
+        while begin < end:
+            count, carry, last = find_cuts(text, begin, end, carry, last, count, cut_rule, chunks)
+            begin += BLOCK
+            if begin >= end:
+                put(chunks.ends, count, end)
+                count += 1
+            elif count < _BATCH:
+                continue
+            hash_chunks(text, count, slots, mask, batch)
+            for i in range(count):
+                slot, tag = item(batch.homes, i), item(batch.tags, i)
+                there = item(slots, slot + 2)
+                unlike = (there ^ tag) & (IDENTITY | ODD)
+                unlike |= (item(slots, slot) ^ item(batch.low, i)) | (item(slots, slot + 1) ^ item(batch.high, i))
+                if unlike == 0 and filled <= max_ids:
+                    store_word(out, filled, item(slots, slot + 3))
+                    filled += Int((there >> COUNT_SHIFT) & COUNT)
+                    continue
+                start, low, high = item(chunks.begins, i), item(batch.low, i), item(batch.high, i)
+                slot = find_slot(text, start, low, high, tag, slot, places, mask)
+                if item(slots, slot + 2) == 0 and item(places.counts, 0) < max_chunks:
+                    add_chunk(text, start, low, high, tag, slot, places)
+                    if can_learn:
+                        learn_chunk(text, start, slot, places, len(table.long_ids), cut_rule, pieces, desk)
+                    if item(slots, slot + 2) & PENDING:
+                        num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
+                        fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
+                        put(state, _NUM_FRESH, num_fresh + 1)
+                filled = write_ids(slot, places, pieces, out, first, filled, len(ids), state)
+            put(chunks.begins, 0, item(chunks.begins, count))
+            put(chunks.inners, 0, item(chunks.inners, count))
+            count = 0
+        score = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
+        if item(state, _IS_DONE) == 0 or (can_learn and score > 1 << item(state, _LIMIT_SO_FAR)):
+            filled, lengths[sentence] = first, NOT_DONE
+        else:
+            lengths[sentence] = filled - first
+    return filled, item(state, _NUM_FRESH)
+
+
+@helper
+def write_ids(
+    slot: int, table: Table, trie: Trie, ids: Pointer, first: int, filled: int, max_ids: int, state: Pointer
+) -> int:
+    """Write the ids of any chunk, and note what they mean for its sentence, whose ids begin at `first`."""
+    tag, value = item(table.slots, slot + 2), item(table.slots, slot + 3)
+    num_ids = Int((tag >> COUNT_SHIFT) & COUNT)
+    if tag & LONG_IDS:
+        num_ids = Int(value & _ID)
+    if tag == 0 or tag & PENDING or filled + num_ids > max_ids:
+        put(state, _IS_DONE, 0)
+        return filled
+    if tag & FRAGILE:
+        put(state, _LIMIT_SO_FAR, min(item(state, _LIMIT_SO_FAR), Int((tag >> LIMIT_SHIFT) & LIMIT)))
+    if tag & UNKNOWN:
+        put(state, _NUM_UNKNOWN, item(state, _NUM_UNKNOWN) + _MAX_PIECES * Int(tag & LENGTH))
+    for i in range(num_ids):
+        one = item(table.long_ids, Int(value >> _16) + i) if tag & LONG_IDS else Int((value >> Word(16 * i)) & _ID)
+        if one != trie.unk_id or filled == first or item(ids, filled - 1) != trie.unk_id:
+            put(ids, filled, one)
+            filled += 1
+    return filled
+
+
+@kernel
+def fill_in(ids: np.ndarray, lengths: np.ndarray, other_ids: np.ndarray, other_lengths: np.ndarray) -> np.ndarray:
+    """Put the ids of other sentences where sentences are NOT_DONE, in order; their lengths are filled in."""
+    out = np.empty(len(ids) + len(other_ids), ids.dtype)
+    target, mine, others = pointer(out), pointer(ids), pointer(other_ids)
+    source, other_source, other, filled = 0, 0, 0, 0
+    for i in range(len(lengths)):
+        if lengths[i] == NOT_DONE:
+            length = other_lengths[other]
+            copy_items(target, filled, others, other_source, length)
+            other_source += length
+            other += 1
+            lengths[i] = length
+        else:
+            length = lengths[i]
+            copy_items(target, filled, mine, source, length)
+            source += length
+        filled += length
+    return out
