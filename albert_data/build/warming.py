@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import multiprocess
 import numpy as np
@@ -24,13 +25,13 @@ from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.sentences import find_stops
-from albert_data.corpus.text import make_text
+from albert_data.corpus.text import Text, make_text
 from albert_data.examples.masks import apply_masks, draw_masks, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.kernels import is_kept
 from albert_data.shards.rows import take_rows
 from albert_data.tokenizer.cuts import walk_charsmap
-from albert_data.tokenizer.model import Documents, Specials
+from albert_data.tokenizer.model import Documents, Specials, Tokenizer, load_tokenizer
 from albert_data.tokenizer.words import WordRule
 
 _PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
@@ -47,6 +48,20 @@ def compile_kernels(job: MapJob, progress: Progress) -> None:
         rows.take(np.arange(len(rows.indices)))
 
     run_once(make_some_rows, progress)
+
+
+def load_to_encode(path: Path) -> Tokenizer:
+    """Load a tokenizer and run its kernels on a letter."""
+    tokenizer, begin = load_tokenizer(path), np.zeros(1, np.int64)
+    letter = Text(
+        utf8=np.full(1, ord("a"), np.uint8),
+        sentence_begins=begin,
+        sentence_ends=begin + 1,
+        document_offsets=np.array([0, 1]),
+        document_keys=np.zeros(1, np.uint64),
+    )
+    tokenizer.encode(letter)
+    return tokenizer
 
 
 def run_once(work: Callable[[], object], progress: Progress) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,7 @@ def build(
     config = build_config(settings)
     from albert_data.build.build import build as build_shards
     from albert_data.build.engine import MultiprocessEngine
-    from albert_data.build.warming import compile_ahead
+    from albert_data.build.warming import compile_ahead, load_to_encode
     from albert_data.cli.main import INTERRUPTED
     from albert_data.cli.progress import Bar
     from albert_data.cli.summary import describe_build, describe_plan, describe_stages
@@ -126,13 +125,11 @@ def build(
     from albert_data.tokenizer.model import load_tokenizer
 
     found, bar = find_inputs(inputs), Bar()
-    with nullcontext() if dry_run else compile_ahead(bar):
-        loaded = load_tokenizer(tokenizer) if tokenizer else None
-        if loaded and not dry_run:
-            loaded.encode(["a"])
     if dry_run:
-        click.echo(describe_plan(found, output, loaded, config))
+        click.echo(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
         return
+    with compile_ahead(bar):
+        loaded = load_to_encode(tokenizer) if tokenizer else None
     try:
         report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)
     except KeyboardInterrupt:
