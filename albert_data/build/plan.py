@@ -19,7 +19,7 @@ from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.long_documents import WHITESPACE
 
 _MIB = 1 << 20
-_TASKS = 256  # about so many for a corpus of any size: few runs to merge, enough to share evenly
+_TASKS = 128  # about so many for a corpus of any size: few runs to merge, enough to share evenly
 _MIN_TASK_BYTES = 4 * _MIB  # a task syncs two files to the disk
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB

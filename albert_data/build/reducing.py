@@ -1,7 +1,7 @@
 """Reduce: from every run the rows of one range of shuffle keys, in order, into a shard.
 
 Shard s of N takes the keys in [s / N, (s + 1) / N) of all 64-bit numbers: a global shuffle whose order
-depends on the keys alone. A shard is made of slices of about 8 MiB, one in memory at a time.
+depends on the keys alone. A shard is made of slices of about 8 MiB, each a record batch; a few are read at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 
 from albert_data.build.runs import read_range
@@ -21,7 +22,8 @@ from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.writer import ShardReceipt, write_shard
 
 SHARD_BYTES = 32 << 20
-SLICE_BYTES = 8 << 20  # so that reducing takes less memory than mapping
+SLICE_BYTES = 8 << 20
+_SLICES_READ = 4  # more would take more memory than mapping; a read of a slice alone takes as long as one of four
 _KEYS = 2**64
 
 
@@ -71,9 +73,12 @@ class ReduceJob:
         return receipt, stages
 
     def _slices(self, task: ReduceTask) -> Iterator[Examples]:
-        total = task.num_shards * task.slices
-        for number in range(task.shard * task.slices, (task.shard + 1) * task.slices):
-            low, high = number * _KEYS // total, (number + 1) * _KEYS // total
-            rows = read_range(self._runs, task.split, low, high)
-            if len(rows.examples):
-                yield take_rows(rows.examples, rows.order())
+        total, end = task.num_shards * task.slices, (task.shard + 1) * task.slices
+        for first in range(task.shard * task.slices, end, _SLICES_READ):
+            bounds = [number * _KEYS // total for number in range(first, min(first + _SLICES_READ, end) + 1)]
+            rows = read_range(self._runs, task.split, bounds[0], bounds[-1])
+            order = rows.order()
+            inner = np.searchsorted(rows.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
+            for part in np.split(order, inner):
+                if len(part):
+                    yield take_rows(rows.examples, part)

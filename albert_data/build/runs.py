@@ -12,8 +12,9 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -114,7 +115,7 @@ def read_range(paths: list[Path], split: str, low: int, high: int) -> KeyedRows:
 class _RunRange:
     """A range of one run: its rows, and their tokens and masks, each as (begin, end); the offsets of both."""
 
-    def __init__(self, file: BinaryIO, split: str, low: int, high: int) -> None:
+    def __init__(self, file: FileIO, split: str, low: int, high: int) -> None:
         self._file, self._split = file, split
         header_bytes = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         self._header = json.loads(file.read(header_bytes))
@@ -140,7 +141,7 @@ class _RunRange:
         self._file.seek(self._columns_at + self._header[f"{self._split}/{name}"]["at"] + begin * out.itemsize)
         rest = out.data.cast("B") if len(out) else memoryview(b"")
         while rest:
-            count = self._file.readinto(rest)  # type: ignore[attr-defined]
+            count = self._file.readinto(rest)
             if not count:
                 raise OutputError(f"{self._file.name} is cut short; begin anew with --overwrite")
             rest = rest[count:]
