@@ -12,7 +12,8 @@ import sentencex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_data.corpus.sentences import JOINED, LANGUAGES, PLAIN, Segmenter, make_kinds
+from albert_data.corpus.characters import JOINED, PLAIN, make_kinds
+from albert_data.corpus.sentences import LANGUAGES, Segmenter
 
 WHITESPACE = " \t\n\r\x0b\x0c"
 WORDS = """

@@ -24,7 +24,7 @@ from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.sentences import find_stops
+from albert_data.corpus.sentence_ends import find_stops
 from albert_data.corpus.text import Text, make_text
 from albert_data.examples.masks import apply_masks, draw_masks, mask_rows
 from albert_data.examples.pairs import make_pairs
