@@ -42,14 +42,14 @@ class _Cache(FunctionCache):
     """Numba's own, but for two faults: it overlooks changes in other files, and fails on a file that is cut short."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
+        super().__init__(function)
         self._cache_file._source_stamp = _stamp_package()
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
-            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
+            return super().load_overload(signature, context)
         except Exception:  # whatever unpickling comes upon
-            self.flush()  # type: ignore[no-untyped-call]
+            self.flush()
             return None
 
 
@@ -57,7 +57,7 @@ def is_kept(kernel: Callable[..., Any]) -> bool:
     """Whether a kernel has been compiled on this machine."""
     cache = cast(Any, kernel)._cache
     try:
-        return isinstance(cache, _Cache) and len(cache._cache_file._load_index()) > 0  # type: ignore[no-untyped-call]
+        return isinstance(cache, _Cache) and len(cache._cache_file._load_index()) > 0
     except Exception:  # whatever unpickling comes upon
         return False
 
@@ -185,7 +185,7 @@ def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at
         out, out_at, data, at, length = arguments
         size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
         target_place, place = builder.gep(out, [out_at]), builder.gep(data, [at])
-        raw_memcpy(builder, target_place, place, length, size)  # type: ignore[no-untyped-call]
+        raw_memcpy(builder, target_place, place, length, size)
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64, types.int64), generate

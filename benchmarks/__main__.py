@@ -53,7 +53,7 @@ def parse_parts(context: click.Context, parameter: click.Parameter, value: str |
 @click.option("--vocab-size", type=COUNT, default=30_000, show_default=True, help="Pieces of those trained.")
 @click.option("--runs", type=COUNT, default=3, show_default=True, help="Runs that the medians are of.")
 @click.option("--megabytes", type=click.FloatRange(min=0, min_open=True), help="Most text of a corpus; else all of it.")
-@click.option("--build-megabytes", type=COUNT, default=200, show_default=True, help="Least text of a build.")
+@click.option("--build-megabytes", type=COUNT, default=1000, show_default=True, help="Least text of a build.")
 @click.option("--random-strings", type=COUNT, default=1_000_000, show_default=True, help="For exactness.")
 @click.option("--only", callback=parse_parts, metavar="PART,..", help=f"Of {', '.join(PARTS)}.")
 @click.option("--work", type=FILE, metavar="DIR", help="Keeps the vocabularies for the next run; else a temporary one.")

@@ -1,7 +1,7 @@
-"""Tokenising on one core, beside SentencePiece and tokenizers: a line a sentence, the same list for all.
+"""Tokenising on one core, beside SentencePiece and tokenizers: a line a sentence, the same sentences for all.
 
 The contenders take turns, so that what else the machine does falls on all of them. Timed is the call that turns
-a list of str into ids, nothing else; collecting of garbage is off, as timeit has it.
+a list of str, or for ours a buffer too, into ids, nothing else; collecting of garbage is off, as timeit has it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import sentencepiece
 
 from albert_data import load_tokenizer
+from albert_data.corpus.text import Text
+from albert_data.tokenizer.model import join_strings
 from benchmarks import rivals
 from benchmarks.corpora import Corpus, Setup, count_bytes, take_bytes
 from benchmarks.results import OURS, SENTENCEPIECE, TOKENIZERS, Measurement, Timing
@@ -27,27 +31,43 @@ def measure(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_corpus(corpus: Corpus, runs: int) -> Iterator[Measurement]:
-    """With the chunk table cold and warm; the rivals' figures are the same in both."""
+    """From a list and from a buffer, with the chunk table cold and warm; the rivals' figures are the same in all."""
     sentences = corpus.sentences
     few = take_bytes(sentences, TOKENIZERS_BYTES)
     load_tokenizer(corpus.model).encode(sentences[:100])  # compiles the kernels
-    contenders = {
-        "cold": lambda: time_ours(corpus.model, sentences, warm=False),
-        "warm": lambda: time_ours(corpus.model, sentences, warm=True),
-        SENTENCEPIECE: lambda: time_sentencepiece(corpus.model, sentences),
+    inputs: dict[str, list[str] | Text] = {corpus.name: sentences, f"{corpus.name} from a buffer": as_text(sentences)}
+    contenders: dict[str, Callable[[], float]] = {
+        f"{name}, table {state}": partial(time_ours, corpus.model, texts, warm=state == "warm")
+        for name, texts in inputs.items()
+        for state in ("cold", "warm")
     }
+    ours = list(contenders)
+    contenders[SENTENCEPIECE] = lambda: time_sentencepiece(corpus.model, sentences)
     encode, missing = rivals.find_tokenizers(corpus.model)
     if encode is not None:
         contenders[TOKENIZERS] = lambda: time_call(lambda: encode(few))
     seconds = alternate(contenders, runs)
     size, few_size = count_bytes(sentences), count_bytes(few)
-    beside = {
-        SENTENCEPIECE: Timing(num_bytes=size, seconds=seconds[SENTENCEPIECE]),
-        TOKENIZERS: Timing(num_bytes=few_size, seconds=seconds.get(TOKENIZERS, ()), missing=missing),
-    }
-    for state in ("cold", "warm"):
-        ours = {OURS: Timing(num_bytes=size, seconds=seconds[state])}
-        yield Measurement(work=f"tokenising {corpus.name}, table {state}", timings=ours | beside)
+    for number, name in enumerate(ours):
+        timings = {
+            OURS: Timing(num_bytes=size, seconds=seconds[name]),
+            SENTENCEPIECE: Timing(num_bytes=size, seconds=seconds[SENTENCEPIECE]),
+        }
+        if number == 0:
+            timings[TOKENIZERS] = Timing(num_bytes=few_size, seconds=seconds.get(TOKENIZERS, ()), missing=missing)
+        yield Measurement(work=f"tokenising {name}", timings=timings)
+
+
+def as_text(sentences: list[str]) -> Text:
+    """What a build hands to the tokenizer; here one document."""
+    utf8, offsets = join_strings(sentences)
+    return Text(
+        utf8=utf8,
+        sentence_begins=offsets[:-1],
+        sentence_ends=offsets[1:],
+        document_offsets=np.array([0, len(sentences)]),
+        document_keys=np.zeros(1, np.uint64),
+    )
 
 
 def alternate(contenders: dict[str, Callable[[], float]], runs: int) -> dict[str, tuple[float, ...]]:
@@ -70,12 +90,12 @@ def time_call(function: Callable[[], object]) -> float:
     return seconds
 
 
-def time_ours(tokenizer: Path, sentences: list[str], *, warm: bool) -> float:
+def time_ours(tokenizer: Path, texts: list[str] | Text, *, warm: bool) -> float:
     """A fresh tokenizer each time; warm: it has seen these sentences once."""
     fresh = load_tokenizer(tokenizer)
     if warm:
-        fresh.encode(sentences)
-    return time_call(lambda: fresh.encode(sentences))
+        fresh.encode(texts)
+    return time_call(lambda: fresh.encode(texts))
 
 
 def time_sentencepiece(tokenizer: Path, sentences: list[str]) -> float:

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,6 +157,15 @@ def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) 
     monkeypatch.setattr(plan, "_MIB", num_bytes)
     monkeypatch.setattr(plan, "_MIN_TASK_BYTES", num_bytes)
     monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
+
+
+@contextmanager
+def small_tasks(num_bytes: int = 1 << 14) -> Iterator[None]:
+    """Builds of several tasks that don't wait for the disk."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        skip_syncing(monkeypatch)
+        make_tasks_small(monkeypatch, num_bytes)
+        yield
 
 
 def make_config(**settings: Any) -> BuildConfig:

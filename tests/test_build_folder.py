@@ -32,9 +32,7 @@ from albert_data.tokenizer.model import Tokenizer
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tasks() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        fixtures.skip_syncing(monkeypatch)
-        fixtures.make_tasks_small(monkeypatch, fixtures.CORPUS_TASK_BYTES)
+    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
         yield
 
 

@@ -29,9 +29,7 @@ RESULT = ("documents_digest", "counts", "damage", "splits", "digest", "config", 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tasks() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        fixtures.skip_syncing(monkeypatch)
-        fixtures.make_tasks_small(monkeypatch)
+    with fixtures.small_tasks():
         yield
 
 

@@ -34,9 +34,7 @@ _replace = os.replace
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tasks() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        fixtures.skip_syncing(monkeypatch)
-        fixtures.make_tasks_small(monkeypatch, fixtures.CORPUS_TASK_BYTES)
+    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
         yield
 
 

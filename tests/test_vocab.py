@@ -29,9 +29,7 @@ CAPPED = 5_000
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tasks() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        fixtures.skip_syncing(monkeypatch)
-        fixtures.make_tasks_small(monkeypatch, 1 << 13)
+    with fixtures.small_tasks(1 << 13):
         yield
 
 

@@ -198,7 +198,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
             answer = ("error", error)
         except OSError as error:
             answer = ("error", AlbertDataError(f"{task.describe()}: {error}"))
-        except Exception:
+        except Exception:  # a fault of the job: the parent raises it, with the task's name
             answer = ("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}"))
         connection.send(answer)
 

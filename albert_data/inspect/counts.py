@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import find_words, swap_in
+from albert_data.examples.masks import swap_in
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
 from albert_data.examples.ragged import Examples
+from albert_data.inspect.words import find_words
 from albert_data.kernels import kernel
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import find_words
 from albert_data.inspect.statistics import choose_word_rule
+from albert_data.inspect.words import find_words
 from albert_data.kernels import kernel
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.model import Specials, Tokenizer
