@@ -179,7 +179,9 @@ def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, span: A
 
 @_intrinsic
 def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at: Any, count: Any) -> Any:
-    """Copy `count` items of an array to another place; the two don't overlap."""
+    """Copy `count` items of an array to another place, of the same type; the two don't overlap."""
+    if target != source:
+        raise TypeError(f"items of {source} are copied to {target}")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         out, out_at, data, at, length = arguments

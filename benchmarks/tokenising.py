@@ -31,7 +31,7 @@ def measure(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_corpus(corpus: Corpus, runs: int) -> Iterator[Measurement]:
-    """From a list and from a buffer, with the chunk table cold and warm; the rivals' figures are the same in all."""
+    """From a list and from a buffer, with the chunk table cold and warm; SentencePiece's figure is that of all."""
     sentences = corpus.sentences
     few = take_bytes(sentences, TOKENIZERS_BYTES)
     load_tokenizer(corpus.model).encode(sentences[:100])  # compiles the kernels

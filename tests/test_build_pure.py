@@ -11,6 +11,8 @@ from typing import Any
 
 import build_fixtures as fixtures
 import numpy as np
+import pyarrow
+import pyarrow.ipc
 import pytest
 import sentencepiece
 import sentencex
@@ -173,6 +175,19 @@ def test_compressed_shards_hold_the_same_rows(
     for split in ("train", "validation"):
         assert list_rows(open_shards(tmp_path / "out", split)) == list_rows(open_shards(reference, split))
     assert digest_shards(tmp_path / "out") != digest_shards(reference)
+
+
+@pytest.mark.parametrize("slices_read", [1, 2, 5])
+def test_slices_read_at_once_change_no_byte(
+    slices_read: int, corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.build.reducing.SLICE_BYTES", 1 << 12)
+    run_build(corpus, tmp_path / "reference", tokenizer, num_shards=2)
+    monkeypatch.setattr("albert_data.build.reducing._SLICES_READ", slices_read)
+    run_build(corpus, tmp_path / "out", tokenizer, num_shards=2)
+    check_same(tmp_path / "out", tmp_path / "reference")
+    file = next((tmp_path / "out/train").glob("*.arrow"))
+    assert pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).num_record_batches > 5
 
 
 @pytest.mark.parametrize("num_shards", [2, 7, 40])

@@ -237,6 +237,16 @@ def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monk
     check_finished(corpus, tmp_path / "out")
 
 
+def test_a_receipt_of_other_ranges_is_not_taken(corpus: Corpus, tmp_path: Path):
+    """As one of a version that splits the files in another way."""
+    out = tmp_path / "out"
+    interrupt(corpus, out, 5)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.make_tasks_small(monkeypatch, fixtures.CORPUS_TASK_BYTES // 2)
+        assert corpus.build(out).resumed_tasks == 0
+    check_finished(corpus, out)
+
+
 def test_stdin_of_other_content_has_its_changed_blocks_done_again(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -131,6 +131,24 @@ def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type: str)
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
+def test_a_vocabulary_of_wide_ids_gives_the_same():
+    """As where there are over 65,536 pieces, whose ids fit no slot."""
+    tokenizer = train()
+    wide = Tokenizer(tokenizer.model, "model")
+    wide._chunks._trie = wide._chunks._trie._replace(is_wide=True)
+    wide._chunks._dtype = np.uint32
+    wide._chunks._rooms = [np.empty(0, np.uint32)] * len(wide._chunks._rooms)
+    assert wide.encode(LINES)[0].dtype == np.uint32
+    assert encode(wide, LINES) == encode_by_sentencepiece(tokenizer, LINES)
+
+
+def test_a_chunk_of_more_ids_than_16_bits_count():
+    tokenizer = train(model_type="bpe", lines=("صلى الله عليه وسلم",) * 20, vocab_size=19)
+    texts = ["\ufdfa" * 10_000]  # each becomes 18 characters, and they are never cut
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+    assert len(encode(tokenizer, texts)[0]) > 1 << 16
+
+
 def test_unknown_characters_that_meet_at_a_cut_are_one():
     tokenizer = train()
     texts = ["丂丄丆", "x丂丄 丆y"]  # characters that the corpus does not hold

@@ -83,6 +83,12 @@ def numbered_rows(count: int, start: int = 0) -> list[Row]:
 # ---- ragged rows ----
 
 
+@pytest.mark.parametrize("offsets", [[0, 2, 9], [0, 3, 1], [-1, 1, 2]])
+def test_offsets_that_lead_outside_are_an_error_not_a_crash(offsets: list[int]):
+    with pytest.raises(ValueError, match="outside"):
+        gather(np.arange(3, dtype=np.uint16), np.array(offsets), np.array([0, 1]))
+
+
 def test_gather_copies_literal_rows():
     values, offsets = gather(np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 0, 1, 2]))
     assert as_lists(values, offsets) == [[2, 3, 4], [1], [], [2, 3, 4]]

@@ -31,7 +31,7 @@ def as_text(sentences: list[str]) -> Text:
     ends = np.cumsum([len(sentence) + 1 for sentence in encoded], dtype=np.int64) - 1
     return Text(
         utf8=np.frombuffer(b"".join(sentence + b"\n" for sentence in encoded), np.uint8),
-        sentence_begins=np.array([0, *(ends + 1)][:-1], np.int64),
+        sentence_begins=ends - np.array([len(sentence) for sentence in encoded], np.int64),
         sentence_ends=ends,
         document_offsets=np.array([0, len(encoded)], np.int64),
         document_keys=np.array([7], np.uint64),

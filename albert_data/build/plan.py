@@ -39,7 +39,7 @@ class Span:
 class MapTask:
     """Some documents to make examples of: ranges of plain files, or one block of a stream.
 
-    name: unique in a build, the same in every run of it; fingerprint: of the block's bytes.
+    name: unique in a build, the same in every run of it; fingerprint: of the block's bytes, or of what the spans are.
     """
 
     name: str
@@ -91,7 +91,10 @@ def plan_tasks(inputs: list[Input]) -> list[MapTask]:
                 group = []
     if group:
         tasks.append(tuple(group))
-    return [MapTask(name=f"files-{number:06d}", spans=spans) for number, spans in enumerate(tasks)]
+    return [
+        MapTask(name=f"files-{number:06d}", spans=spans, fingerprint=sha256(repr(spans).encode()).hexdigest())
+        for number, spans in enumerate(tasks)
+    ]
 
 
 def _split_file(item: Input, task_bytes: int) -> Iterator[Span]:

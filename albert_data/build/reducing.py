@@ -76,9 +76,13 @@ class ReduceJob:
         total, end = task.num_shards * task.slices, (task.shard + 1) * task.slices
         for first in range(task.shard * task.slices, end, _SLICES_READ):
             bounds = [number * _KEYS // total for number in range(first, min(first + _SLICES_READ, end) + 1)]
-            rows = read_range(self._runs, task.split, bounds[0], bounds[-1])
-            order = rows.order()
-            inner = np.searchsorted(rows.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
-            for part in np.split(order, inner):
-                if len(part):
-                    yield take_rows(rows.examples, part)
+            yield from self._read_slices(task.split, bounds)
+
+    def _read_slices(self, split: str, bounds: list[int]) -> Iterator[Examples]:
+        """The rows between each two bounds, in order. When it ends, its memory is free for the next."""
+        rows = read_range(self._runs, split, bounds[0], bounds[-1])
+        order = rows.order()
+        inner = np.searchsorted(rows.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
+        for part in np.split(order, inner):
+            if len(part):
+                yield take_rows(rows.examples, part)

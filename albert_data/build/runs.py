@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -25,6 +24,18 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_offsets, join_rows, slice_rows, take_rows
 
 _LENGTH_BYTES = 8
+_OFFSETS = ("offsets", "mask_offsets")
+_RANGES = {  # what a column has an item for
+    "input_ids": "tokens",
+    "segment_a_len": "rows",
+    "sop_label": "rows",
+    "masked_positions": "masks",
+    "masked_ids": "masks",
+    "document_keys": "rows",
+    "shuffle_keys": "rows",
+    "passes": "rows",
+    "indices": "rows",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,67 +102,63 @@ def _columns(rows: KeyedRows) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def read_range(paths: list[Path], split: str, low: int, high: int) -> KeyedRows:
-    """The rows of all runs whose shuffle key is in [low, high), one run's after another's."""
-    with ExitStack() as stack:
-        parts = [_RunRange(stack.enter_context(path.open("rb", buffering=0)), split, low, high) for path in paths]
-        rows, tokens, masks = ([getattr(part, name) for part in parts] for name in ("rows", "tokens", "masks"))
-        return KeyedRows(
-            examples=Examples(
-                input_ids=_read(parts, "input_ids", tokens),
-                offsets=join_offsets([part.offsets for part in parts]),
-                segment_a_len=_read(parts, "segment_a_len", rows),
-                sop_label=_read(parts, "sop_label", rows),
-                masked_positions=_read(parts, "masked_positions", masks),
-                masked_ids=_read(parts, "masked_ids", masks),
-                mask_offsets=join_offsets([part.mask_offsets for part in parts]),
-                document_keys=_read(parts, "document_keys", rows),
-            ),
-            shuffle_keys=_read(parts, "shuffle_keys", rows),
-            passes=_read(parts, "passes", rows),
-            indices=_read(parts, "indices", rows),
-        )
+    """The rows of all runs whose shuffle key is in [low, high), one run's after another's.
+
+    One run is open at a time, for a large corpus has more of them than a process may have files.
+    """
+    parts = [_RunRange(path, split, low, high) for path in paths]
+    columns = {
+        name: np.empty(sum(len(part.ranges[kind]) for part in parts), parts[0].dtype(name))
+        for name, kind in _RANGES.items()
+    }
+    filled = dict.fromkeys(columns, 0)
+    for part in parts:
+        with part.open() as file:
+            for name, kind in _RANGES.items():
+                found, begin = part.ranges[kind], filled[name]
+                filled[name] += len(found)
+                part.read_into(file, columns[name][begin : filled[name]], name, found.start)
+    keys = {name: columns.pop(name) for name in ("shuffle_keys", "passes", "indices")}
+    offsets, mask_offsets = (join_offsets([getattr(part, name) for part in parts]) for name in _OFFSETS)
+    return KeyedRows(examples=Examples(offsets=offsets, mask_offsets=mask_offsets, **columns), **keys)
 
 
 class _RunRange:
-    """A range of one run: its rows, and their tokens and masks, each as (begin, end); the offsets of both."""
+    """A range of one run: its rows, their tokens and masks, and the offsets of both."""
 
-    def __init__(self, file: FileIO, split: str, low: int, high: int) -> None:
-        self._file, self._split = file, split
-        header_bytes = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        self._header = json.loads(file.read(header_bytes))
-        self._columns_at = _LENGTH_BYTES + header_bytes
-        keys = self.read("shuffle_keys", 0, self._header[f"{split}/shuffle_keys"]["length"])
-        begin = int(np.searchsorted(keys, np.uint64(low)))
-        end = len(keys) if high >= 2**64 else int(np.searchsorted(keys, np.uint64(high)))
-        self.rows = (begin, end)
-        self.offsets, self.mask_offsets = (self.read(name, begin, end + 1) for name in ("offsets", "mask_offsets"))
-        self.tokens = (int(self.offsets[0]), int(self.offsets[-1]))
-        self.masks = (int(self.mask_offsets[0]), int(self.mask_offsets[-1]))
+    def __init__(self, path: Path, split: str, low: int, high: int) -> None:
+        self._path, self._split = path, split
+        with self.open() as file:
+            header_bytes = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            self._header = json.loads(file.read(header_bytes))
+            self._columns_at = _LENGTH_BYTES + header_bytes
+            keys = self._read(file, "shuffle_keys", 0, self._header[f"{split}/shuffle_keys"]["length"])
+            begin = int(np.searchsorted(keys, np.uint64(low)))
+            end = len(keys) if high >= 2**64 else int(np.searchsorted(keys, np.uint64(high)))
+            self.offsets, self.mask_offsets = (self._read(file, name, begin, end + 1) for name in _OFFSETS)
+        self.ranges = {
+            "rows": range(begin, end),
+            "tokens": range(int(self.offsets[0]), int(self.offsets[-1])),
+            "masks": range(int(self.mask_offsets[0]), int(self.mask_offsets[-1])),
+        }
+
+    def open(self) -> FileIO:
+        return self._path.open("rb", buffering=0)
 
     def dtype(self, name: str) -> Any:
         return np.dtype(self._header[f"{self._split}/{name}"]["dtype"])
 
-    def read(self, name: str, begin: int, end: int) -> np.ndarray:
+    def _read(self, file: FileIO, name: str, begin: int, end: int) -> np.ndarray:
         column = np.empty(end - begin, self.dtype(name))
-        self.read_into(column, name, begin)
+        self.read_into(file, column, name, begin)
         return column
 
-    def read_into(self, out: np.ndarray, name: str, begin: int) -> None:
+    def read_into(self, file: FileIO, out: np.ndarray, name: str, begin: int) -> None:
         """Fill `out` from item `begin` of a column on. Raises OutputError where the file is cut."""
-        self._file.seek(self._columns_at + self._header[f"{self._split}/{name}"]["at"] + begin * out.itemsize)
+        file.seek(self._columns_at + self._header[f"{self._split}/{name}"]["at"] + begin * out.itemsize)
         rest = out.data.cast("B") if len(out) else memoryview(b"")
         while rest:
-            count = self._file.readinto(rest)
+            count = file.readinto(rest)
             if not count:
-                raise OutputError(f"{self._file.name} is cut short; begin anew with --overwrite")
+                raise OutputError(f"{self._path} is cut short; begin anew with --overwrite")
             rest = rest[count:]
-
-
-def _read(parts: list[_RunRange], name: str, ranges: list[tuple[int, int]]) -> np.ndarray:
-    """A column of all parts, one part's range after another's."""
-    out = np.empty(sum(end - begin for begin, end in ranges), parts[0].dtype(name))
-    filled = 0
-    for part, (begin, end) in zip(parts, ranges, strict=True):
-        part.read_into(out[filled : filled + end - begin], name, begin)
-        filled += end - begin
-    return out

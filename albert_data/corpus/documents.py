@@ -21,7 +21,17 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
-from albert_data.kernels import Word, copy_items, count_trailing_zeros, find_bytes, helper, kernel, pointer
+from albert_data.kernels import (
+    Pointer,
+    Word,
+    copy_items,
+    count_trailing_zeros,
+    find_bytes,
+    helper,
+    item,
+    kernel,
+    pointer,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +179,13 @@ def is_white(byte: int) -> bool:
 
 
 @helper
-def find_feeds(raw: np.ndarray, at: int) -> Word:
+def find_feeds(raw: Pointer, at: int, end: int) -> Word:
     """Which of the next 64 bytes, as far as there are so many, are line feeds."""
-    if at + 64 <= len(raw):
-        return find_bytes(pointer(raw), at, np.uint8(0), np.uint8(10), np.uint8(1))
+    if at + 64 <= end:
+        return find_bytes(raw, at, np.uint8(0), np.uint8(10), np.uint8(1))
     found = Word(0)
-    for i in range(at, len(raw)):
-        if raw[i] == 10:
+    for i in range(at, end):
+        if item(raw, i) == 10:
             found |= Word(1) << Word(i - at)
     return found
 
@@ -202,7 +212,7 @@ def strip_lines(
     while start < len(raw) or (start == len(raw) and ends_at_blank):
         while feeds == 0 and block + 64 < len(raw):
             block += 64
-            feeds = find_feeds(raw, block)
+            feeds = find_feeds(source, block, len(raw))
         stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
         feeds &= feeds - Word(1)
         begin, end = start, stop

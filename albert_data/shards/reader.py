@@ -105,10 +105,13 @@ class Shards:
         order = np.argsort(numbers, kind="stable")
         wanted, starts = np.unique(numbers[order], return_index=True)
         groups = np.split(order, starts[1:])
-        parts = [
-            take_rows(self._batch(int(number)), indices[group] - self._begins[number])
-            for number, group in zip(wanted, groups, strict=True)
-        ]
+        try:
+            parts = [
+                take_rows(self._batch(int(number)), indices[group] - self._begins[number])
+                for number, group in zip(wanted, groups, strict=True)
+            ]
+        except ValueError as error:
+            raise ShardError(f"a shard is damaged: {error}; run `albert-data verify`") from error
         if len(parts) == 1:
             return parts[0]
         back = np.empty(len(indices), np.int64)

@@ -80,11 +80,14 @@ def join_offsets(parts: list[np.ndarray]) -> np.ndarray:
 
 @kernel
 def gather(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Copy rows of a ragged array: flat values and offsets (int64)."""
+    """Copy rows of a ragged array: flat values and offsets (int64). Raises ValueError for offsets that lead outside."""
     out_offsets = np.empty(len(rows) + 1, np.int64)
     out_offsets[0] = 0
     for i in range(len(rows)):
-        out_offsets[i + 1] = out_offsets[i] + offsets[rows[i] + 1] - offsets[rows[i]]
+        begin, end = offsets[rows[i]], offsets[rows[i] + 1]
+        if begin < 0 or end < begin or end > len(values):
+            raise ValueError("a row lies outside its values")
+        out_offsets[i + 1] = out_offsets[i] + end - begin
     out = np.empty(out_offsets[-1], values.dtype)
     source, target = pointer(values), pointer(out)
     for i in range(len(rows)):

@@ -28,7 +28,7 @@ MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 1 << 20
 _TRIES = 3  # the first finds what the table lacks, the second may find it full; then SentencePiece does the rest
 
-Batch = Callable[[list[bytes]], list[np.ndarray]]
+EncodeWhole = Callable[[list[bytes]], list[np.ndarray]]
 
 
 class ChunkEncoder:
@@ -40,7 +40,7 @@ class ChunkEncoder:
         settings: ModelSettings,
         processor: sentencepiece.SentencePieceProcessor,
         pieces: list[str],
-        whole: Batch,
+        whole: EncodeWhole,
     ) -> None:
         self._processor, self._whole = processor, whole
         self._inner = sentencepiece.SentencePieceProcessor()
@@ -52,7 +52,7 @@ class ChunkEncoder:
         self._trie = _make_trie(settings, pieces, processor.unk_id())
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
         self._workplace = make_workplace()
-        self._rooms = [np.empty(0, self._dtype)] * (_TRIES + 1)
+        self._rooms = [np.empty(0, self._dtype)] * _TRIES
         self._clear()
 
     def _clear(self) -> None:
@@ -89,7 +89,7 @@ class ChunkEncoder:
             found = self._whole([text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)])
             lengths[:] = [len(ids) for ids in found]
             return np.concatenate(found).astype(self._dtype)
-        ids = self._look_up(text, begins, ends, lengths, tries)
+        ids = self._look_up(text, begins, ends, lengths, tries - 1)
         rest = np.flatnonzero(lengths == NOT_DONE)
         if len(rest) == 0:
             return ids.copy()

@@ -1,8 +1,8 @@
 """The compiled search for cuts: sentences into chunks, 64 bytes at a time.
 
 A cut can be where two characters meet that are not both ASCII letters. Masks of 64 bytes tell these places,
-and each is asked about without a branch that depends on the answer, for no processor could foretell it: what
-is found is written in any case, and counted if it is a cut.
+and each is asked about without a branch on the answer, for no processor could foretell it: what is found is
+written in any case, and counted if it is a cut. Which pairs of characters may be cut, cuts.py says.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Chunks(NamedTuple):
 
 
 def make_chunks(size: int) -> Chunks:
-    """Room for `size` chunks, and those of one more block."""
+    """Room for `size` chunks, those of one more block, and the begin of the one after."""
     return Chunks(*(np.empty(size + BLOCK + 1, np.int64) for _ in range(3)))
 
 
@@ -116,7 +116,7 @@ def find_cuts(
     odd = ~find_bytes(utf8, at, _CASE, _A, _Z_FROM_A)
     spaces = find_bytes(utf8, at, _NONE, _SPACE, _ONE)
     tails = find_bytes(utf8, at, _NONE, _TAIL, _NUM_TAILS)
-    places = (odd | (odd & ~spaces) << _1 | carry) & ~tails
+    places = (odd | (odd & ~spaces) << _1 | carry) & ~(tails | spaces & spaces << _1)
     if end - at < BLOCK:
         places &= _ALL >> Word(BLOCK - (end - at))
     if count == 0 and item(chunks.begins, 0) == at:  # the sentence begins here
@@ -136,7 +136,7 @@ def find_cuts(
             if left >= 128:
                 left = last
             if is_space:
-                while behind < end and item(utf8, behind) == 32:
+                while left != 32 and behind < end and item(utf8, behind) == 32:
                     behind += 1
                 code, _ = decode_character(utf8, behind)
                 is_cut = Int(item(rule.flags, left) // SOLID) & Int(item(rule.flags, code) // BEFORE)

@@ -33,7 +33,9 @@ from albert_data.tokenizer.table import (
     LENGTH,
     LIMIT,
     LIMIT_SHIFT,
+    LONG_COUNT,
     LONG_IDS,
+    LONG_SHIFT,
     ODD,
     PENDING,
     STURDY,
@@ -50,13 +52,13 @@ from albert_data.tokenizer.table import (
     point_to_table,
 )
 
-PADDING = 2 * BLOCK  # bytes that can be read behind the text
+PADDING = BLOCK  # bytes that can be read behind the text
 NOT_DONE = -1
 LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
 _MAX_PIECES = 18  # of a character: U+FDFA is normalised to so many characters
-_BATCH = 32  # chunks that are hashed before the first is looked up, so that their cache lines come meanwhile
+_BATCH = 32  # chunks, and those of a block more, are hashed before the first is looked up: their cache lines come
 _NUM_FRESH, _IS_DONE, _LIMIT_SO_FAR, _NUM_UNKNOWN = range(4)  # the places in Workplace.state
-_0, _16, _40 = (Word(n) for n in (0, 16, 40))
+_0, _40 = Word(0), Word(40)
 _ID = Word(0xFFFF)
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
 
@@ -111,7 +113,7 @@ def hash_chunks(utf8: Pointer, count: int, slots: Pointer, mask: int, batch: Bat
             value = hash_short(low, high, tag)
         else:
             value = hash_long(utf8, begin, end, tag)
-            low, high = _0, value
+            low, high = _ALL, value  # no key stands there: the slot's bytes are compared
         slot = 4 * (Int(value >> _40) & mask)
         prefetch(slots, slot)
         put(batch.homes, i, slot)
@@ -141,7 +143,7 @@ def encode_sentences(
     pending; its slot, begin and end go into `fresh` (int64, a row a chunk). Returns the number of ids and of those.
     """
     text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
-    places, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
+    entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
     batch, desk, state = point_to_batch(workplace.batch), point_to_desk(workplace.desk), pointer(workplace.state)
     chunks, can_learn, max_ids = batch.chunks, len(trie.children) > 0, len(ids) - INLINE_IDS
     put(state, _NUM_FRESH, 0)
@@ -168,24 +170,24 @@ def encode_sentences(
             hash_chunks(text, count, slots, mask, batch)
             for i in range(count):
                 slot, tag = item(batch.homes, i), item(batch.tags, i)
-                there = item(slots, slot + 2)
-                unlike = (there ^ tag) & (IDENTITY | ODD)
+                found = item(slots, slot + 2)
+                unlike = (found ^ tag) & (IDENTITY | ODD)
                 unlike |= (item(slots, slot) ^ item(batch.low, i)) | (item(slots, slot + 1) ^ item(batch.high, i))
                 if unlike == 0 and filled <= max_ids:
                     store_word(out, filled, item(slots, slot + 3))
-                    filled += Int((there >> COUNT_SHIFT) & COUNT)
+                    filled += Int((found >> COUNT_SHIFT) & COUNT)
                     continue
                 start, low, high = item(chunks.begins, i), item(batch.low, i), item(batch.high, i)
-                slot = find_slot(text, start, low, high, tag, slot, places, mask)
-                if item(slots, slot + 2) == 0 and item(places.counts, 0) < max_chunks:
-                    add_chunk(text, start, low, high, tag, slot, places)
+                slot = find_slot(text, start, low, high, tag, slot, entries, mask)
+                if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
+                    add_chunk(text, start, low, high, tag, slot, entries)
                     if can_learn:
-                        learn_chunk(text, start, slot, places, len(table.long_ids), cut_rule, pieces, desk)
+                        learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
                     if item(slots, slot + 2) & PENDING:
                         num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
                         fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
                         put(state, _NUM_FRESH, num_fresh + 1)
-                filled = write_ids(slot, places, pieces, out, first, filled, len(ids), state)
+                filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state)
             put(chunks.begins, 0, item(chunks.begins, count))
             put(chunks.inners, 0, item(chunks.inners, count))
             count = 0
@@ -205,7 +207,7 @@ def write_ids(
     tag, value = item(table.slots, slot + 2), item(table.slots, slot + 3)
     num_ids = Int((tag >> COUNT_SHIFT) & COUNT)
     if tag & LONG_IDS:
-        num_ids = Int(value & _ID)
+        num_ids = Int(value & LONG_COUNT)
     if tag == 0 or tag & PENDING or filled + num_ids > max_ids:
         put(state, _IS_DONE, 0)
         return filled
@@ -214,7 +216,9 @@ def write_ids(
     if tag & UNKNOWN:
         put(state, _NUM_UNKNOWN, item(state, _NUM_UNKNOWN) + _MAX_PIECES * Int(tag & LENGTH))
     for i in range(num_ids):
-        one = item(table.long_ids, Int(value >> _16) + i) if tag & LONG_IDS else Int((value >> Word(16 * i)) & _ID)
+        one = (
+            item(table.long_ids, Int(value >> LONG_SHIFT) + i) if tag & LONG_IDS else Int((value >> Word(16 * i)) & _ID)
+        )
         if one != trie.unk_id or filled == first or item(ids, filled - 1) != trie.unk_id:
             put(ids, filled, one)
             filled += 1

@@ -24,11 +24,12 @@ IDENTITY = Word((1 << 17) - 1)
 LENGTH = Word((1 << 16) - 1)
 INNER_SHIFT, COUNT_SHIFT = Word(16), Word(17)
 COUNT = Word(7)
-LONG_IDS = Word(1 << 20)  # ids are in long_ids
+LONG_IDS = Word(1 << 20)  # ids are in long_ids; the slot has their place << LONG_SHIFT | their number
 PENDING = Word(1 << 21)  # ids are not known yet
 UNKNOWN = Word(1 << 22)  # some of it is unknown characters
 FRAGILE = Word(1 << 23)  # rounding could decide in a sentence whose score is over 2 ** (the bits above)
 ODD = LONG_IDS | PENDING | UNKNOWN | FRAGILE
+LONG_SHIFT, LONG_COUNT = Word(32), Word((1 << 32) - 1)
 LIMIT_SHIFT, LIMIT = Word(24), Word(31)
 STURDY = 20  # log2 of a score that no sentence of LONG_SENTENCE reaches but by unknown characters
 
@@ -173,7 +174,7 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: Table, m
         for i in range(count):
             put(table.long_ids, first + i, item(ids, i))
         put(table.counts, 2, first + count)
-        put(table.slots, slot + 3, Word(first) << _16 | Word(count))
+        put(table.slots, slot + 3, Word(first) << LONG_SHIFT | Word(count))
         tag |= LONG_IDS
     put(table.slots, slot + 2, tag)
 

@@ -1,0 +1,194 @@
+"""Sentences are cut where a plain walk over their characters cuts them, wherever they stand and whatever is beside."""
+
+from __future__ import annotations
+
+import random
+
+import numba
+import numpy as np
+import pytest
+import references
+from hypothesis import given
+from hypothesis import strategies as st
+from test_chunks import LINES, ODD, encode, encode_by_sentencepiece, train
+
+from albert_data.kernels import find_bytes, item, pointer, put
+from albert_data.tokenizer.cuts import make_cut_rule
+from albert_data.tokenizer.cutting import (
+    AFTER,
+    BEFORE,
+    BLOCK,
+    PAIR_BYTES,
+    PLAIN,
+    SOLID,
+    Chunks,
+    CutRule,
+    find_cuts,
+    make_chunks,
+    point_to_chunks,
+    point_to_rule,
+)
+from albert_data.tokenizer.proto import read_settings
+
+BATCH = 3  # fewer than a block has, so that batches end at many places
+Chunk = tuple[int, int, int]
+RULES = {
+    kind: make_cut_rule(read_settings(tokenizer.model), tokenizer.pieces)
+    for kind, tokenizer in (("unigram", train()), ("uncased", train(normalization_rule_name="nmt_nfkc_cf")))
+}
+
+
+@numba.njit
+def list_chunks(utf8: np.ndarray, begin: int, end: int, rule: CutRule, room: Chunks, out: np.ndarray) -> int:
+    """All chunks of a sentence: begin, end, inner."""
+    chunks, cut_rule = point_to_chunks(room), point_to_rule(rule)
+    put(chunks.begins, 0, begin)
+    put(chunks.inners, 0, 0)
+    carry, last, count, filled = np.uint64(0), 0, 0, 0
+    while begin < end:
+        count, carry, last = find_cuts(pointer(utf8), begin, end, carry, last, count, cut_rule, chunks)
+        begin += BLOCK
+        if begin >= end:
+            put(chunks.ends, count, end)
+            count += 1
+        elif count < BATCH:
+            continue
+        for i in range(count):
+            out[filled, 0], out[filled, 1], out[filled, 2] = (
+                item(chunks.begins, i),
+                item(chunks.ends, i),
+                item(chunks.inners, i),
+            )
+            filled += 1
+        put(chunks.begins, 0, item(chunks.begins, count))
+        put(chunks.inners, 0, item(chunks.inners, count))
+        count = 0
+    return filled
+
+
+def find_chunks(before: bytes, sentence: str, after: bytes, rule: CutRule) -> list[Chunk]:
+    data = sentence.encode()
+    utf8 = np.frombuffer(before + data + after + bytes(BLOCK), np.uint8)
+    out = np.empty((len(data) + 1, 3), np.int64)
+    count = list_chunks(utf8, len(before), len(before) + len(data), rule, make_chunks(BATCH), out)
+    return [(begin - len(before), end - len(before), inner) for begin, end, inner in out[:count].tolist()]
+
+
+def may_be_pair(rule: CutRule, left: int, right: int) -> bool:
+    value = (left << 16 | right) * 0x9E3779B97F4A7C15 & references.BITS_64
+    return bool(rule.pairs[value >> 40 & PAIR_BYTES - 1] >> (value >> 61) & 1)
+
+
+def can_cut(rule: CutRule, left: int, right: int) -> bool:
+    if left < 128 and right < 128:
+        return bool(rule.ascii_cuts[left << 7 | right])
+    if 128 <= left < 0x0E00 and 128 <= right < 0x0E00:
+        return False
+    return bool(
+        rule.flags[left] & AFTER
+        and rule.flags[right] & BEFORE
+        and not may_be_pair(
+            rule,
+            left if rule.flags[left] & PLAIN else int(rule.last[left]),
+            right if rule.flags[right] & PLAIN else int(rule.first[right]),
+        )
+    )
+
+
+def walk(sentence: str, rule: CutRule) -> list[Chunk]:
+    """The chunks by the rule's words: within a word between two characters, and at the spaces between two words."""
+    codes = [code if code < 1 << 16 else 0 for code in map(ord, sentence)]
+    places = np.cumsum([0, *(len(character.encode()) for character in sentence)]).tolist()
+    chunks: list[Chunk] = []
+    begin, inner, at = 0, 0, 1
+    while at < len(codes):
+        left, right, behind, next_inner = codes[at - 1], codes[at], at, 1
+        if right == 32:
+            while behind < len(codes) and codes[behind] == 32:
+                behind += 1
+            next_inner = 0
+            is_cut = behind < len(codes) and rule.flags[left] & SOLID and rule.flags[codes[behind]] & BEFORE
+        else:
+            is_cut = left != 32 and can_cut(rule, left, right)
+        if is_cut:
+            chunks.append((places[begin], places[at], inner))
+            begin, inner = behind, next_inner
+        at = max(behind, at) + 1
+    return [*chunks, (places[begin], places[-1], inner)] if codes else []
+
+
+pieces = st.one_of(
+    st.sampled_from([word for line in LINES for word in line.split()]),
+    st.sampled_from(ODD.split()),
+    st.text(st.sampled_from("abzAZ019.,'-!é中国ßжก\0😀"), max_size=9),
+    st.integers(1, 70).map(lambda count: " " * count),
+    st.integers(50, 80).map(lambda count: "x" * count),
+    st.integers(10, 70).map(lambda count: "中" * count),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+)
+neighbours = st.sampled_from([b"", b" ", b"a", b".", b"\xe4", b"\xb8", b"\xcc\x81", b"\xff" * 70, b" " * 70])
+
+
+@pytest.mark.parametrize("kind", RULES)
+@given(sentence=st.lists(pieces, max_size=14).map("".join), before=neighbours, after=neighbours)
+def test_chunks_are_those_of_a_plain_walk(kind: str, sentence: str, before: bytes, after: bytes):
+    assert find_chunks(before, sentence, after, RULES[kind]) == walk(sentence, RULES[kind])
+
+
+def test_chunks_are_found_at_every_place_around_the_borders_of_blocks():
+    rule = RULES["unigram"]
+    for size in range(200):
+        for tail in ("", ".", " a", "  a", "中文", ". 中", "é!", "😀x", " ", "\0", "…” b"):
+            for sentence in ("x" * size + tail, " " * size + tail, "中" * size + tail, "a." * size + tail):
+                assert find_chunks(b"", sentence, b" b", rule) == walk(sentence, rule)
+
+
+def test_a_block_of_nothing_but_cuts_has_room():
+    assert max(len(walk("." * size, RULES["unigram"])) for size in range(200)) > BLOCK
+    for size in range(200):
+        assert find_chunks(b"", "." * size, b"", RULES["unigram"]) == walk("." * size, RULES["unigram"])
+
+
+@numba.njit
+def match(data: np.ndarray, at: int, fold: int, low: int, span: int) -> int:
+    return find_bytes(pointer(data), at, np.uint8(fold), np.uint8(low), np.uint8(span))
+
+
+@given(st.integers(0, 3), st.integers(0, 255), st.integers(0, 255), st.integers(0, 255), st.integers(0, 192))
+def test_bytes_are_matched_as_one_by_one(shift: int, fold: int, low: int, span: int, first: int):
+    data = (np.arange(first, first + BLOCK + 3) % 256).astype(np.uint8)
+    expected = sum(1 << i for i, byte in enumerate(data[shift:].tolist()[:BLOCK]) if ((byte | fold) - low) % 256 < span)
+    assert int(match(data, shift, fold, low, span)) == expected
+
+
+def hash_long(chunk: bytes) -> int:
+    value = len(chunk)
+    for at in range(0, len(chunk), 8):
+        value = references.mix(value ^ int.from_bytes(chunk[at : at + 8], "little"))
+    return value
+
+
+def test_a_long_chunk_is_told_by_its_bytes_not_its_hash():
+    """Two words of 24 letters with one hash: of the last eight letters, those of one follow from those of the other."""
+    draw = random.Random(7)
+    letters = [byte for byte in range(65, 123) if chr(byte).isalpha()]
+    one = bytes(draw.choices(letters, k=24))
+    while True:
+        head = bytes(draw.choices(letters, k=16))
+        states = []
+        for text in (one[:16], head):
+            value = 24
+            for at in (0, 8):
+                value = references.mix(value ^ int.from_bytes(text[at : at + 8], "little"))
+            states.append(value)
+        tail = (states[0] ^ states[1] ^ int.from_bytes(one[16:], "little")).to_bytes(8, "little")
+        if all(byte in letters for byte in tail):
+            break
+    other = head + tail
+    assert hash_long(one) == hash_long(other)
+    texts = [one.decode(), other.decode()]
+    tokenizer = train(
+        lines=(*LINES, *texts * 50), model_type="bpe", max_sentencepiece_length=30
+    )  # few pieces, in a slot
+    assert all(len(ids) <= 4 for ids in encode_by_sentencepiece(tokenizer, texts))
+    assert encode(type(tokenizer)(tokenizer.model, "fresh"), texts) == encode_by_sentencepiece(tokenizer, texts)
