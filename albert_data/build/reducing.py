@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 
-from albert_data.build.runs import read_range
+from albert_data.build.runs import Run, read_range
 from albert_data.build.stages import Stages
 from albert_data.examples.ragged import Examples
 from albert_data.files import write_json
@@ -23,7 +24,7 @@ from albert_data.shards.writer import ShardReceipt, write_shard
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
-_SLICES_READ = 4  # more would take more memory than mapping; a read of a slice alone takes as long as one of four
+_SLICES_READ = 6  # a shard of the default size; more would take more memory than mapping
 _KEYS = 2**64
 
 
@@ -59,8 +60,13 @@ class ReduceJob:
     """Writes a shard below `folder`, then its receipt."""
 
     def __init__(self, runs: list[Path], folder: Path, schema: pyarrow.Schema, compression: str) -> None:
-        self._runs, self._folder = runs, folder
+        self._paths, self._folder = runs, folder
         self._schema, self._compression = schema, compression
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        """Opened by each process for itself."""
+        return [Run(path) for path in self._paths]
 
     def __call__(self, task: ReduceTask) -> tuple[ShardReceipt, Stages]:
         """The receipt, and how long it took to merge and to write."""

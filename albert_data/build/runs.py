@@ -24,6 +24,7 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_offsets, join_rows, slice_rows, take_rows
 
 _LENGTH_BYTES = 8
+_STEP = 64  # of every so many keys of a run one stays in memory
 _OFFSETS = ("offsets", "mask_offsets")
 _RANGES = {  # what a column has an item for
     "input_ids": "tokens",
@@ -101,64 +102,83 @@ def _columns(rows: KeyedRows) -> Iterator[tuple[str, np.ndarray]]:
     yield from ((name, column) for name, column in vars(rows).items() if name != "examples")
 
 
-def read_range(paths: list[Path], split: str, low: int, high: int) -> KeyedRows:
-    """The rows of all runs whose shuffle key is in [low, high), one run's after another's.
+class Run:
+    """A run on the disk. Its header and some of its keys are kept, for it is asked for as many ranges as shards."""
 
-    One run is open at a time, for a large corpus has more of them than a process may have files.
-    """
-    parts = [_RunRange(path, split, low, high) for path in paths]
-    columns = {
-        name: np.empty(sum(len(part.ranges[kind]) for part in parts), parts[0].dtype(name))
-        for name, kind in _RANGES.items()
-    }
-    filled = dict.fromkeys(columns, 0)
-    for part in parts:
-        with part.open() as file:
-            for name, kind in _RANGES.items():
-                found, begin = part.ranges[kind], filled[name]
-                filled[name] += len(found)
-                part.read_into(file, columns[name][begin : filled[name]], name, found.start)
-    keys = {name: columns.pop(name) for name in ("shuffle_keys", "passes", "indices")}
-    offsets, mask_offsets = (join_offsets([getattr(part, name) for part in parts]) for name in _OFFSETS)
-    return KeyedRows(examples=Examples(offsets=offsets, mask_offsets=mask_offsets, **columns), **keys)
-
-
-class _RunRange:
-    """A range of one run: its rows, their tokens and masks, and the offsets of both."""
-
-    def __init__(self, path: Path, split: str, low: int, high: int) -> None:
-        self._path, self._split = path, split
+    def __init__(self, path: Path) -> None:
+        self._path = path
         with self.open() as file:
             header_bytes = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             self._header = json.loads(file.read(header_bytes))
             self._columns_at = _LENGTH_BYTES + header_bytes
-            keys = self._read(file, "shuffle_keys", 0, self._header[f"{split}/shuffle_keys"]["length"])
-            begin = int(np.searchsorted(keys, np.uint64(low)))
-            end = len(keys) if high >= 2**64 else int(np.searchsorted(keys, np.uint64(high)))
-            self.offsets, self.mask_offsets = (self._read(file, name, begin, end + 1) for name in _OFFSETS)
-        self.ranges = {
-            "rows": range(begin, end),
-            "tokens": range(int(self.offsets[0]), int(self.offsets[-1])),
-            "masks": range(int(self.mask_offsets[0]), int(self.mask_offsets[-1])),
-        }
+            self._some_keys = {
+                split: self._read_keys(file, split, 0, self._num_rows(split))[::_STEP] for split in SPLITS
+            }
 
     def open(self) -> FileIO:
         return self._path.open("rb", buffering=0)
 
-    def dtype(self, name: str) -> Any:
-        return np.dtype(self._header[f"{self._split}/{name}"]["dtype"])
+    def find(self, file: FileIO, split: str, key: int) -> int:
+        """The first row whose shuffle key is `key` or more, of a key of 64 bits or the one after the last."""
+        if key >= 2**64:
+            return self._num_rows(split)
+        steps = int(np.searchsorted(self._some_keys[split], np.uint64(key)))
+        begin, end = max(0, (steps - 1) * _STEP), min(steps * _STEP, self._num_rows(split))
+        return begin + int(np.searchsorted(self._read_keys(file, split, begin, end), np.uint64(key)))
 
-    def _read(self, file: FileIO, name: str, begin: int, end: int) -> np.ndarray:
-        column = np.empty(end - begin, self.dtype(name))
-        self.read_into(file, column, name, begin)
-        return column
+    def dtype(self, column: str) -> Any:
+        return np.dtype(self._header[column]["dtype"])
 
-    def read_into(self, file: FileIO, out: np.ndarray, name: str, begin: int) -> None:
+    def read_into(self, file: FileIO, out: np.ndarray, column: str, begin: int) -> None:
         """Fill `out` from item `begin` of a column on. Raises OutputError where the file is cut."""
-        file.seek(self._columns_at + self._header[f"{self._split}/{name}"]["at"] + begin * out.itemsize)
+        file.seek(self._columns_at + self._header[column]["at"] + begin * out.itemsize)
         rest = out.data.cast("B") if len(out) else memoryview(b"")
         while rest:
             count = file.readinto(rest)
             if not count:
                 raise OutputError(f"{self._path} is cut short; begin anew with --overwrite")
             rest = rest[count:]
+
+    def read(self, file: FileIO, column: str, begin: int, end: int) -> np.ndarray:
+        out = np.empty(end - begin, self.dtype(column))
+        self.read_into(file, out, column, begin)
+        return out
+
+    def _num_rows(self, split: str) -> int:
+        return int(self._header[f"{split}/shuffle_keys"]["length"])
+
+    def _read_keys(self, file: FileIO, split: str, begin: int, end: int) -> np.ndarray:
+        return self.read(file, f"{split}/shuffle_keys", begin, end)
+
+
+def read_range(runs: list[Run], split: str, low: int, high: int) -> KeyedRows:
+    """The rows of all runs whose shuffle key is in [low, high), one run's after another's.
+
+    One run is open at a time, for a large corpus has more of them than a process may have files.
+    """
+    offsets: dict[str, list[np.ndarray]] = {name: [] for name in _OFFSETS}
+    ranges: list[dict[str, range]] = []
+    for run in runs:
+        with run.open() as file:
+            begin, end = (run.find(file, split, key) for key in (low, high))
+            for name, parts in offsets.items():
+                parts.append(run.read(file, f"{split}/{name}", begin, end + 1))
+        found = {
+            kind: range(int(parts[-1][0]), int(parts[-1][-1]))
+            for kind, parts in zip(("tokens", "masks"), offsets.values(), strict=True)
+        }
+        ranges.append({"rows": range(begin, end), **found})
+    columns = {
+        name: np.empty(sum(len(one[kind]) for one in ranges), runs[0].dtype(f"{split}/{name}"))
+        for name, kind in _RANGES.items()
+    }
+    filled = dict.fromkeys(columns, 0)
+    for run, one in zip(runs, ranges, strict=True):
+        with run.open() as file:
+            for name, kind in _RANGES.items():
+                begin = filled[name]
+                filled[name] += len(one[kind])
+                run.read_into(file, columns[name][begin : filled[name]], f"{split}/{name}", one[kind].start)
+    keys = {name: columns.pop(name) for name in ("shuffle_keys", "passes", "indices")}
+    joined = {name: join_offsets(parts) for name, parts in offsets.items()}
+    return KeyedRows(examples=Examples(**joined, **columns), **keys)
