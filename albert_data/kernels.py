@@ -205,3 +205,26 @@ def count_trailing_zeros(context: Any, word: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
+
+
+@_intrinsic
+def count_ones(context: Any, word: Any) -> Any:
+    """The number of set bits of a uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@_intrinsic
+def multiply_and_fold(context: Any, a: Any, b: Any) -> Any:
+    """The product of two uint64, 128 bits, its halves combined by exclusive or."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, long = ir.IntType(64), ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, long) for argument in arguments))
+        high = builder.trunc(builder.lshr(product, ir.Constant(long, 64)), word)
+        return builder.xor(builder.trunc(product, word), high)
+
+    return types.uint64(types.uint64, types.uint64), generate

@@ -198,7 +198,10 @@ def load_normalizer(model: bytes) -> sentencepiece.SentencePieceProcessor:
 def test_each_character_becomes_what_sentencepiece_makes_of_it(name: str):
     tokenizer = train(normalization_rule_name=name)
     rule = make_cut_rule(read_settings(tokenizer.model), tokenizer.pieces)
-    flags, first, last = rule.flags.tolist(), rule.first.tolist(), rule.last.tolist()
+    first, last, flags = (
+        list(part)
+        for part in zip(*((c & 0xFFFF, c >> 16 & 0xFFFF, c >> 32) for c in rule.characters.tolist()), strict=True)
+    )
     codes = [*range(1, 0xD800), *range(0xE000, 1 << 16)]
     normal = load_normalizer(tokenizer.model).normalize([chr(code) for code in codes])
     for code, text in zip(codes, normal, strict=True):

@@ -12,25 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_chunks import LINES, ODD, encode, encode_by_sentencepiece, train
 
-from albert_data.kernels import find_bytes, item, pointer, put
+from albert_data.kernels import find_bytes, multiply_and_fold, pointer
 from albert_data.tokenizer.cuts import make_cut_rule
 from albert_data.tokenizer.cutting import (
     AFTER,
     BEFORE,
     BLOCK,
+    NUM_PLACES,
     PAIR_BYTES,
-    PLAIN,
     SOLID,
-    Chunks,
     CutRule,
-    find_cuts,
-    make_chunks,
-    point_to_chunks,
-    point_to_rule,
+    mark_cuts,
 )
 from albert_data.tokenizer.proto import read_settings
 
-BATCH = 3  # fewer than a block has, so that batches end at many places
 Chunk = tuple[int, int, int]
 RULES = {
     kind: make_cut_rule(read_settings(tokenizer.model), tokenizer.pieces)
@@ -38,40 +33,28 @@ RULES = {
 }
 
 
-@numba.njit
-def list_chunks(utf8: np.ndarray, begin: int, end: int, rule: CutRule, room: Chunks, out: np.ndarray) -> int:
-    """All chunks of a sentence: begin, end, inner."""
-    chunks, cut_rule = point_to_chunks(room), point_to_rule(rule)
-    put(chunks.begins, 0, begin)
-    put(chunks.inners, 0, 0)
-    carry, last, count, filled = np.uint64(0), 0, 0, 0
-    while begin < end:
-        count, carry, last = find_cuts(pointer(utf8), begin, end, carry, last, count, cut_rule, chunks)
-        begin += BLOCK
-        if begin >= end:
-            put(chunks.ends, count, end)
-            count += 1
-        elif count < BATCH:
-            continue
-        for i in range(count):
-            out[filled, 0], out[filled, 1], out[filled, 2] = (
-                item(chunks.begins, i),
-                item(chunks.ends, i),
-                item(chunks.inners, i),
-            )
-            filled += 1
-        put(chunks.begins, 0, item(chunks.begins, count))
-        put(chunks.inners, 0, item(chunks.inners, count))
-        count = 0
-    return filled
-
-
 def find_chunks(before: bytes, sentence: str, after: bytes, rule: CutRule) -> list[Chunk]:
-    data = sentence.encode()
-    utf8 = np.frombuffer(before + data + after + bytes(BLOCK), np.uint8)
-    out = np.empty((len(data) + 1, 3), np.int64)
-    count = list_chunks(utf8, len(before), len(before) + len(data), rule, make_chunks(BATCH), out)
-    return [(begin - len(before), end - len(before), inner) for begin, end, inner in out[:count].tolist()]
+    """By mark_cuts: begin, end, and whether it goes on a word. Spaces that end a sentence may be left out."""
+    text = before + sentence.encode() + after
+    begin, end = len(before), len(before + sentence.encode())
+    cuts = np.empty(len(text) // BLOCK + 1, np.uint64)
+    mark_cuts(np.frombuffer(text + bytes(BLOCK), np.uint8), len(text), rule, cuts, np.empty(NUM_PLACES, np.int64))
+    chunks, inner = [], 0
+    for place in range(begin + 1, end):
+        if int(cuts[place // BLOCK]) >> place % BLOCK & 1:
+            chunks.append((begin, place, inner))
+            begin, inner = place, int(text[place : place + 1] != b" ")
+            while text[begin : begin + 1] == b" ":
+                begin += 1
+    if begin < end:
+        chunks.append((begin, end, inner))
+    return trim([(begin - len(before), end - len(before), inner) for begin, end, inner in chunks], sentence)
+
+
+def trim(chunks: list[Chunk], sentence: str) -> list[Chunk]:
+    """Without the spaces that end a sentence, be they a part of its last chunk or not."""
+    size = len(sentence.rstrip(" ").encode()) or len(sentence)
+    return [(begin, min(end, size), inner) for begin, end, inner in chunks]
 
 
 def may_be_pair(rule: CutRule, left: int, right: int) -> bool:
@@ -79,20 +62,15 @@ def may_be_pair(rule: CutRule, left: int, right: int) -> bool:
     return bool(rule.pairs[value >> 40 & PAIR_BYTES - 1] >> (value >> 61) & 1)
 
 
+def flags(rule: CutRule, code: int) -> int:
+    return int(rule.characters[code]) >> 32
+
+
 def can_cut(rule: CutRule, left: int, right: int) -> bool:
-    if left < 128 and right < 128:
-        return bool(rule.ascii_cuts[left << 7 | right])
-    if 128 <= left < 0x0E00 and 128 <= right < 0x0E00:
+    if 128 <= left < 0x0E00 and 128 <= right < 0x0E00 or left < 128 and right < 128 and f"{left:c}{right:c}".isalpha():
         return False
-    return bool(
-        rule.flags[left] & AFTER
-        and rule.flags[right] & BEFORE
-        and not may_be_pair(
-            rule,
-            left if rule.flags[left] & PLAIN else int(rule.last[left]),
-            right if rule.flags[right] & PLAIN else int(rule.first[right]),
-        )
-    )
+    last, first = int(rule.characters[left]) >> 16 & 0xFFFF, int(rule.characters[right]) & 0xFFFF
+    return bool(flags(rule, left) & AFTER and flags(rule, right) & BEFORE and not may_be_pair(rule, last, first))
 
 
 def walk(sentence: str, rule: CutRule) -> list[Chunk]:
@@ -107,14 +85,14 @@ def walk(sentence: str, rule: CutRule) -> list[Chunk]:
             while behind < len(codes) and codes[behind] == 32:
                 behind += 1
             next_inner = 0
-            is_cut = behind < len(codes) and rule.flags[left] & SOLID and rule.flags[codes[behind]] & BEFORE
+            is_cut = behind < len(codes) and flags(rule, left) & SOLID and flags(rule, codes[behind]) & BEFORE
         else:
             is_cut = left != 32 and can_cut(rule, left, right)
         if is_cut:
             chunks.append((places[begin], places[at], inner))
             begin, inner = behind, next_inner
         at = max(behind, at) + 1
-    return [*chunks, (places[begin], places[-1], inner)] if codes else []
+    return trim([*chunks, (places[begin], places[-1], inner)] if codes else [], sentence)
 
 
 pieces = st.one_of(
@@ -147,6 +125,16 @@ def test_a_block_of_nothing_but_cuts_has_room():
     assert max(len(walk("." * size, RULES["unigram"])) for size in range(200)) > BLOCK
     for size in range(200):
         assert find_chunks(b"", "." * size, b"", RULES["unigram"]) == walk("." * size, RULES["unigram"])
+
+
+@numba.njit
+def multiply(a: int, b: int) -> int:
+    return multiply_and_fold(np.uint64(a), np.uint64(b))
+
+
+@given(st.integers(0, references.BITS_64), st.integers(0, references.BITS_64))
+def test_the_halves_of_a_product_are_folded(a: int, b: int):
+    assert int(multiply(np.uint64(a), np.uint64(b))) == a * b >> 64 ^ a * b & references.BITS_64
 
 
 @numba.njit

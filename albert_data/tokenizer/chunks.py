@@ -17,6 +17,7 @@ import sentencepiece
 
 from albert_data.tokenizer import encoding, table
 from albert_data.tokenizer.cuts import make_cut_rule
+from albert_data.tokenizer.cutting import BLOCK, NUM_PLACES, mark_cuts
 from albert_data.tokenizer.encoding import NOT_DONE, PADDING, make_workplace
 from albert_data.tokenizer.lattice import Trie, make_trie, segment
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
@@ -52,6 +53,7 @@ class ChunkEncoder:
         self._trie = _make_trie(settings, pieces, processor.unk_id())
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
         self._workplace = make_workplace()
+        self._cuts, self._places = np.empty(0, np.uint64), np.empty(NUM_PLACES, np.int64)
         self._rooms = [np.empty(0, self._dtype)] * _TRIES
         self._clear()
 
@@ -80,6 +82,8 @@ class ChunkEncoder:
         """Ids of some sentences; fills in the length of each."""
         first, end = begins[0], ends[-1] + PADDING
         text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
+        self._cuts = _with_room(self._cuts, len(text) // BLOCK)
+        mark_cuts(text, len(text) - PADDING, self._rule, self._cuts, self._places)
         return self._encode(text, begins - first, ends - first, lengths, _TRIES)
 
     def _encode(
@@ -107,7 +111,18 @@ class ChunkEncoder:
         self._rooms[room] = ids = _with_room(self._rooms[room], num_bytes + len(begins) + table.INLINE_IDS)
         fresh = np.empty((min(num_bytes, max_chunks - int(self._table.counts[0])), 3), np.int64)
         filled, num_fresh = encoding.encode_sentences(
-            text, begins, ends, self._rule, self._table, self._trie, self._workplace, max_chunks, ids, lengths, fresh
+            text,
+            begins,
+            ends,
+            self._cuts,
+            self._rule,
+            self._table,
+            self._trie,
+            self._workplace,
+            max_chunks,
+            ids,
+            lengths,
+            fresh,
         )
         if num_fresh:
             slots, chunk_begins, chunk_ends = fresh[:num_fresh].T.copy()

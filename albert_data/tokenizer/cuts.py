@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import Pointer, helper, item, kernel, pointer
-from albert_data.tokenizer.cutting import AFTER, BEFORE, PAIR_BYTES, PLAIN, SOLID, CutRule, mark_pairs
+from albert_data.tokenizer.cutting import AFTER, BEFORE, PLAIN, SOLID, CutRule, make_rule
 from albert_data.tokenizer.lattice import decode
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.words import SPACE
@@ -81,19 +81,7 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     flags = (BEFORE * loose + AFTER * loose + SOLID * solid + PLAIN * (solid & found.plain)).astype(np.uint8)
     bigrams = find_bigrams(pieces)
     bigrams = np.concatenate((bigrams, find_contracted(bigrams, found.heads, found.first)))
-    pairs = mark_pairs(bigrams, np.zeros(PAIR_BYTES, np.uint8))
-    return CutRule(flags, found.first, found.last, pairs, _make_ascii_cuts(flags, found.first, found.last, bigrams))
-
-
-def _make_ascii_cuts(flags: np.ndarray, first: np.ndarray, last: np.ndarray, bigrams: np.ndarray) -> np.ndarray:
-    """Between two letters no cut is worth it; one at a space asks only what stands before it."""
-    is_letter = np.array([chr(code).isalpha() for code in range(128)])
-    is_word = is_letter[:, None] & is_letter
-    is_safe = (flags[:128, None] & AFTER != 0) & (flags[:128] & BEFORE != 0)
-    is_pair = np.isin(last[:128, None].astype(np.uint32) << 16 | first[:128], bigrams)
-    cuts: np.ndarray = is_safe & ~is_word & ~is_pair
-    cuts[:, _SPACE] = flags[:128] & SOLID != 0
-    return cuts.astype(np.uint8).reshape(-1)
+    return make_rule(flags, found.first, found.last, bigrams)
 
 
 def find_bigrams(pieces: list[str]) -> np.ndarray:

@@ -1,8 +1,9 @@
-"""The compiled search for cuts: sentences into chunks, 64 bytes at a time.
+"""The compiled search for cuts: which places in a text its sentences may be cut at, 64 bytes at a time.
 
-A cut can be where two characters meet that are not both ASCII letters. Masks of 64 bytes tell these places,
-and each is asked about without a branch on the answer, for no processor could foretell it: what is found is
-written in any case, and counted if it is a cut. Which pairs of characters may be cut, cuts.py says.
+A cut can be where two characters meet that are not both ASCII letters. Masks of 64 bytes tell these places, and
+most of the cuts: a space between two visible ASCII characters is one. The others are listed, and asked about one
+after another, without a branch on the answer, for no processor could foretell it. Which pairs of characters may be
+cut, cuts.py says.
 """
 
 from __future__ import annotations
@@ -11,76 +12,83 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, find_bytes, helper, item, kernel, pointer, put
+from albert_data.kernels import (
+    Int,
+    Pointer,
+    Word,
+    count_ones,
+    count_trailing_zeros,
+    find_bytes,
+    helper,
+    item,
+    kernel,
+    pointer,
+    put,
+)
 from albert_data.tokenizer.lattice import decode
 
 PAIR_BYTES = 1 << 18
 BLOCK = 64  # bytes that are looked at together; so many can be read behind the text
+_BLOCKS = 64  # their places are listed before the first is asked about
+_LISTED = 4  # places of a block that are listed in any case
+NUM_PLACES = _BLOCKS * BLOCK + _LISTED
 
-# Flags of a character: a cut may be made before it; after it, in a word; after it, at a space; it is normalised
-# to itself.
-BEFORE, AFTER, SOLID, PLAIN = 1, 2, 4, 8
-_WORTH = 0x0E00  # Thai and all after it, and ASCII but letters: elsewhere letters make words between spaces
+# Flags of a character: a cut may be made before it; after it, in a word; after it, at a space; it is normalised to
+# itself; no cut is worth it between two such, for elsewhere than in ASCII, Thai and all after it, letters make words.
+BEFORE, AFTER, SOLID, PLAIN, NARROW = 1, 2, 4, 8, 16
+NARROW_CODES = slice(0x80, 0x0E00)
+_BEFORE, _AFTER, _SOLID, _NARROW = (Word(n) for n in (32, 33, 34, 36))  # their bits in `characters`
 
 _A, _Z_FROM_A, _CASE, _SPACE, _TAIL, _NUM_TAILS = (np.uint8(n) for n in (0x61, 26, 0x20, 32, 0x80, 0x40))
-_NONE, _ONE = np.uint8(0), np.uint8(1)
-_0, _1, _16, _40, _61, _63 = (Word(n) for n in (0, 1, 16, 40, 61, 63))
+_NONE, _ONE, _VISIBLE, _NUM_VISIBLE = (np.uint8(n) for n in (0, 1, 0x21, 94))
+_0, _1, _6, _40, _61, _63 = (Word(n) for n in (0, 1, 6, 40, 61, 63))
 _ALL, _HASH = Word(0xFFFFFFFFFFFFFFFF), Word(0x9E3779B97F4A7C15)
+_FIRST, _LAST = Word(0xFFFF), Word(0xFFFF0000)
 
 
 class CutRule(NamedTuple):
     """Where a word may be cut: arrays over the characters of the basic plane, and over pairs of them.
 
-    flags: uint8, of the above; first, last: uint16, the first and last character of what one is normalised to;
-    pairs: uint8, the neighbours in some piece, and a few more (`may_be_pair`);
-    ascii_cuts: uint8, left << 7 | right; where right is a space: whether one can be made at spaces behind left.
-    In kernels, pointers to all of these.
+    characters: uint64, from the lowest bit the first and the last character of what one is normalised to, 16 bits
+    each, and the flags above; pairs: uint8, the neighbours in some piece, and a few more (`may_be_pair`).
+    In kernels, pointers to these.
     """
 
-    flags: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
+    characters: np.ndarray
     pairs: np.ndarray
-    ascii_cuts: np.ndarray
 
 
-class Chunks(NamedTuple):
-    """A batch of chunks: int64, where each begins and ends, and whether it goes on a word. In kernels, pointers."""
-
-    begins: np.ndarray
-    ends: np.ndarray
-    inners: np.ndarray
-
-
-def make_chunks(size: int) -> Chunks:
-    """Room for `size` chunks, those of one more block, and the begin of the one after."""
-    return Chunks(*(np.empty(size + BLOCK + 1, np.int64) for _ in range(3)))
+def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray) -> CutRule:
+    """flags: uint8, of BEFORE, AFTER, SOLID and PLAIN; first, last: uint16; pairs: uint32, first << 16 | second."""
+    flags = flags.copy()
+    flags[NARROW_CODES] |= NARROW
+    parts = (part.astype(np.uint64) << np.uint64(shift) for part, shift in ((first, 0), (last, 16), (flags, 32)))
+    return CutRule(sum(parts, np.zeros(len(flags), np.uint64)), mark_pairs(pairs, np.zeros(PAIR_BYTES, np.uint8)))
 
 
 @helper
 def point_to_rule(rule: CutRule) -> CutRule:
-    return CutRule(
-        pointer(rule.flags), pointer(rule.first), pointer(rule.last), pointer(rule.pairs), pointer(rule.ascii_cuts)
-    )
+    return CutRule(pointer(rule.characters), pointer(rule.pairs))
 
 
 @helper
-def point_to_chunks(chunks: Chunks) -> Chunks:
-    return Chunks(pointer(chunks.begins), pointer(chunks.ends), pointer(chunks.inners))
-
-
-@helper
-def decode_character(utf8: Pointer, at: int) -> tuple[int, int]:
-    """A character's code, 0 beyond the basic plane, and its width in bytes."""
+def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[Word, int]:
+    """What the rule says of a character, that of 0 beyond the basic plane, and its width in bytes."""
     code, width = decode(utf8, at)
-    return code if code < 0x10000 else 0, width
+    return item(characters, code if code < 0x10000 else 0), width
 
 
 @helper
-def may_be_pair(pairs: Pointer, first: int, second: int) -> int:
-    """Whether some piece may hold these two characters side by side (1). If not, none does."""
-    value = (Word(first) << _16 | Word(second)) * _HASH
-    return int(item(pairs, Int(value >> _40) & (PAIR_BYTES - 1)) >> Word(value >> _61) & _1)
+def is_learnable(character: Word) -> bool:
+    """Whether normalisation leaves a character as it is, whatever stands before it."""
+    return bool(Int(character >> _BEFORE) & (PLAIN | BEFORE) == PLAIN | BEFORE)
+
+
+@helper
+def may_be_pair(pairs: Pointer, pair: Word) -> Word:
+    """Whether some piece may hold two characters, first << 16 | second, side by side (bit 0). If not, none does."""
+    value = pair * _HASH
+    return Word(item(pairs, Int(value >> _40) & (PAIR_BYTES - 1))) >> (value >> _61)
 
 
 @kernel
@@ -92,62 +100,54 @@ def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
     return marks
 
 
-@helper
-def can_cut(left: int, right: int, rule: CutRule) -> int:
-    """Whether a word may be cut between two characters, and is worth it (1)."""
-    if 128 <= left < _WORTH and 128 <= right < _WORTH:
-        return 0
-    left_flags, right_flags = Int(item(rule.flags, left)), Int(item(rule.flags, right))
-    if left_flags & right_flags & PLAIN == 0:
-        left = left if left_flags & PLAIN else Int(item(rule.last, left))
-        right = right if right_flags & PLAIN else Int(item(rule.first, right))
-    return int((left_flags // AFTER) & (right_flags // BEFORE) & (1 - may_be_pair(rule.pairs, left, right)))
+@kernel
+def mark_cuts(utf8: np.ndarray, size: int, rule: CutRule, cuts: np.ndarray, places: np.ndarray) -> None:
+    """Mark where sentences in the first `size` bytes can be cut: before the byte, in a word; at the space, between two.
 
-
-@helper
-def find_cuts(
-    utf8: Pointer, at: int, end: int, carry: Word, last: int, count: int, rule: CutRule, chunks: Chunks
-) -> tuple[int, Word, int]:
-    """Find the cuts in the block at `at` of a sentence that ends at `end`; a chunk of it, number `count`, is open.
-
-    carry: whether something that is no letter and no space ends before the block; last: the last character that
-    is not ASCII, before the block. Returns the number of the chunk that is open then, and these two for the next.
+    utf8: uint8, with BLOCK bytes behind; cuts: uint64, a bit a byte; places: int64, NUM_PLACES of them, to work in.
+    The first character of a sentence is no cut; a cut at spaces that end it leaves them out.
     """
-    odd = ~find_bytes(utf8, at, _CASE, _A, _Z_FROM_A)
-    spaces = find_bytes(utf8, at, _NONE, _SPACE, _ONE)
-    tails = find_bytes(utf8, at, _NONE, _TAIL, _NUM_TAILS)
-    places = (odd | (odd & ~spaces) << _1 | carry) & ~(tails | spaces & spaces << _1)
-    if end - at < BLOCK:
-        places &= _ALL >> Word(BLOCK - (end - at))
-    if count == 0 and item(chunks.begins, 0) == at:  # the sentence begins here
-        places &= ~_1
-        last = decode_character(utf8, at)[0]
-    while places != 0:
-        place = at + count_trailing_zeros(places)
-        places &= places - _1
-        left, right = Int(item(utf8, place - 1)), Int(item(utf8, place))
-        is_space = Int(right == 32)
-        behind = place + is_space
-        head = Int(item(utf8, behind))
-        if left | right | head < 128 and head != 32:
-            is_cut = Int(item(rule.ascii_cuts, left << 7 | right)) & Int(item(rule.flags, head) | (1 - is_space))
-            is_cut &= Int(behind < end)
-        else:
-            if left >= 128:
-                left = last
-            if is_space:
-                while left != 32 and behind < end and item(utf8, behind) == 32:
+    text, marks = pointer(utf8), pointer(cuts)
+    characters, pairs = pointer(rule.characters), pointer(rule.pairs)
+    listed = pointer(places)
+    simple = _ALL  # a space between visible characters is a cut, whatever these are
+    for code in range(0x21, 0x7F):
+        if item(characters, code) >> _BEFORE & item(characters, code) >> _SOLID & _1 == 0:
+            simple = _0
+    odd_before, visible_before, last = _0, _0, item(characters, 0)
+    for window in range(0, size, _BLOCKS * BLOCK):
+        count = 0
+        for at in range(window, min(window + _BLOCKS * BLOCK, size), BLOCK):
+            spaces = find_bytes(text, at, _NONE, _SPACE, _ONE)
+            odd = ~(find_bytes(text, at, _CASE, _A, _Z_FROM_A) | spaces)
+            tails = find_bytes(text, at, _NONE, _TAIL, _NUM_TAILS)
+            visible = find_bytes(text, at, _NONE, _VISIBLE, _NUM_VISIBLE)
+            asked = (odd | spaces | odd << _1 | odd_before) & ~(tails | spaces & spaces << _1)
+            certain = spaces & (visible << _1 | visible_before) & visible >> _1 & simple
+            odd_before, visible_before = odd >> _63, visible >> _63
+            put(marks, at >> 6, certain)
+            asked &= ~certain
+            number, count = count, count + count_ones(asked)
+            for _ in range(_LISTED):  # those behind the last are written over
+                put(listed, number, at + count_trailing_zeros(asked))
+                number, asked = number + 1, asked & (asked - _1)
+            while asked != 0:
+                put(listed, number, at + count_trailing_zeros(asked))
+                number, asked = number + 1, asked & (asked - _1)
+        for number in range(count):
+            place = item(listed, number)
+            before, here = Int(item(text, place - 1)) if place else 0, Int(item(text, place))
+            left = last if before >= 128 else item(characters, before)
+            if here == 32:
+                behind = place + 1
+                while before != 32 and behind < size and item(text, behind) == 32:
                     behind += 1
-                code, _ = decode_character(utf8, behind)
-                is_cut = Int(item(rule.flags, left) // SOLID) & Int(item(rule.flags, code) // BEFORE)
-                is_cut &= Int(behind < end)
-            elif right >= 128:
-                last, _ = decode_character(utf8, place)
-                is_cut = can_cut(left, last, rule)
+                right, _ = find_character(text, behind, characters)
+                is_cut = left >> _SOLID & right >> _BEFORE
             else:
-                is_cut = can_cut(left, right, rule)
-        put(chunks.ends, count, place)
-        put(chunks.begins, count + 1, behind)
-        put(chunks.inners, count + 1, 1 - is_space)
-        count += is_cut & 1
-    return count, (odd & ~spaces) >> _63, last
+                right, _ = find_character(text, place, characters)
+                if here >= 128:
+                    last = right
+                pair = may_be_pair(pairs, left & _LAST | right & _FIRST)
+                is_cut = left >> _AFTER & right >> _BEFORE & ~pair & ~(left & right) >> _NARROW
+            put(marks, place >> 6, item(marks, place >> 6) | (is_cut & _1) << Word(place & 63))

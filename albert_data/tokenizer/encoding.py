@@ -11,6 +11,7 @@ from albert_data.kernels import (
     Pointer,
     Word,
     copy_items,
+    count_trailing_zeros,
     helper,
     item,
     kernel,
@@ -20,7 +21,7 @@ from albert_data.kernels import (
     put,
     store_word,
 )
-from albert_data.tokenizer.cutting import BLOCK, Chunks, CutRule, find_cuts, make_chunks, point_to_chunks, point_to_rule
+from albert_data.tokenizer.cutting import BLOCK, CutRule, point_to_rule
 from albert_data.tokenizer.lattice import Trie, point_to_trie
 from albert_data.tokenizer.table import (
     COUNT,
@@ -58,15 +59,18 @@ LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
 _MAX_PIECES = 18  # of a character: U+FDFA is normalised to so many characters
 _BATCH = 32  # chunks, and those of a block more, are hashed before the first is looked up: their cache lines come
 _NUM_FRESH, _IS_DONE, _LIMIT_SO_FAR, _NUM_UNKNOWN = range(4)  # the places in Workplace.state
-_0, _40 = Word(0), Word(40)
+_1, _40 = Word(1), Word(40)
 _ID = Word(0xFFFF)
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
+_MASKS = np.array([(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)], np.uint64)  # n - 8 bytes
 
 
 class Batch(NamedTuple):
-    """Chunks that are to be looked up. homes: int64, the slot to begin at; low, high, tags: uint64, of its slot."""
+    """Chunks that are to be looked up. begins: int64; homes: int64, the slot to begin at; low, high, tags: uint64,
+    of its slot. In kernels, pointers.
+    """
 
-    chunks: Chunks
+    begins: np.ndarray
     homes: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -82,44 +86,41 @@ class Workplace(NamedTuple):
 
 
 def make_workplace() -> Workplace:
-    chunks = make_chunks(_BATCH)
-    size = len(chunks.begins)
-    words = (np.empty(size, np.uint64) for _ in range(3))
-    return Workplace(Batch(chunks, np.empty(size, np.int64), *words), make_desk(), np.zeros(4, np.int64))
+    size = _BATCH + BLOCK + 1
+    begins, homes = (np.empty(size, np.int64) for _ in range(2))
+    low, high, tags = (np.empty(size, np.uint64) for _ in range(3))
+    return Workplace(Batch(begins, homes, low, high, tags), make_desk(), np.zeros(4, np.int64))
 
 
 @helper
 def point_to_batch(batch: Batch) -> Batch:
     return Batch(
-        point_to_chunks(batch.chunks),
-        pointer(batch.homes),
-        pointer(batch.low),
-        pointer(batch.high),
-        pointer(batch.tags),
+        pointer(batch.begins), pointer(batch.homes), pointer(batch.low), pointer(batch.high), pointer(batch.tags)
     )
 
 
 @helper
-def hash_chunks(utf8: Pointer, count: int, slots: Pointer, mask: int, batch: Batch) -> None:
-    """Hash the first chunks of a batch, and ask for their slots."""
-    for i in range(count):
-        begin, end = item(batch.chunks.begins, i), item(batch.chunks.ends, i)
-        length = end - begin
-        tag = Word(length) | Word(item(batch.chunks.inners, i)) << INNER_SHIFT
-        if length <= INLINE_BYTES:
-            low = load_word(utf8, begin) & (_ALL >> Word(64 - 8 * min(length, 8)))
-            rest = load_word(utf8, begin + 8) & (_ALL >> Word(64 - 8 * max(length - 8, 1)))
-            high = rest if length > 8 else _0
-            value = hash_short(low, high, tag)
-        else:
-            value = hash_long(utf8, begin, end, tag)
-            low, high = _ALL, value  # no key stands there: the slot's bytes are compared
-        slot = 4 * (Int(value >> _40) & mask)
-        prefetch(slots, slot)
-        put(batch.homes, i, slot)
-        put(batch.low, i, low)
-        put(batch.high, i, high)
-        put(batch.tags, i, tag)
+def hash_chunk(
+    utf8: Pointer, begin: int, end: int, inner: int, masks: Pointer, slots: Pointer, mask: int, batch: Batch, count: int
+) -> int:
+    """Put a chunk into the batch behind `count` others, and ask for its slot. Returns the number of them all."""
+    length = end - begin
+    tag = Word(length) | Word(inner) << INNER_SHIFT
+    if length <= INLINE_BYTES:
+        low = load_word(utf8, begin) & item(masks, length + 8)
+        high = load_word(utf8, begin + 8) & item(masks, length)
+        value = hash_short(low, high, tag)
+    else:
+        value = hash_long(utf8, begin, end, tag)
+        low, high = _ALL, value  # no key stands there: the slot's bytes are compared
+    slot = 4 * (Int(value >> _40) & mask)
+    prefetch(slots, slot)
+    put(batch.begins, count, begin)
+    put(batch.homes, count, slot)
+    put(batch.low, count, low)
+    put(batch.high, count, high)
+    put(batch.tags, count, tag)
+    return count + 1
 
 
 @kernel
@@ -127,6 +128,7 @@ def encode_sentences(
     utf8: np.ndarray,
     begins: np.ndarray,
     ends: np.ndarray,
+    cuts: np.ndarray,
     rule: CutRule,
     table: Table,
     trie: Trie,
@@ -138,14 +140,15 @@ def encode_sentences(
 ) -> tuple[int, int]:
     """Encode sentences by the table, and add the chunks that it lacks, up to max_chunks in all.
 
-    utf8: uint8, with PADDING bytes behind the last end; begins, ends: int64, of sentences. Writes their ids
-    and how many each has, NOT_DONE where the table can't do it. A new chunk whose ids the trie can't tell is left
-    pending; its slot, begin and end go into `fresh` (int64, a row a chunk). Returns the number of ids and of those.
+    utf8: uint8, with PADDING bytes behind the last end; begins, ends: int64, of sentences; cuts: those of mark_cuts.
+    Writes their ids and how many each has, NOT_DONE where the table can't do it. A new chunk whose ids the trie
+    can't tell is left pending; its slot, begin and end go into `fresh` (int64, a row a chunk). Returns the number
+    of ids and of those.
     """
     text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
     entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
     batch, desk, state = point_to_batch(workplace.batch), point_to_desk(workplace.desk), pointer(workplace.state)
-    chunks, can_learn, max_ids = batch.chunks, len(trie.children) > 0, len(ids) - INLINE_IDS
+    marks, masks, can_learn, max_ids = pointer(cuts), pointer(_MASKS), len(trie.children) > 0, len(ids) - INLINE_IDS
     put(state, _NUM_FRESH, 0)
     filled = 0
     for sentence in range(len(begins)):
@@ -156,18 +159,26 @@ def encode_sentences(
         put(state, _IS_DONE, 1)
         put(state, _LIMIT_SO_FAR, STURDY)
         put(state, _NUM_UNKNOWN, 0)
-        put(chunks.begins, 0, begin)
-        put(chunks.inners, 0, 0)
-        carry, last, count = _0, 0, 0
-        while begin < end:
-            count, carry, last = find_cuts(text, begin, end, carry, last, count, cut_rule, chunks)
-            begin += BLOCK
-            if begin >= end:
-                put(chunks.ends, count, end)
-                count += 1
-            elif count < _BATCH:
-                continue
-            hash_chunks(text, count, slots, mask, batch)
+        at, inner, count = begin & -BLOCK, 0, 0
+        bits = item(marks, at >> 6) & (_ALL << _1) << Word(begin & 63)
+        while at < end:
+            if end - at < BLOCK:
+                bits &= ~(_ALL << Word(end - at))
+            while bits != 0:
+                place = at + count_trailing_zeros(bits)
+                bits &= bits - _1
+                count = hash_chunk(text, begin, place, inner, masks, slots, mask, batch, count)
+                inner = Int(item(text, place) != 32)
+                begin = place + 1 - inner
+                while begin < end and item(text, begin) == 32:
+                    begin += 1
+            at += BLOCK
+            if at < end:
+                bits = item(marks, at >> 6)
+                if count < _BATCH:
+                    continue
+            elif begin < end:
+                count = hash_chunk(text, begin, end, inner, masks, slots, mask, batch, count)
             for i in range(count):
                 slot, tag = item(batch.homes, i), item(batch.tags, i)
                 found = item(slots, slot + 2)
@@ -177,7 +188,7 @@ def encode_sentences(
                     store_word(out, filled, item(slots, slot + 3))
                     filled += Int((found >> COUNT_SHIFT) & COUNT)
                     continue
-                start, low, high = item(chunks.begins, i), item(batch.low, i), item(batch.high, i)
+                start, low, high = item(batch.begins, i), item(batch.low, i), item(batch.high, i)
                 slot = find_slot(text, start, low, high, tag, slot, entries, mask)
                 if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
                     add_chunk(text, start, low, high, tag, slot, entries)
@@ -188,8 +199,6 @@ def encode_sentences(
                         fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
                         put(state, _NUM_FRESH, num_fresh + 1)
                 filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state)
-            put(chunks.begins, 0, item(chunks.begins, count))
-            put(chunks.inners, 0, item(chunks.inners, count))
             count = 0
         score = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
         if item(state, _IS_DONE) == 0 or (can_learn and score > 1 << item(state, _LIMIT_SO_FAR)):

@@ -12,8 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.draws import mix
-from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, load_word, pointer, put
-from albert_data.tokenizer.cutting import BEFORE, PLAIN, CutRule, decode_character
+from albert_data.kernels import (
+    Int,
+    Pointer,
+    Word,
+    helper,
+    item,
+    kernel,
+    load_word,
+    multiply_and_fold,
+    pointer,
+    put,
+)
+from albert_data.tokenizer.cutting import CutRule, find_character, is_learnable
 from albert_data.tokenizer.lattice import Lattice, Trie, make_lattice, point_to_lattice, point_to_trie, segment_chunk
 
 INLINE_IDS, INLINE_BYTES = 4, 16
@@ -33,7 +44,7 @@ LONG_SHIFT, LONG_COUNT = Word(32), Word((1 << 32) - 1)
 LIMIT_SHIFT, LIMIT = Word(24), Word(31)
 STURDY = 20  # log2 of a score that no sentence of LONG_SENTENCE reaches but by unknown characters
 
-_0, _1, _16, _29, _40 = (Word(n) for n in (0, 1, 16, 29, 40))
+_0, _1, _16, _40 = (Word(n) for n in (0, 1, 16, 40))
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
 _HASH_A, _HASH_B = Word(0x9E3779B97F4A7C15), Word(0xC2B2AE3D27D4EB4F)
 
@@ -72,8 +83,7 @@ def point_to_table(table: Table) -> Table:
 @helper
 def hash_short(low: Word, high: Word, tag: Word) -> Word:
     """Of a chunk of up to INLINE_BYTES, by its bytes."""
-    value = (low ^ tag) * _HASH_A ^ high * _HASH_B
-    return (value ^ value >> _29) * _HASH_A
+    return multiply_and_fold(low ^ _HASH_A, high ^ tag ^ _HASH_B)
 
 
 @helper
@@ -142,8 +152,8 @@ def learn_chunk(
         filled = 3
     at = begin
     while at < begin + length:
-        code, width = decode_character(utf8, at)
-        if item(rule.flags, code) & (PLAIN | BEFORE) != PLAIN | BEFORE:
+        character, width = find_character(utf8, at, rule.characters)
+        if not is_learnable(character):
             return
         for _ in range(width):
             put(desk.text, filled, item(utf8, at))
