@@ -19,8 +19,8 @@ from albert_data import load_tokenizer
 from benchmarks import jobs, rivals
 from benchmarks.corpora import Corpus, Setup, count_bytes, split_lines, take_bytes, write_text
 from benchmarks.machine import count_cores
-from benchmarks.results import DATASETS, OURS, PASS, SENTENCEPIECE, Measurement, Timing
-from benchmarks.tokenising import alternate, time_call, time_sentencepiece
+from benchmarks.results import DATASETS, OURS, PASS, SENTENCEPIECE, UNCOLLECTED, Measurement, Timing
+from benchmarks.tokenising import alternate, time_both_ways, time_call
 
 SAMPLE_CORPUS = Path(__file__).parent.parent / "sample_corpus"
 DATASETS_BYTES = 4_000_000
@@ -85,11 +85,8 @@ def measure_build(source: Source, runs: int, *, beside_datasets: bool) -> Measur
     def look(out: Path) -> None:
         shard_bytes[0] = sum(path.stat().st_size for path in out.rglob("*.arrow"))
 
-    contenders = {
-        OURS: lambda: source.build_and_look(look, "--workers", "1"),
-        SENTENCEPIECE: lambda: time_sentencepiece(corpus.model, corpus.sentences),
-    }
-    sizes, missing = {OURS: source.num_bytes, SENTENCEPIECE: count_bytes(corpus.sentences)}, {}
+    contenders = {OURS: lambda: source.build_and_look(look, "--workers", "1"), **time_both_ways(corpus)}
+    sizes, missing = dict.fromkeys(contenders, count_bytes(corpus.sentences)) | {OURS: source.num_bytes}, {}
     if beside_datasets:
         few = take_bytes((line for text in corpus.texts for line in split_lines(text)), DATASETS_BYTES)
         encode, missing[DATASETS] = rivals.find_datasets(corpus.model)
@@ -109,16 +106,16 @@ def measure_passes(setup: Setup) -> Iterator[Measurement]:
             contenders: dict[str, Callable[[], float]] = {
                 "one": lambda source=source: source.build("--workers", "1"),
                 "five": lambda source=source: source.build("--workers", "1", "--dupe-factor", str(MORE_PASSES)),
-                SENTENCEPIECE: lambda corpus=corpus: time_sentencepiece(corpus.model, corpus.sentences),
+                **time_both_ways(corpus),
             }
             seconds = alternate(contenders, setup.runs)
             each = tuple(
                 (five - one) / (MORE_PASSES - 1) for one, five in zip(seconds["one"], seconds["five"], strict=True)
             )
-            theirs = Timing(num_bytes=count_bytes(corpus.sentences), seconds=seconds[SENTENCEPIECE])
-            ours = Timing(num_bytes=source.num_bytes, seconds=each)
-            work = f"{PASS} over {source.name}"
-            yield Measurement(work=work, timings={OURS: ours, SENTENCEPIECE: theirs})
+            size = count_bytes(corpus.sentences)
+            timings = {OURS: Timing(num_bytes=source.num_bytes, seconds=each)}
+            timings |= {name: Timing(num_bytes=size, seconds=seconds[name]) for name in (SENTENCEPIECE, UNCOLLECTED)}
+            yield Measurement(work=f"{PASS} over {source.name}", timings=timings)
 
 
 def count_workers() -> list[int]:

@@ -52,15 +52,14 @@ class Measurement:
     timings: dict[str, Timing] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def ratio(self) -> float | None:
-        """Our rate against SentencePiece's."""
-        ours, theirs = (self.timings.get(name, Timing()).rate for name in (OURS, SENTENCEPIECE))
+    def ratio(self, name: str) -> float | None:
+        """Our rate against that of a contender."""
+        ours, theirs = (self.timings.get(contender, Timing()).rate for contender in (OURS, name))
         return ours / theirs if ours and theirs else None
 
     def __str__(self) -> str:
         found = [f"{name} {timing}" for name, timing in self.timings.items()]
-        found += [f"{self.ratio:.2f}x SentencePiece"] if self.ratio else []
+        found += [f"{ratio:.2f}x {SENTENCEPIECE}"] if (ratio := self.ratio(SENTENCEPIECE)) else []
         return f"{self.work}: " + ", ".join(found + [f"{name} {value:,.0f}" for name, value in self.figures.items()])
 
 
@@ -84,6 +83,7 @@ class Comparison:
 
 PASS = "a further pass"  # begins the name of that work
 OURS, SENTENCEPIECE, TOKENIZERS, DATASETS = "albert-data", "SentencePiece", "tokenizers", "datasets + transformers"
+UNCOLLECTED = "SentencePiece, collector off"
 
 
 @dataclass(frozen=True, kw_only=True)
