@@ -3,7 +3,7 @@
 In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and their losses.
 Three things part it from BERT: embeddings of size E are projected to the hidden size H (factorised
 embedding), layers draw their parameters from shared groups, and sentence order replaces next sentence.
-Deviation: the weights start from N(0, 0.02), not cut off at two deviations.
+Deviation: the projection is there even where E = H, as in transformers; Google's code leaves it out there.
 The MLM head sees the masked tokens alone: a seventh of the memory and work of the full head.
 Shape letters: see batch.py.
 """
@@ -21,22 +21,34 @@ from albert_data.train.config import AlbertConfig
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
-NO_SOP_LABEL = -1
+NO_SOP_LABEL = -1  # of a row without an order; cross entropy ignores it among the masked tokens too
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Output:
-    """loss is mlm_loss + sop_loss; each is a mean in nats, and 0 where the batch has nothing to predict."""
+    """What the two heads say, and how far off they are.
+
+    mlm_nats, sop_nats: sums over the labels that are not -1, for whoever divides by the counts of more than
+    this batch. mlm_loss, sop_loss: their means, 0 where there is nothing to predict; loss: the sum of both.
+    """
 
     loss: Tensor
     mlm_loss: Tensor
     sop_loss: Tensor
+    mlm_nats: Tensor
+    sop_nats: Tensor
     mlm_logits_NV: Tensor
     sop_logits_B2: Tensor
 
 
-def layer_norm(size: int) -> nn.LayerNorm:
-    return nn.LayerNorm(size, eps=LAYER_NORM_EPS)
+class LayerNorm(nn.LayerNorm):
+    """In the float32 of its weights, its result too, under every autocast: 16 bits lose eps and the sum of squares."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, eps=LAYER_NORM_EPS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x.to(self.weight.dtype), self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 class Embeddings(nn.Module):
@@ -48,7 +60,7 @@ class Embeddings(nn.Module):
         self.token = nn.Embedding(config.vocab_size, size)
         self.position = nn.Embedding(config.max_positions, size)
         self.segment = nn.Embedding(2, size)
-        self.norm = layer_norm(size)
+        self.norm = LayerNorm(size)
         self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(size, config.hidden_size)
 
@@ -69,7 +81,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
-        self.norm = layer_norm(config.hidden_size)
+        self.norm = LayerNorm(config.hidden_size)
 
     def forward(self, x_BTH: Tensor, mask_B11T: Tensor | None) -> Tensor:
         qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
@@ -90,7 +102,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(config.hidden_size, config.ffn_size)
         self.down = nn.Linear(config.ffn_size, config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
-        self.norm = layer_norm(config.hidden_size)
+        self.norm = LayerNorm(config.hidden_size)
 
     def forward(self, x_BTH: Tensor) -> Tensor:
         inner_BTF = F.gelu(self.up(x_BTH), approximate="tanh")
@@ -99,20 +111,17 @@ class FeedForward(nn.Module):
 
 
 class Encoder(nn.Module):
-    """num_layers layers; layer i takes its attention and its feed-forward from the lists by its group."""
+    """num_layers steps of num_inner_groups pairs each: an attention, then a feed-forward, from the lists."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.num_layers = config.num_layers
-        num_attentions = config.num_groups if config.share in ("all", "attention") else config.num_layers
-        num_ffns = config.num_groups if config.share in ("all", "ffn") else config.num_layers
-        self.attentions = nn.ModuleList(Attention(config) for _ in range(num_attentions))
-        self.ffns = nn.ModuleList(FeedForward(config) for _ in range(num_ffns))
+        self.pairs = config.pairs()
+        self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
+        self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
     def forward(self, x_BTH: Tensor, mask_B11T: Tensor | None) -> Tensor:
-        for layer in range(self.num_layers):
-            x_BTH = self.attentions[layer * len(self.attentions) // self.num_layers](x_BTH, mask_B11T)
-            x_BTH = self.ffns[layer * len(self.ffns) // self.num_layers](x_BTH)
+        for attention, ffn in self.pairs:
+            x_BTH = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
         return x_BTH
 
 
@@ -122,7 +131,7 @@ class MlmHead(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
-        self.norm = layer_norm(config.embedding_size)
+        self.norm = LayerNorm(config.embedding_size)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x_NH: Tensor, token_embedding_VE: Tensor) -> Tensor:
@@ -157,12 +166,14 @@ class Albert(nn.Module):
         sop_logits_B2: Tensor = self.sop_head(pooled_BH)
         masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
         mlm_logits_NV: Tensor = self.mlm_head(masked_NH, self.embeddings.token.weight)
-        mlm_loss = mean_cross_entropy(mlm_logits_NV, batch.masked_labels_N)
-        sop_loss = mean_cross_entropy(sop_logits_B2, batch.sop_labels_B)
+        mlm_nats, mlm_loss = cross_entropies(mlm_logits_NV, batch.masked_labels_N)
+        sop_nats, sop_loss = cross_entropies(sop_logits_B2, batch.sop_labels_B)
         return Output(
             loss=mlm_loss + sop_loss,
             mlm_loss=mlm_loss,
             sop_loss=sop_loss,
+            mlm_nats=mlm_nats,
+            sop_nats=sop_nats,
             mlm_logits_NV=mlm_logits_NV,
             sop_logits_B2=sop_logits_B2,
         )
@@ -172,14 +183,15 @@ class Albert(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def mean_cross_entropy(logits_NV: Tensor, labels_N: Tensor) -> Tensor:
-    """Return the mean over the labels that are not -1; 0, never NaN, if there are none."""
+def cross_entropies(logits_NV: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum, in nats, and the mean over the labels that are not -1; 0, never NaN, if there are none."""
     nats = F.cross_entropy(logits_NV.float(), labels_N, reduction="sum", ignore_index=NO_SOP_LABEL)
-    return nats / (labels_N != NO_SOP_LABEL).sum().clamp(min=1)
+    return nats, nats / (labels_N != NO_SOP_LABEL).sum().clamp(min=1)
 
 
 def _init_weights(module: nn.Module) -> None:
+    """Draw matrices from a normal that is cut at two deviations, as Google's code does; biases start at 0."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
-        nn.init.normal_(module.weight, std=INIT_STD)
+        nn.init.trunc_normal_(module.weight, std=INIT_STD, a=-2 * INIT_STD, b=2 * INIT_STD)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)

@@ -29,7 +29,7 @@ TINY = dataclasses.replace(
 def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path):
     shards = toys.make_shards(16, max_seq_len=16)
     use_shards(shards)
-    config = dataclasses.replace(TINY, steps=80, log_every=10, lr=1e-2, save_every=80)
+    config = dataclasses.replace(TINY, steps=160, log_every=20, lr=1e-2, save_every=160)
     loop.train(tmp_path / "out", tmp_path / "run", config)
     lines = toys.read_metrics(tmp_path / "run")
     assert lines[0]["mlm_loss"] > 3
