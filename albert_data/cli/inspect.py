@@ -1,4 +1,4 @@
-"""`albert-data inspect`: statistics of a shard folder, and some of its rows decoded."""
+"""`albert-data inspect`: statistics of a shard folder, and some of its rows decoded; or a model's parameters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
+from albert_data.train.config import MODEL_PRESETS
+
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path), required=False)
 @click.option(
     "-n",
     "--num-examples",
@@ -37,8 +39,15 @@ import click
     metavar="SEED",
     help="Decides which rows are shown.",
 )
+@click.option(
+    "--preset",
+    type=click.Choice(list(MODEL_PRESETS)),
+    metavar="NAME",
+    help="Instead of shards, count the parameters of a model beside the paper's: tiny, base, large, xlarge, "
+    "xxlarge, or one of version 1, such as base-v1.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-def inspect(out: Path, num_examples: int, split: str, seed: int, as_json: bool) -> None:
+def inspect(out: Path | None, num_examples: int, split: str, seed: int, preset: str | None, as_json: bool) -> None:
     """Measure the shards in OUT beside the paper's figures, and decode some rows.
 
     Colours are left out where the output is no terminal or NO_COLOR is set.
@@ -47,7 +56,15 @@ def inspect(out: Path, num_examples: int, split: str, seed: int, as_json: bool) 
     Example:
       albert-data inspect shards -n 5 --split validation
       albert-data inspect shards --json > statistics.json
+      albert-data inspect --preset base
     """
+    if preset is not None:
+        if out is not None:
+            raise click.UsageError("Give OUT or --preset, not both.")
+        _show_preset(preset, as_json=as_json)
+        return
+    if out is None:
+        raise click.UsageError("Missing argument 'OUT' or option '--preset'.")
     from albert_data.inspect.report import inspect_folder
     from albert_data.inspect.terminal import make_encodable
 
@@ -58,3 +75,9 @@ def inspect(out: Path, num_examples: int, split: str, seed: int, as_json: bool) 
     width = shutil.get_terminal_size(fallback=(80, 24)).columns
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     click.echo(make_encodable(report.to_text(width, colour=colour), sys.stdout.encoding))
+
+
+def _show_preset(name: str, *, as_json: bool) -> None:
+    from albert_data.train.sizes import describe_sizes, sizes_to_dict
+
+    click.echo(json.dumps(sizes_to_dict(name), indent=2) if as_json else describe_sizes(name))

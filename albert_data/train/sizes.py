@@ -1,0 +1,146 @@
+"""How many parameters an ALBERT has, by part, and the paper's counts beside them. Imports no torch.
+
+In: an AlbertConfig. Out: counts by formula (the tests hold them to those of the model and of transformers), and
+a page of at most 80 columns. A shared or tied parameter counts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Parameters of each part. The MLM head's table is the embeddings' own and is not in mlm_head."""
+
+    embeddings: int
+    projection: int
+    attention: int
+    ffn: int
+    pooler: int
+    mlm_head: int
+    sop_head: int
+
+    @property
+    def layers(self) -> int:
+        return self.attention + self.ffn
+
+    @property
+    def encoder(self) -> int:
+        """All but the heads: what one keeps after pretraining."""
+        return self.embeddings + self.projection + self.layers + self.pooler
+
+    @property
+    def all(self) -> int:
+        return self.encoder + self.mlm_head + self.sop_head
+
+
+def count_parameters(config: AlbertConfig) -> Sizes:
+    """Count the parameters of the model that `train.model.Albert` makes of these settings."""
+    v, e, h, f = config.vocab_size, config.embedding_size, config.hidden_size, config.ffn_size
+    norm = 2 * h
+    return Sizes(
+        embeddings=(v + config.max_positions + 2) * e + 2 * e,
+        projection=_linear(e, h),
+        attention=config.num_attentions * (4 * _linear(h, h) + norm),
+        ffn=config.num_ffns * (_linear(h, f) + _linear(f, h) + norm),
+        pooler=_linear(h, h),
+        mlm_head=_linear(h, e) + 2 * e + v,
+        sop_head=_linear(h, 2),
+    )
+
+
+def _linear(num_inputs: int, num_outputs: int) -> int:
+    return num_inputs * num_outputs + num_outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperRow:
+    """A row of Lan et al. 2020, table 1. millions: the parameters that it states."""
+
+    name: str
+    config: AlbertConfig
+    millions: int
+
+
+_BERT_BASE = AlbertConfig(embedding_size=768, share="none", dropout=0.1)
+_BERT_LARGE = AlbertConfig(
+    embedding_size=1024, hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096, share="none", dropout=0.1
+)
+PAPER = (
+    PaperRow(name="ALBERT base", config=MODEL_PRESETS["base"], millions=12),
+    PaperRow(name="ALBERT large", config=MODEL_PRESETS["large"], millions=18),
+    PaperRow(name="ALBERT xlarge", config=MODEL_PRESETS["xlarge"], millions=60),
+    PaperRow(name="ALBERT xxlarge", config=MODEL_PRESETS["xxlarge"], millions=235),
+    PaperRow(name="BERT base", config=_BERT_BASE, millions=108),
+    PaperRow(name="BERT large", config=_BERT_LARGE, millions=334),
+)
+_PAPER_NOTES = """\
+  Of xxlarge the paper says 235M; Google's released code makes 223M, as here.
+  BERT is this code with share none and E = H. The paper's 108M and 334M are its
+  embeddings and layers; its count of ALBERT has projection and pooler in it."""
+
+
+def describe_sizes(name: str) -> str:
+    """The page of a preset: its shape, its parameters by part, and the paper's table."""
+    return f"{_describe_shape(name)}\n\n{_describe_parts(name)}\n\n{_describe_paper()}"
+
+
+def sizes_to_dict(name: str) -> dict[str, Any]:
+    """The same, of values that JSON has."""
+    config = MODEL_PRESETS[name]
+    return {"preset": name, "config": asdict(config), "parameters": _to_dict(config), "paper": _paper_to_list()}
+
+
+def _to_dict(config: AlbertConfig) -> dict[str, int]:
+    sizes = count_parameters(config)
+    return {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all}
+
+
+def _paper_to_list() -> list[dict[str, Any]]:
+    return [{"name": row.name, "paper_millions": row.millions, **_to_dict(row.config)} for row in PAPER]
+
+
+def _describe_shape(name: str) -> str:
+    c = MODEL_PRESETS[name]
+    groups = f"share {c.share}, groups {c.num_groups}, inner groups {c.num_inner_groups}"
+    return (
+        f"Preset {name}\n"
+        f"  E {c.embedding_size:,}, H {c.hidden_size:,}, {c.num_layers} layers, {c.num_heads} heads, "
+        f"feed-forward {c.ffn_size:,}\n"
+        f"  {c.vocab_size:,} pieces, {c.max_positions:,} positions, {groups}, dropout {c.dropout}"
+    )
+
+
+def _describe_parts(name: str) -> str:
+    config = MODEL_PRESETS[name]
+    sizes, num_pairs = count_parameters(config), len(config.pairs())
+    rows = [
+        ("embeddings", sizes.embeddings, "tokens, positions, segments, and a LayerNorm"),
+        ("projection", sizes.projection, "from E to H"),
+        ("attention", sizes.attention, f"{config.num_attentions} of its own, {num_pairs} run"),
+        ("feed-forward", sizes.ffn, f"{config.num_ffns} of its own, {num_pairs} run"),
+        ("pooler", sizes.pooler, ""),
+        ("encoder", sizes.encoder, "the sum so far: what one keeps"),
+        ("MLM head", sizes.mlm_head, "its table is the embedding of tokens"),
+        ("SOP head", sizes.sop_head, ""),
+        ("all", sizes.all, ""),
+    ]
+    return "Parameters\n" + "\n".join(f"  {part:<14}{count:>13,}  {note}".rstrip() for part, count, note in rows)
+
+
+def _describe_paper() -> str:
+    lines = [
+        "Millions        the paper   embeddings   with projection   with the",
+        "                  says      and layers     and pooler        heads",
+    ]
+    for row in PAPER:
+        sizes = count_parameters(row.config)
+        millions = [count / 1e6 for count in (sizes.embeddings + sizes.layers, sizes.encoder, sizes.all)]
+        lines.append(
+            f"  {row.name:<16}{row.millions:>5}{millions[0]:>14.1f}{millions[1]:>16.1f}{millions[2]:>14.1f}".rstrip()
+        )
+    return "\n".join([*lines, _PAPER_NOTES])

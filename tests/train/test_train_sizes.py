@@ -1,0 +1,128 @@
+"""Parameters are counted by formula as the model and transformers have them, and as the paper says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from albert_data.cli.main import run
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from albert_data.train.model import Albert
+from albert_data.train.sizes import PAPER, count_parameters
+
+VARIANTS = {
+    **MODEL_PRESETS,
+    "bert-base": PAPER[4].config,
+    "bert-large": PAPER[5].config,
+    "groups": AlbertConfig(num_groups=3),
+    "inner groups": AlbertConfig(num_groups=2, num_inner_groups=2),
+    "attention": AlbertConfig(share="attention", num_groups=2, num_inner_groups=2),
+    "ffn": AlbertConfig(share="ffn", num_groups=4),
+}
+
+
+@pytest.fixture
+def page(capsys):
+    def show(*arguments: str) -> str:
+        assert run(["inspect", *arguments]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_formula_counts_what_the_model_has(name):
+    with torch.device("meta"):
+        model = Albert(VARIANTS[name])
+    sizes, encoder = count_parameters(VARIANTS[name]), model.encoder
+    parts = {
+        "attention": encoder.attentions,
+        "ffn": encoder.ffns,
+        "projection": model.embeddings.project,
+        "pooler": model.pooler,
+        "mlm_head": model.mlm_head,
+        "sop_head": model.sop_head,
+    }
+    assert {part: getattr(sizes, part) for part in parts} == {
+        part: sum(p.numel() for p in module.parameters()) for part, module in parts.items()
+    }
+    assert sizes.all == model.num_parameters()
+
+
+@pytest.mark.parametrize("name", [name for name, config in VARIANTS.items() if config.share in ("all", "none")])
+def test_the_formula_counts_what_transformers_has(name):
+    transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+    huggingface = pytest.importorskip("albert_data.interop.huggingface")
+    config = transformers.AlbertConfig(**huggingface.config_to_huggingface(VARIANTS[name]))
+    with torch.device("meta"):
+        model = transformers.AlbertForPreTraining(config)
+    assert sum(p.numel() for p in model.parameters()) == count_parameters(VARIANTS[name]).all
+
+
+def test_albert_base_has_the_published_parameters():
+    sizes = count_parameters(AlbertConfig())
+    heads = (768 * 128 + 128) + 2 * 128 + 30_000 + (768 * 2 + 2)
+    assert (sizes.encoder, sizes.all) == (11_683_584, 11_683_584 + heads)
+
+
+@pytest.mark.parametrize(("share", "millions"), [("all", 12), ("attention", 64), ("ffn", 38), ("none", 89)])
+def test_each_way_of_sharing_has_the_millions_of_the_papers_table_4(share, millions):
+    assert abs(count_parameters(AlbertConfig(share=share)).all / 1e6 - millions) < 1
+
+
+def test_each_model_of_table_1_has_the_papers_millions_but_xxlarge_which_has_those_of_the_published_code():
+    found = {}
+    for row in PAPER:
+        sizes = count_parameters(row.config)
+        is_bert = row.name.startswith("BERT")
+        found[row.name] = (sizes.embeddings + sizes.layers if is_bert else sizes.encoder) / 1e6
+    assert round(found.pop("ALBERT xxlarge")) == 223
+    assert round(found.pop("ALBERT xlarge"), -1) == 60
+    assert {name: int(millions + 0.5) for name, millions in found.items()} == {
+        row.name: row.millions for row in PAPER if row.name in found
+    }
+
+
+def test_version_1_differs_from_version_2_by_its_dropout_alone():
+    for name in ("base", "large", "xlarge", "xxlarge"):
+        first, second = MODEL_PRESETS[f"{name}-v1"], MODEL_PRESETS[name]
+        assert second.dropout == 0
+        assert first.dropout == (0 if name == "xxlarge" else 0.1)
+        assert count_parameters(first) == count_parameters(second)
+
+
+@pytest.mark.parametrize("name", MODEL_PRESETS)
+def test_the_page_of_a_preset_has_its_parts_and_the_papers_table_in_80_columns(name, page):
+    text = page("--preset", name)
+    assert max(map(len, text.splitlines())) <= 80
+    sizes = count_parameters(MODEL_PRESETS[name])
+    assert all(f"{count:,}" in text for count in (sizes.embeddings, sizes.attention, sizes.ffn, sizes.all))
+    for row in PAPER:
+        assert f"{row.name} {row.millions}" in " ".join(text.split())
+    assert "235M" in text
+    assert "223M" in text
+
+
+def test_json_of_a_preset_has_the_same_numbers(page):
+    shown = json.loads(page("--preset", "base", "--json"))
+    assert shown["parameters"]["all"] == 11_813_810
+    assert [row["paper_millions"] for row in shown["paper"]] == [12, 18, 60, 235, 108, 334]
+
+
+def test_a_preset_needs_no_torch_and_no_folder(tmp_path):
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from albert_data.cli.main import run\n"
+        "assert run(['inspect', '--preset', 'xxlarge']) == 0"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_preset_beside_a_folder_is_a_usage_error(tmp_path, capsys):
+    assert run(["inspect", str(tmp_path), "--preset", "base"]) == 2
+    assert "not both" in capsys.readouterr().err
