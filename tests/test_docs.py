@@ -35,7 +35,7 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     (folder / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("albert-data ")]
-    assert len(commands) == 5, "the README shows each command once"
+    assert len(commands) == 6, "the README shows each command once"
     for command in commands:
         words = shlex.split(command)
         entry = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *words[1:]]
@@ -47,6 +47,7 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_commands_of_the_readme_make_what_it_says(readme_folder: Path):
     assert (readme_folder / "shards" / "manifest.json").is_file()
     assert any((readme_folder / "run").iterdir())
+    assert (readme_folder / "model" / "config.json").is_file()
 
 
 def test_the_python_of_the_readme_runs(readme_folder: Path):

@@ -18,6 +18,7 @@ COMMANDS = {
     "inspect": "Show what is in a shard folder.",
     "verify": "Check a shard folder against its manifest.",
     "train": "Pretrain a small ALBERT on a shard folder.",
+    "export": "Write a trained model as a Hugging Face folder.",
 }
 INTERRUPTED = 130  # the shell's exit code for a process that Ctrl-C ended
 
@@ -57,6 +58,7 @@ def cli() -> None:
     albert-data build corpus/ --tokenizer vocab -o shards
     albert-data inspect shards
     albert-data train shards -o run
+    albert-data export run -o model
     """
 
 

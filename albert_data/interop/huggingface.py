@@ -1,0 +1,275 @@
+"""Folders that transformers loads as AlbertForPreTraining, and back: the same numbers under other names.
+
+In: a run of `albert-data train`, or such a folder. Out: config.json, model.safetensors and the tokenizer's files,
+or an Albert. Writing needs no transformers; reading takes safetensors alone, never a pickle.
+Two differences of form: query, key and value are three matrices there and one here; layers there share whole groups,
+so a model that shares less is written with its shared part in every group, which is exact.
+transformers' model has a dropout before its SOP classifier and none behind the feed-forward; logits do not show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.files import hash_file, read_json, write_bytes
+from albert_data.interop.huggingface_tokenizer import to_json, tokenizer_files
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.config import AlbertConfig
+from albert_data.train.folder import RUN_FILE
+from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+CLASSIFIER_DROPOUT = 0.1  # of the released models, before any classifier that transformers puts on top
+
+# Names of modules and parameters outside the layers: here, there.
+_NAMES = {
+    "embeddings.token": "albert.embeddings.word_embeddings",
+    "embeddings.position": "albert.embeddings.position_embeddings",
+    "embeddings.segment": "albert.embeddings.token_type_embeddings",
+    "embeddings.norm": "albert.embeddings.LayerNorm",
+    "embeddings.project": "albert.encoder.embedding_hidden_mapping_in",
+    "pooler": "albert.pooler",
+    "mlm_head.dense": "predictions.dense",
+    "mlm_head.norm": "predictions.LayerNorm",
+    "mlm_head": "predictions",
+    "sop_head": "sop_classifier.classifier",
+}
+# Inside one pair of attention and feed-forward; a tuple is a matrix here that is several there, one upon another.
+_ATTENTION_NAMES: dict[str, tuple[str, ...]] = {
+    "qkv": ("attention.query", "attention.key", "attention.value"),
+    "out": ("attention.dense",),
+    "norm": ("attention.LayerNorm",),
+}
+_FFN_NAMES: dict[str, tuple[str, ...]] = {
+    "up": ("ffn",),
+    "down": ("ffn_output",),
+    "norm": ("full_layer_layer_norm",),
+}
+# What transformers' files may hold beside: ties to other parameters, and a constant.
+_IGNORED = {"predictions.decoder.weight", "predictions.decoder.bias", "albert.embeddings.position_ids"}
+# Settings: here, there.
+_SETTINGS = {
+    "vocab_size": "vocab_size",
+    "max_positions": "max_position_embeddings",
+    "embedding_size": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "ffn_size": "intermediate_size",
+    "num_inner_groups": "inner_group_num",
+    "dropout": "hidden_dropout_prob",
+}
+# Settings there that this model has no choice in.
+_FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": LAYER_NORM_EPS, "type_vocab_size": 2}
+
+
+def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Path:
+    """Write a checkpoint of a run, the newest unless told otherwise, to an empty folder; return the checkpoint.
+
+    tokenizer: the SentencePiece model, where the run's folder holds none.
+    Raises CheckpointError, TokenizerError, ConfigError, and OutputError if the folder is not empty.
+    """
+    if not (run / RUN_FILE).is_file():
+        raise CheckpointError(f"{run}: is no training run ({RUN_FILE} is missing); name the RUN of `albert-data train`")
+    _refuse_if_taken(out)
+    path = _newest(run) if checkpoint is None else checkpoint
+    pieces = _find_tokenizer(run, tokenizer)
+    write_folder(load_model(path), pieces, out)
+    return path
+
+
+def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
+    """Write a model and its tokenizer to an empty folder; config.json comes last, so half a folder loads nowhere."""
+    if tokenizer.vocab_size != model.config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {tokenizer.vocab_size:,} pieces, but the model {model.config.vocab_size:,}; "
+            "give the tokenizer of the shards that it was trained on"
+        )
+    _refuse_if_taken(out)
+    files = {
+        **tokenizer_files(tokenizer, max_len=model.config.max_positions),
+        WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
+        CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_special_ids(tokenizer)}),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            write_bytes(out / name, content)
+    except OSError as error:
+        for name in files:
+            (out / name).unlink(missing_ok=True)
+        raise OutputError(f"{out}: can't write there: {error.strerror or error}; choose another --output") from error
+
+
+def import_model(folder: Path) -> Albert:
+    """Read a folder of transformers' AlbertForPreTraining into a model on the CPU, in evaluation mode.
+
+    What layers share comes as whole groups (share "all", num_groups), as transformers has it.
+    Raises CheckpointError where a file is missing or damaged, ConfigError where the model is of another kind.
+    """
+    model = Albert(config_from_huggingface(_read_config(folder / CONFIG_FILE)))
+    model.load_state_dict(from_huggingface(_read_weights(folder / WEIGHTS_FILE), model))
+    return model.eval()
+
+
+def config_to_huggingface(config: AlbertConfig) -> dict[str, Any]:
+    """The content of config.json, but for the ids of special pieces."""
+    return {
+        "architectures": ["AlbertForPreTraining"],
+        "model_type": "albert",
+        **{there: getattr(config, here) for here, there in _SETTINGS.items()},
+        "num_hidden_groups": _num_groups(config),
+        "attention_probs_dropout_prob": config.dropout,
+        "classifier_dropout_prob": CLASSIFIER_DROPOUT,
+        "initializer_range": INIT_STD,
+        "dtype": "float32",
+        **_FIXED,
+    }
+
+
+def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
+    """Raises ConfigError, naming the setting, where this model can't be what config.json describes."""
+    if settings.get("model_type") != "albert":
+        raise ConfigError(f"config.json has model_type {settings.get('model_type')!r}; allowed is 'albert'")
+    for name, value in _FIXED.items():
+        if settings.get(name, value) != value:
+            raise ConfigError(f"config.json has {name} {settings[name]!r}; this model allows {value!r} alone")
+    dropouts = [settings.get(name, 0.0) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")]
+    if dropouts[0] != dropouts[1]:
+        raise ConfigError(
+            f"config.json has hidden_dropout_prob {dropouts[0]} and attention_probs_dropout_prob {dropouts[1]}; "
+            "this model has one dropout: make them equal there"
+        )
+    try:
+        found = {here: settings[there] for here, there in _SETTINGS.items() if here != "dropout"}
+        groups = {"num_groups": settings.get("num_hidden_groups", 1), "dropout": dropouts[0]}
+        return AlbertConfig(**found, **groups)
+    except KeyError as error:
+        raise ConfigError(f"config.json lacks {error.args[0]}; save the model again with transformers") from error
+    except TypeError as error:
+        raise ConfigError(f"config.json holds a setting of a wrong type ({error})") from error
+
+
+def to_huggingface(model: Albert) -> dict[str, Tensor]:
+    """The weights under transformers' names, each in memory of its own."""
+    ours = model.state_dict()
+    return {
+        name: part.detach().float().cpu().clone(memory_format=torch.contiguous_format)
+        for here, theirs in _pair_names(model)
+        for name, part in zip(theirs, ours[here].chunk(len(theirs)), strict=True)
+    }
+
+
+def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Tensor]:
+    """A state_dict for `model`, whose config has share "all", of weights under transformers' names.
+
+    Raises CheckpointError, naming the tensor, where one is missing, unknown or of another shape.
+    """
+    names, expected = list(_pair_names(model)), model.state_dict()
+    known = {name for _, theirs in names for name in theirs}
+    if missing := sorted(known - weights.keys()):
+        raise CheckpointError(f"the weights lack {missing[0]}; give a folder of an AlbertForPreTraining")
+    if unknown := sorted(weights.keys() - known - _IGNORED):
+        raise CheckpointError(f"the weights hold {unknown[0]}, which an AlbertForPreTraining of this config has not")
+    for here, theirs in names:
+        for name, part in zip(theirs, expected[here].chunk(len(theirs)), strict=True):
+            if weights[name].shape != part.shape:
+                raise CheckpointError(
+                    f"{name} has shape {tuple(weights[name].shape)}, where config.json asks for {tuple(part.shape)}"
+                )
+    return {here: torch.cat([weights[name].float() for name in theirs]) for here, theirs in names}
+
+
+def _pair_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each parameter's name here with its names there. A part that groups there have each to themselves comes often."""
+    for here in model.state_dict():
+        module, _, kind = here.rpartition(".")
+        if module in _NAMES:
+            yield here, (f"{_NAMES[module]}.{kind}",)
+    for group, inner, attention, ffn in _places(model.config):
+        there = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+        for owner, names in ((f"attentions.{attention}", _ATTENTION_NAMES), (f"ffns.{ffn}", _FFN_NAMES)):
+            for part, theirs in names.items():
+                for kind in ("weight", "bias"):
+                    yield f"encoder.{owner}.{part}.{kind}", tuple(f"{there}.{name}.{kind}" for name in theirs)
+
+
+def _places(config: AlbertConfig) -> Iterator[tuple[int, int, int, int]]:
+    """Group and inner layer there, attention and feed-forward here."""
+    num_groups, num_inner = _num_groups(config), config.num_inner_groups
+    pairs = config.pairs()
+    for group in range(num_groups):
+        first = group * config.num_layers // num_groups * num_inner
+        for inner, (attention, ffn) in enumerate(pairs[first : first + num_inner]):
+            yield group, inner, attention, ffn
+
+
+def _num_groups(config: AlbertConfig) -> int:
+    """Groups that share everything within: transformers knows no other sharing."""
+    return config.num_groups if config.share == "all" else config.num_layers
+
+
+def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+
+
+def _newest(run: Path) -> Path:
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
+        raise CheckpointError(f"{run}: holds no checkpoint yet; go on with `albert-data train --resume`")
+    return checkpoints[-1]
+
+
+def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
+    """The run's own tokenizer; one that is given counts where the run has none, and else must be the same."""
+    own = run / "tokenizer" / MODEL_NAME
+    if not own.is_file():
+        if given is None:
+            raise ConfigError(
+                f"{run}: holds no tokenizer ({own.relative_to(run)} is missing); "
+                "name that of its shards with --tokenizer, such as SHARDS/tokenizer"
+            )
+        return load_tokenizer(given)
+    if given is None:
+        return load_tokenizer(own)
+    tokenizer = load_tokenizer(given)
+    if tokenizer.sha256 != hash_file(own):
+        raise ConfigError(f"--tokenizer {given} is another than {own}, of which the run is; leave out --tokenizer")
+    return tokenizer
+
+
+def _refuse_if_taken(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out}: is a file; --output has to name a folder")
+    if out.is_dir() and any(out.iterdir()):
+        raise OutputError(f"{out}: is not empty; choose another --output")
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except OSError as error:
+        raise CheckpointError(f"{path}: can't be read ({error.strerror}); give a folder of transformers") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: is damaged ({error})") from error
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path}: is missing; only safetensors in one file is read, never a pickle: save the model again with "
+            "transformers' save_pretrained"
+        )
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: is damaged ({error})") from error

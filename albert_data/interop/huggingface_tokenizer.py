@@ -1,0 +1,123 @@
+"""The files that transformers' AlbertTokenizer loads, made of a SentencePiece model.
+
+In: a Tokenizer. Out: spiece.model as it is, tokenizer.json (pieces, scores, normalisation: transformers makes these
+of spiece.model only where protobuf is installed too), tokenizer_config.json.
+AlbertTokenizer puts " for `` and '' whatever it is told, and [MASK] ends a word: what follows begins with "▁".
+Otherwise its ids are those of the model, up to ties between segmentations of equal score.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
+from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
+
+UNK_ID = 1  # AlbertTokenizer takes it for granted
+
+
+def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
+    """The three files. Raises TokenizerError where AlbertTokenizer would give other ids than the model."""
+    settings = read_settings(tokenizer.model)
+    if reason := explain_unsupported(tokenizer, settings):
+        raise TokenizerError(
+            f"transformers' AlbertTokenizer can't stand in for this tokenizer: {reason}; "
+            "train a vocabulary with `albert-data vocab`, and a model with that"
+        )
+    return {
+        MODEL_NAME: tokenizer.model,
+        "tokenizer.json": to_json(_describe_backend(tokenizer, settings)),
+        "tokenizer_config.json": to_json(_describe_class(tokenizer, max_len)),
+    }
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | None:
+    """Why AlbertTokenizer can't do what this model does, or None."""
+    if settings.model_type != UNIGRAM:
+        return "its model is no unigram model"
+    if tokenizer.unk_id != UNK_ID:
+        return f"its unknown piece has id {tokenizer.unk_id}, where {UNK_ID} is needed"
+    if settings.byte_fallback:
+        return "it spells unknown characters as bytes"
+    if not (settings.add_dummy_prefix and settings.remove_extra_whitespaces and settings.escape_whitespaces):
+        return "it treats white space otherwise than SentencePiece's defaults"
+    if any("▁" in piece[1:] for piece in tokenizer.pieces):
+        return "it has pieces of more than one word"
+    return None
+
+
+def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
+    """tokenizer.json, as the tokenizers library reads it; AlbertTokenizer takes pieces and normalisation from it."""
+    scores = [float(score) for score in settings.scores]
+    charsmap = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(settings.charsmap).decode("ascii")}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_describe_special(i, tokenizer.pieces[i]) for i in _special_ids(tokenizer)],
+        "normalizer": {"type": "Sequence", "normalizers": [charsmap] if settings.charsmap else []},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+        "post_processor": _describe_template(tokenizer),
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": [list(pair) for pair in zip(tokenizer.pieces, scores, strict=True)],
+            "byte_fallback": False,
+        },
+    }
+
+
+def _special_ids(tokenizer: Tokenizer) -> list[int]:
+    return sorted(tokenizer.specials.to_dict().values())
+
+
+def _describe_special(piece_id: int, piece: str) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": piece_id, "content": piece, **flags, "special": True}
+
+
+def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
+    """[CLS] A [SEP], and [CLS] A [SEP] B [SEP] where the second segment is of type 1."""
+
+    def special(name: str, type_id: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": name, "type_id": type_id}}
+
+    def segment(name: str, type_id: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": type_id}}
+
+    single = [special("[CLS]", 0), segment("A", 0), special("[SEP]", 0)]
+    ids = {"[CLS]": tokenizer.cls_id, "[SEP]": tokenizer.sep_id}
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, segment("B", 1), special("[SEP]", 1)],
+        "special_tokens": {name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ids.items()},
+    }
+
+
+def _describe_class(tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
+    """tokenizer_config.json. Case and accents are left to the model's own normalisation."""
+    specials = tokenizer.specials.to_dict()
+    names = {f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in specials.items()}
+    return {
+        "tokenizer_class": "AlbertTokenizer",
+        "do_lower_case": False,
+        "keep_accents": True,
+        "remove_space": True,
+        "add_prefix_space": True,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_len,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],  # its class leaves out the segments
+        **names,
+        "bos_token": "[CLS]",
+        "eos_token": "[SEP]",
+    }

@@ -1,0 +1,26 @@
+"""Fill in the [MASK] of a text with a model of your own, no network needed.
+
+albert-data export RUN -o MODEL
+python docs/examples/fill_mask.py MODEL "The cat sat on the [MASK]."
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from transformers import pipeline
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fill in the [MASK] of a text.")
+    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("text", help="with one [MASK] in it")
+    parser.add_argument("--top", type=int, default=5, help="guesses to show")
+    arguments = parser.parse_args()
+    fill = pipeline("fill-mask", model=arguments.model, tokenizer=arguments.model)
+    for guess in fill(arguments.text, top_k=arguments.top):
+        print(f"{guess['score']:6.1%}  {guess['token_str']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,467 @@
+"""A model carried to transformers, or back, says the same; a folder that export wrote loads with the network off."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from toy_language import train_model
+
+from albert_data.cli.main import run as run_command
+from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.train.batch import collate
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.config import AlbertConfig
+from albert_data.train.model import Albert
+
+pytest.importorskip("safetensors", reason="the train extra is not installed")
+transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+
+from albert_data.interop import huggingface  # noqa: E402  (it needs safetensors)
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+SMALL = AlbertConfig(
+    vocab_size=40, max_positions=32, embedding_size=16, hidden_size=32, num_layers=4, num_heads=4, ffn_size=64
+)
+SHAPES = {
+    "base": {},
+    "groups": {"num_groups": 2},
+    "inner groups": {"num_inner_groups": 2},
+    "groups and inner groups": {"num_groups": 2, "num_inner_groups": 3},
+    "E = H": {"embedding_size": 32},
+    "none": {"share": "none", "num_inner_groups": 2},
+    "attention": {"share": "attention"},
+    "attention in groups": {"share": "attention", "num_groups": 2, "num_inner_groups": 2},
+    "ffn": {"share": "ffn", "num_groups": 2},
+    "dropout": {"dropout": 0.1},
+}
+TEXTS = [
+    "The water of the long river is very little.",
+    "we find their PEOPLE, and they call; do they?",
+    "naïve Café Ünïcode — émigré",
+    "ｆｕｌｌ ｗｉｄｔｈ １２３ ﬁne",
+    "今天天气很好，我们去学习语言。",
+    "  white\tspace   all  over\u00a0it \u3000 ",
+    'numbers 1,234.5 and ("quoted") words',
+    "mixed 中文 and English 文字",
+    "unknown 🙂 signs ☃☃ here",
+    "don't can't it's",
+    "",
+]
+
+
+def random_model(config: AlbertConfig, seed: int = 1) -> Albert:
+    torch.manual_seed(seed)
+    model = Albert(config).eval()
+    with torch.no_grad():  # at a deviation of 0.02 attention is nearly uniform, and biases hide behind zeros
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+@pytest.fixture(params=SHAPES)
+def config(request) -> AlbertConfig:
+    return dataclasses.replace(SMALL, **SHAPES[request.param])
+
+
+@pytest.fixture
+def batch(toys):
+    made = collate(toys.make_shards(10).rows(np.arange(10)), pad_id=0)
+    assert not made.valid_BT.all(), "the batch has padding"
+    return made
+
+
+@torch.no_grad()
+def check_equal_logits(ours: Albert, theirs, batch) -> None:
+    """MLM at the masked tokens and SOP: to 1e-5 in float32; in float64, where rounding hides nothing, to 1e-11."""
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-11)):
+        here = ours.to(dtype)(batch)
+        there = theirs.to(dtype)(
+            input_ids=batch.input_ids_BT,
+            attention_mask=batch.valid_BT.long(),
+            token_type_ids=batch.segment_ids_BT,
+        )
+        masked = there.prediction_logits.flatten(0, 1)[batch.masked_indices_N]
+        assert here.mlm_logits_NV.abs().max() > 1
+        torch.testing.assert_close(here.mlm_logits_NV, masked, atol=tolerance, rtol=0)
+        torch.testing.assert_close(here.sop_logits_B2, there.sop_logits, atol=tolerance, rtol=0)
+
+
+def write_with_transformers(folder: Path, **settings: object):
+    torch.manual_seed(2)
+    sizes = {
+        **{"vocab_size": 40, "max_position_embeddings": 32, "embedding_size": 16, "hidden_size": 32},
+        **{"num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64},
+    }
+    model = transformers.AlbertForPreTraining(transformers.AlbertConfig(**{**sizes, **settings})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(folder)
+    return model
+
+
+# ---- weights ----
+
+
+def test_a_model_of_ours_gives_transformers_the_same_logits(config, batch):
+    ours = random_model(config)
+    theirs = transformers.AlbertForPreTraining(
+        transformers.AlbertConfig(**huggingface.config_to_huggingface(config))
+    ).eval()
+    found = theirs.load_state_dict(huggingface.to_huggingface(ours), strict=False)
+    assert set(found.missing_keys) <= {"predictions.decoder.weight", "predictions.decoder.bias"}
+    assert not found.unexpected_keys
+    check_equal_logits(ours, theirs, batch)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_hidden_groups": 2, "inner_group_num": 2},
+        {"num_hidden_groups": 4},
+        {"embedding_size": 32},
+        {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
+    ],
+    ids=str,
+)
+def test_a_model_of_transformers_gives_us_the_same_logits(settings, tmp_path, batch):
+    theirs = write_with_transformers(tmp_path, **settings)
+    ours = huggingface.import_model(tmp_path)
+    assert not ours.training
+    check_equal_logits(ours, theirs, batch)
+
+
+def test_a_model_carried_there_and_back_is_the_same_to_the_bit(config, tokenizer, tmp_path):
+    ours = random_model(dataclasses.replace(config, vocab_size=tokenizer.vocab_size))
+    huggingface.write_folder(ours, tokenizer, tmp_path / "model")
+    back = huggingface.import_model(tmp_path / "model")
+    if config.share == "all":
+        assert back.config == ours.config
+        assert all(torch.equal(value, back.state_dict()[name]) for name, value in ours.state_dict().items())
+    pairs = zip(ours.config.pairs(), back.config.pairs(), strict=True)
+    for (attention, ffn), (other_attention, other_ffn) in pairs:
+        for one, other in (
+            (ours.encoder.attentions[attention], back.encoder.attentions[other_attention]),
+            (ours.encoder.ffns[ffn], back.encoder.ffns[other_ffn]),
+        ):
+            assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+
+
+def test_weights_in_16_bits_come_in_as_float32(tmp_path):
+    theirs = write_with_transformers(tmp_path)
+    theirs.half().save_pretrained(tmp_path)
+    assert {p.dtype for p in huggingface.import_model(tmp_path).parameters()} == {torch.float32}
+
+
+# ---- a folder, with the network off ----
+
+
+@pytest.fixture
+def folder(tokenizer, tmp_path) -> Path:
+    config = dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size)
+    huggingface.write_folder(random_model(config), tokenizer, tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    def refuse(*arguments, **_):
+        raise AssertionError(f"a connection to {arguments[1:]} was tried")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+
+
+def test_transformers_loads_every_weight_of_the_folder(folder, batch):
+    model, report = transformers.AlbertForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert not report["mismatched_keys"]
+    check_equal_logits(huggingface.import_model(folder), model.eval(), batch)
+
+
+def test_the_folder_holds_the_tokenizer_as_it_is(folder, tokenizer_model):
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
+    ]
+    assert (folder / "spiece.model").read_bytes() == tokenizer_model
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("auto", [False, True], ids=["AlbertTokenizer", "AutoTokenizer"])
+def test_its_tokenizer_gives_our_ids(folder, tokenizer, text, auto):
+    theirs = (transformers.AutoTokenizer if auto else transformers.AlbertTokenizer).from_pretrained(folder)
+    ids, _ = tokenizer.encode([text])
+    assert theirs(text)["input_ids"] == [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id]
+
+
+def test_its_tokenizer_gives_our_ids_of_ordinary_sentences(folder, tokenizer, sentences):
+    theirs = transformers.AlbertTokenizer.from_pretrained(folder)
+    ids, offsets = tokenizer.encode(sentences)
+    ours = [ids[begin:end].tolist() for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    assert theirs(sentences, add_special_tokens=False)["input_ids"] == ours
+
+
+def test_its_tokenizer_knows_the_mask_and_the_two_segments(folder, tokenizer):
+    theirs = transformers.AlbertTokenizer.from_pretrained(folder)
+    (left, right), cls, sep = [tokenizer.encode([t])[0].tolist() for t in ("the long", "river.")], 2, 3
+    assert theirs("the long [MASK] river.")["input_ids"] == [cls, *left, tokenizer.mask_id, *right, sep]
+    pair = theirs("the long", "river.")
+    assert pair["input_ids"] == [cls, *left, sep, *right, sep]
+    assert pair["token_type_ids"] == [0] * (len(left) + 2) + [1] * (len(right) + 1)
+    for name, value in tokenizer.specials.to_dict().items():
+        assert getattr(theirs, f"{name.removesuffix('_id')}_token_id") == value
+    assert theirs.model_max_length == SMALL.max_positions
+    assert theirs.decode(left + right) == "the long river."
+
+
+def test_an_uncased_tokenizer_stays_uncased(tmp_path):
+    model = train_model(normalization_rule_name="nmt_nfkc_cf")
+    tokenizer = Tokenizer(model, "an uncased tokenizer")
+    config = dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size)
+    huggingface.write_folder(random_model(config), tokenizer, tmp_path)
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    for text in TEXTS:
+        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode([text])[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"model_type": "bpe"}, "no unigram model"),
+        ({"byte_fallback": True, "vocab_size": 700}, "as bytes"),
+        ({"unk_id": 0, "pad_id": 1}, "id 0, where 1 is needed"),
+        ({"add_dummy_prefix": False}, "white space"),
+        ({"split_by_whitespace": False}, "more than one word"),
+    ],
+)
+def test_a_tokenizer_that_transformers_would_read_otherwise_is_refused(settings, reason, tmp_path):
+    tokenizer = Tokenizer(train_model(**settings), "a tokenizer")
+    model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
+    with pytest.raises(TokenizerError, match=reason):
+        huggingface.write_folder(model, tokenizer, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+# ---- from the command line ----
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder with shards of the sample corpus and a run of two steps on them."""
+    folder = tmp_path_factory.mktemp("trained")
+    corpus = str(ROOT / "sample_corpus")
+    shards, run = str(folder / "shards"), str(folder / "run")
+    vocab = str(folder / "vocab")
+    assert run_command(["vocab", corpus, "--vocab-size", "4000", "--workers", "1", "-o", vocab]) == 0
+    arguments = ["--max-seq-len", "64", "--workers", "1", "-o", shards]
+    assert run_command(["build", corpus, "--tokenizer", vocab, *arguments]) == 0
+    assert run_command(["train", shards, "--preset", "tiny", "--steps", "2", "--device", "cpu", "-o", run]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(trained) -> Path:
+    out, pieces = trained / "model", str(trained / "shards" / "tokenizer")
+    assert run_command(["export", str(trained / "run"), "-o", str(out), "--tokenizer", pieces]) == 0
+    return out
+
+
+def run_example(name: str, *arguments: str) -> str:
+    """An example as a user starts it, with no way to the network."""
+    code = (
+        "import runpy, socket, sys\n"
+        "def refuse(*_): raise AssertionError('a connection was tried')\n"
+        "socket.socket.connect = refuse\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, str(EXAMPLES / name), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_trained_run_loads_in_transformers_as_it_is(trained, exported):
+    ours = load_model(list_checkpoints(trained / "run")[-1])
+    theirs = transformers.AlbertForPreTraining.from_pretrained(exported).eval()
+    ids_BT = torch.randint(5, 4000, (3, 20), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        pooled_BH = torch.tanh(ours.pooler(ours.encoder(ours.embeddings(ids_BT, torch.zeros_like(ids_BT)), None)[:, 0]))
+        torch.testing.assert_close(theirs.albert(ids_BT).pooler_output, pooled_BH, atol=1e-5, rtol=0)
+
+
+def test_its_ids_are_those_of_the_sample_corpus(exported):
+    texts = [line for line in (ROOT / "sample_corpus" / "chinese.txt").read_text().splitlines() if line]
+    texts += [line for line in (ROOT / "sample_corpus" / "english-1.txt").read_text().splitlines() if line]
+    tokenizer, theirs = load_tokenizer(exported), transformers.AlbertTokenizer.from_pretrained(exported)
+    ids, offsets = tokenizer.encode(texts)
+    wrong = [
+        text
+        for text, there, begin, end in zip(
+            texts, theirs(texts, add_special_tokens=False)["input_ids"], offsets[:-1], offsets[1:], strict=True
+        )
+        if there != ids[begin:end].tolist()
+    ]
+    assert not wrong
+
+
+def test_fill_mask_is_run_by_its_example(exported):
+    shown = run_example("fill_mask.py", str(exported), "今天的[MASK]很好。", "--top", "3")
+    assert re.fullmatch(r"( *\d+\.\d%  .*\n){3}", shown), shown
+
+
+def test_multiple_choice_is_learnt_by_its_example(exported):
+    shown = run_example("multiple_choice.py", str(exported))
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", shown)]
+    assert losses[0] == pytest.approx(1.386, abs=0.3)  # ln 4
+    assert losses[-1] < 0.5
+    assert "right: 8 of 8" in shown
+    assert len(re.findall(r"^ *\d+\.\d%  ", shown, re.MULTILINE)) == 4
+
+
+# ---- what can't be done, in one line ----
+
+
+def fails(capsys, *arguments: object) -> str:
+    """The one line of an export that fails with 1."""
+    capsys.readouterr()
+    assert run_command(["export", *map(str, arguments)]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("Error: ")
+    assert shown.count("\n") == 1
+    return shown
+
+
+def test_what_is_no_run_is_refused(trained, tmp_path, capsys):
+    for path in (tmp_path, tmp_path / "missing", trained / "shards"):
+        assert "is no training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_run_without_a_checkpoint_is_refused(trained, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(trained / "run" / "run.json", run)
+    assert "holds no checkpoint yet" in fails(capsys, run, "-o", tmp_path / "model")
+
+
+def test_a_damaged_or_missing_checkpoint_is_refused(trained, tmp_path, capsys):
+    damaged = tmp_path / "step-00000002.pt"
+    damaged.write_bytes(b"no checkpoint")
+    options = ["-o", tmp_path / "model", "--tokenizer", trained / "shards" / "tokenizer", "--checkpoint"]
+    assert str(damaged) in fails(capsys, trained / "run", *options, damaged)
+    assert "no such checkpoint" in fails(capsys, trained / "run", *options, tmp_path / "missing")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_folder_that_holds_something_is_left_alone(trained, tmp_path, capsys):
+    (tmp_path / "own.txt").write_text("mine")
+    options = ["--tokenizer", trained / "shards" / "tokenizer"]
+    assert f"{tmp_path}: is not empty" in fails(capsys, trained / "run", "-o", tmp_path, *options)
+    assert "is a file" in fails(capsys, trained / "run", "-o", tmp_path / "own.txt", *options)
+    assert [path.name for path in tmp_path.iterdir()] == ["own.txt"]
+
+
+def copy_without_tokenizer(run: Path, to: Path) -> Path:
+    shutil.copytree(run, to)
+    shutil.rmtree(to / "tokenizer", ignore_errors=True)
+    return to
+
+
+def test_a_run_without_its_tokenizer_asks_for_one(trained, tmp_path, capsys):
+    run = copy_without_tokenizer(trained / "run", tmp_path / "run")
+    assert "--tokenizer" in fails(capsys, run, "-o", tmp_path / "model")
+
+
+def test_the_tokenizer_of_the_run_is_found_and_another_refused(trained, tmp_path, tokenizer_model, capsys):
+    run = copy_without_tokenizer(trained / "run", tmp_path / "run")
+    shutil.copytree(trained / "shards" / "tokenizer", run / "tokenizer")
+    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
+    (tmp_path / "other.model").write_bytes(tokenizer_model)
+    options = ["-o", tmp_path / "another", "--tokenizer", tmp_path / "other.model"]
+    assert "is another than" in fails(capsys, run, *options)
+
+
+def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_model, capsys):
+    run = copy_without_tokenizer(trained / "run", tmp_path / "run")
+    (tmp_path / "other.model").write_bytes(tokenizer_model)
+    shown = fails(capsys, run, "-o", tmp_path / "model", "--tokenizer", tmp_path / "other.model")
+    assert "pieces, but the model 4,000" in shown
+
+
+def test_a_full_disk_leaves_no_half_folder(tokenizer, tmp_path, monkeypatch):
+    def fill(path, data, **_):
+        if path.name == "model.safetensors":
+            raise OSError(28, "No space left on device")
+        path.write_bytes(data)
+
+    monkeypatch.setattr(huggingface, "write_bytes", fill)
+    model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
+    with pytest.raises(OutputError, match="No space left"):
+        huggingface.write_folder(model, tokenizer, tmp_path / "model")
+    assert not any((tmp_path / "model").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"model_type": "bert"}, ConfigError, "model_type 'bert'"),
+        ({"hidden_act": "gelu"}, ConfigError, "hidden_act 'gelu'"),
+        ({"type_vocab_size": 3}, ConfigError, "type_vocab_size 3"),
+        ({"attention_probs_dropout_prob": 0.5}, ConfigError, "one dropout"),
+        ({"num_hidden_groups": 3}, ConfigError, "num_groups is 3"),
+        ({"hidden_size": "32"}, ConfigError, "wrong type"),
+        ({"vocab_size": 41}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\).*\(41, 16\)"),
+        ({"num_hidden_groups": 2}, CheckpointError, "lack albert.encoder.albert_layer_groups.1"),
+        ({"num_hidden_groups": 1, "inner_group_num": 1}, CheckpointError, "hold albert.*albert_layers.1"),
+    ],
+    ids=str,
+)
+def test_a_folder_of_another_model_is_refused(changes, error, words, tmp_path):
+    write_with_transformers(tmp_path, inner_group_num=2 if "inner_group_num" in changes else 1)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, **changes}))
+    with pytest.raises(error, match=words):
+        huggingface.import_model(tmp_path)
+
+
+def test_a_config_that_lacks_a_setting_is_refused(tmp_path):
+    write_with_transformers(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    del settings["hidden_size"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigError, match="lacks hidden_size"):
+        huggingface.import_model(tmp_path)
+
+
+def test_a_pickle_is_never_read(tmp_path):
+    theirs = write_with_transformers(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="never a pickle"):
+        huggingface.import_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_damaged_file_of_a_folder_is_named(name, tmp_path):
+    write_with_transformers(tmp_path)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:50])
+    with pytest.raises(CheckpointError, match=rf"{name}: is damaged"):
+        huggingface.import_model(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        huggingface.import_model(tmp_path)
