@@ -96,6 +96,16 @@ def pointer(context: Any, array: Any) -> Any:
 
 
 @_intrinsic
+def pointer_at(context: Any, like: Any, address: Any) -> Any:
+    """A pointer of the type of another one, to an address: what lies there is not an array of Python's."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[1], arguments[0].type)
+
+    return like(like, types.int64), generate
+
+
+@_intrinsic
 def item(context: Any, pointer: Any, at: Any) -> Any:
     """The item `at` of an array."""
 

@@ -18,6 +18,7 @@ from toy_documents import as_lists
 
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
+from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import FORMAT_NAME
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import gather, join_rows, slice_rows, take_rows
@@ -264,6 +265,30 @@ def test_all_rows_come_in_every_way_of_asking(shards: Shards):
         assert (example.segment_a_len, example.sop_label, example.document_key) == (a_len, label, key)
         found = zip(example.masked_positions.tolist(), example.masked_ids.tolist(), strict=True)
         assert list(found) == masks
+
+
+def test_compressed_shards_give_the_same_rows(tmp_path: Path):
+    rows = numbered_rows(100)
+    folder = write_folder(tmp_path / "out", [[rows[:40], rows[40:50]], [rows[50:]]])
+    for path, part in (("train/0.arrow", [rows[:40], rows[40:50]]), ("train/1.arrow", [rows[50:]])):
+        write_shard(folder / path, map(make_examples, part), shard_schema(np.uint16), "zstd")
+    wanted = np.random.default_rng(0).permutation(100)
+    assert plain(open_shards(folder).rows(wanted)) == [rows[i] for i in wanted]
+
+
+@pytest.mark.parametrize("name", ["offsets", "mask_offsets"])
+@pytest.mark.parametrize("offsets", [[0, 9, 1], [0, 3, 1], [0, -1, 1]])
+def test_lists_of_a_record_batch_that_lead_outside_are_an_error_not_a_crash(name: str, offsets: list[int]):
+    examples = dataclasses.replace(make_examples(numbered_rows(2, 7)), **{name: np.array(offsets)})
+    columns = Columns([to_record_batch(examples, shard_schema(np.uint16))])
+    with pytest.raises(ValueError, match="outside"):
+        columns.take(np.zeros(2, np.int64), np.arange(2))
+
+
+def test_record_batches_of_other_columns_are_an_error():
+    batches = [to_record_batch(make_examples([], dtype), shard_schema(dtype)) for dtype in (np.uint16, np.uint32)]
+    with pytest.raises(ValueError, match="same columns"):
+        Columns(batches)
 
 
 def test_negative_numbers_count_from_the_end(shards: Shards):

@@ -18,8 +18,9 @@ import pyarrow.ipc
 
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
+from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import SPLITS, read_manifest
-from albert_data.shards.rows import join_rows, no_rows, slice_rows, take_rows
+from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import from_record_batch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
@@ -60,13 +61,20 @@ class Shards:
         self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
 
     def _load_batch(self, number: int) -> Examples:
+        return from_record_batch(self._read_batch(number))
+
+    def _read_batch(self, number: int) -> pyarrow.RecordBatch:
         reader, i = self._places[number]
         try:
-            return from_record_batch(reader.get_batch(i))
+            return reader.get_batch(i)
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise ShardError(
                 f"{self.folder}, split {self.split}, batch {number}: {error}; run `albert-data verify`"
             ) from error
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns([self._read_batch(number) for number in range(len(self._places))])
 
     @cached_property
     def _begins(self) -> np.ndarray:
@@ -94,7 +102,10 @@ class Shards:
             yield self._batch(number)
 
     def rows(self, indices: np.ndarray) -> Examples:
-        """Rows by number (int64), in the order asked for, copied out of the files."""
+        """Rows by number (int64), in the order asked for, copied out of the files.
+
+        The first call unpacks compressed shards into memory, all of the split; others stay where they are.
+        """
         indices = np.asarray(indices, np.int64)
         outside = indices[(indices < 0) | (indices >= len(self))]
         if len(outside):
@@ -102,21 +113,10 @@ class Shards:
         if len(indices) == 0:
             return slice_rows(self._batch(0), 0, 0) if self._places else no_rows()
         numbers = np.searchsorted(self._begins, indices, side="right") - 1
-        order = np.argsort(numbers, kind="stable")
-        wanted, starts = np.unique(numbers[order], return_index=True)
-        groups = np.split(order, starts[1:])
         try:
-            parts = [
-                take_rows(self._batch(int(number)), indices[group] - self._begins[number])
-                for number, group in zip(wanted, groups, strict=True)
-            ]
+            return self._columns.take(numbers, indices - self._begins[numbers])
         except ValueError as error:
             raise ShardError(f"a shard is damaged: {error}; run `albert-data verify`") from error
-        if len(parts) == 1:
-            return parts[0]
-        back = np.empty(len(indices), np.int64)
-        back[order] = np.arange(len(indices))
-        return take_rows(join_rows(parts), back)
 
     def __getitem__(self, index: int) -> Example:
         """One row; a negative number counts from the end."""
