@@ -10,6 +10,7 @@ import torch
 from albert_data.train.loader import Rows, fixed_batches
 from albert_data.train.metrics import Figures, figures, measure
 from albert_data.train.model import Albert
+from albert_data.train.order import padded_len
 from albert_data.train.precision import Precision
 
 BASELINE_ROWS = 65_536  # a million labels and more: their frequencies are then known to a few percent
@@ -21,7 +22,8 @@ def evaluate(model: Albert, shards: Rows, precision: Precision, *, num_rows: int
     """Return means over the first `num_rows` rows. Draws no random number; ends in training mode."""
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
     model.eval()
-    for batch in fixed_batches(shards, num_rows=num_rows, batch_size=batch_size):
+    batch_tokens = batch_size * padded_len(int(shards.manifest["config"]["max_seq_len"]))
+    for batch in fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens):
         moved = batch.to(precision.device)
         with precision.autocast():
             output = model(moved)

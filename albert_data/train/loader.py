@@ -1,41 +1,50 @@
-"""Shards into batches on the device, from any step on.
+"""Shards into batches on the device, from any place on.
 
-In: an open split of a shard folder. Out: Batch after Batch; which rows, says order.py.
-The batch of a step is a pure function of the step, so reading ahead is a future per step, and a resumed
-run needs no state of the loader.
+In: an open split of a shard folder. Out: Batch after Batch; which rows, says order.py; under which masks,
+remasking.py. What a step reads is a pure function of (shards, batch tokens, seed, place), for any number of
+ranks, threads and micro-batches, so the state of a loader is the place of the next step.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 
-from albert_data.errors import ShardError
+from albert_data.config import check_range
+from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
-from albert_data.train.batch import Batch, collate, padded_len
-from albert_data.train.order import BatchOrder
+from albert_data.shards.reader import open_shards
+from albert_data.shards.rows import slice_rows
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.train.batch import Batch, BatchShape, bound_places, collate
+from albert_data.train.order import BatchOrder, Place, RowBatch, cut_batches, num_slots, padded_len, take_share
+from albert_data.train.remasking import Remasker, mask_law
 
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256
+CPU = torch.device("cpu")
 
 Item = TypeVar("Item")
-Remask = Callable[[Examples, int], Examples]
 
 
 class Rows(Protocol):
-    """What training needs of a split; `albert_data.shards.reader.Shards` is one."""
+    """What training needs of a split; `albert_data.shards.reader.Shards` is one. Rows are copies."""
 
     @property
     def manifest(self) -> dict[str, Any]: ...
     @property
     def lengths(self) -> np.ndarray: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
     def __len__(self) -> int: ...
     def rows(self, indices: np.ndarray) -> Examples: ...
 
@@ -49,67 +58,195 @@ class Splits:
     validation: Rows | None
 
 
-class Loader:
-    """The training batches of a split.
+class RowReader:
+    """Rows of a split by number, looked over, and laid out in batches."""
 
-    remask: draws other masks for the rows of an epoch, given (examples, epoch); None keeps the static ones.
+    def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
+        self._shards, self._remask = shards, remask
+        tokenizer = shards.manifest["tokenizer"]
+        self._pad_id, self._vocab_size = int(tokenizer["pad_id"]), int(tokenizer["vocab_size"])
+        self._law = mask_law(shards.manifest)
+
+    def shape(self, num_rows: int, row_len: int) -> BatchShape:
+        """The shape of a batch of so many rows, with the places that its masked tokens need."""
+        law = self._law
+        return BatchShape(num_rows, row_len, bound_places(num_rows * row_len, mask_prob=law.mask_prob, ngram=law.ngram))
+
+    def read(self, rows: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool) -> list[Batch]:
+        """Batches of one shape, filled in turn. epoch: from 1 on the masks are drawn anew."""
+        examples = self._shards.rows(rows)
+        check_rows(examples, rows, vocab_size=self._vocab_size, max_seq_len=self._law.max_seq_len)
+        if self._remask is not None and epoch:
+            examples = self._remask(examples, rows, epoch)
+        cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
+        return [
+            collate(slice_rows(examples, begin, end), pad_id=self._pad_id, shape=shape, rows=rows[begin:end], pin=pin)
+            for begin, end in zip(cuts, cuts[1:], strict=False)
+        ]
+
+
+def check_rows(examples: Examples, rows: np.ndarray, *, vocab_size: int, max_seq_len: int) -> None:
+    """Raise ShardError, with its number, for a row that would be read beyond its ends or those of a table."""
+    lengths, num_masks = np.diff(examples.offsets), np.diff(examples.mask_offsets)
+    is_bad = (lengths < 2) | (lengths > max_seq_len)
+    is_bad |= (examples.segment_a_len < 0) | (examples.segment_a_len > lengths - 2)
+    is_outside = examples.masked_positions >= np.repeat(lengths, num_masks)
+    is_outside |= examples.masked_ids >= vocab_size
+    is_bad[np.repeat(np.arange(len(rows)), num_masks)[is_outside]] = True
+    if examples.input_ids.max(initial=0) >= vocab_size:
+        unknown = np.flatnonzero(examples.input_ids >= vocab_size)
+        is_bad[np.searchsorted(examples.offsets, unknown, side="right") - 1] = True
+    if is_bad.any():
+        raise ShardError(f"row {rows[is_bad][0]} of a split is damaged; run `albert-data verify` on its folder")
+
+
+class ShardLoader:
+    """The training batches of a split, for the training loop or for one of your own.
+
+        for batch in ShardLoader(Path("shards"), batch_tokens=16_384):  # one epoch, on the CPU; again for the next
+            ...
+
+    batch_tokens: cells of a batch of all ranks, padding included; one row at least.
+    micro_tokens: cells of what a rank reads at once; then a step is several batches, all of one shape.
+    rank, num_ranks: this process takes its share of each batch; all shares of a batch have the same shapes.
+    remask: whether to draw new masks from the second epoch on.
     """
 
-    def __init__(self, shards: Rows, *, batch_size: int, seed: int, remask: Remask | None = None) -> None:
-        if len(shards) == 0:
+    def __init__(
+        self,
+        shards: Rows | str | Path,
+        *,
+        batch_tokens: int,
+        seed: int = 0,
+        micro_tokens: int | None = None,
+        rank: int = 0,
+        num_ranks: int = 1,
+        remask: bool = True,
+    ) -> None:
+        """Raises ShardError if there are no rows or the tokenizer is not that of the build; ConfigError."""
+        self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
+        if len(self._shards) == 0:
             raise ShardError("the training split has no rows; build the shards from more text")
-        self.order = BatchOrder(shards.lengths, batch_size=batch_size, seed=seed)
-        self._shards = shards
-        self._pad_id = int(shards.manifest["tokenizer"]["pad_id"])
-        self._remask = remask
+        check_range("batch_tokens", batch_tokens, 1, 2**31 - 1)
+        check_range("seed", seed, 0, 2**63 - 1)
+        check_range("num_ranks", num_ranks, 1, 2**20)
+        check_range("rank", rank, 0, num_ranks - 1)
+        longest = padded_len(int(self._shards.lengths.max()))
+        if micro_tokens is not None and micro_tokens < longest:
+            raise ConfigError(
+                f"micro_tokens is {micro_tokens}, but the longest row is padded to {longest} tokens; "
+                f"allowed are {longest} or more"
+            )
+        self.order = BatchOrder(self._shards.lengths, batch_tokens=batch_tokens, seed=seed)
+        self._batch_tokens, self._micro_tokens, self._seed = batch_tokens, micro_tokens, seed
+        self._rank, self._num_ranks = rank, num_ranks
+        redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
+        self._reader = RowReader(self._shards, redraw)
+        self._place = Place(0, 0, 0)
 
-    def batch_at(self, step: int) -> Batch:
-        """Read the batch of a step, counted from 0 over all epochs."""
-        examples = self._shards.rows(self.order.rows_at(step))
-        if self._remask is not None:
-            examples = self._remask(examples, step // self.order.batches_per_epoch)
-        return collate(examples, pad_id=self._pad_id)
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        return self._place.epoch
 
-    def stream(self, steps: range, device: torch.device) -> Iterator[Batch]:
-        """Yield the batches of `steps` on the device.
+    @property
+    def steps_per_epoch(self) -> int:
+        """Exact where an epoch is one window (see order.py); else estimated from the first window."""
+        return len(self.order.window(0, 0)) * self.order.num_windows
 
-        Only for a GPU does a thread read ahead: on a CPU it would take its time from the computation.
+    def stream(self, device: torch.device, steps: int | None = None) -> Iterator[list[Batch]]:
+        """Yield what each step reads, this rank's micro-batches, on the device; without `steps`, for ever.
+
+        The state of the loader is behind the last step yielded. Only for CUDA does a thread read ahead, into
+        page-locked memory: on a CPU it would take its time from the computation.
         """
-        if device.type == "cpu":
-            yield from map(self.batch_at, steps)
-            return
-        for batch in read_ahead(lambda step: self.batch_at(step).pin(), steps, depth=READ_AHEAD):
-            yield batch.to(device)
+        items = islice(self._read_from(self._place, pin=device.type == "cuda"), steps)
+        with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
+            for batches, after in stream:
+                self._place = after
+                yield [batch.to(device) for batch in batches]
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of the rest of this epoch, on the CPU; the next call begins the next epoch."""
+        for row_batch, place, after in self.order.batches_from(self._place):
+            batches = self._read(row_batch, place, pin=False)
+            self._place = after
+            yield from batches
+            if after.epoch > place.epoch:
+                return
+
+    def _read_from(self, place: Place, *, pin: bool) -> Iterator[tuple[list[Batch], Place]]:
+        for row_batch, at, after in self.order.batches_from(place):
+            yield self._read(row_batch, at, pin=pin), after
+
+    def _read(self, row_batch: RowBatch, place: Place, *, pin: bool) -> list[Batch]:
+        num_batches, num_rows = self._split(row_batch.row_len)
+        rows = take_share(row_batch.rows, rank=self._rank, num_ranks=self._num_ranks)
+        shape = self._reader.shape(num_rows, row_batch.row_len)
+        return self._reader.read(rows, shape, num_batches=num_batches, epoch=place.epoch, pin=pin)
+
+    def _split(self, row_len: int) -> tuple[int, int]:
+        """How many micro-batches a rank's share of a full batch is, and of how many rows each."""
+        num_rows = -(-num_slots(row_len, self._batch_tokens) // self._num_ranks)
+        num_batches = 1 if self._micro_tokens is None else -(-num_rows // (self._micro_tokens // row_len))
+        return num_batches, -(-num_rows // num_batches)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the next step begins; the same for every rank."""
+        return {**self._place._asdict(), **self._identity()}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on where the loader of `state` was, on any number of ranks, in the time of one window.
+
+        Raises CheckpointError if that loader had other rows, another batch_tokens or another seed.
+        """
+        for name, here in self._identity().items():
+            if state[name] != here:
+                raise CheckpointError(
+                    f"can't resume: the loader's {name} is {here}, but the state has {state[name]}; give it the same"
+                )
+        place = Place(state["epoch"], state["window"], state["batch"])
+        if not self.order.holds(place):
+            raise CheckpointError(f"can't resume: there is no {place}; the state was not made by this version")
+        self._place = place
+
+    def _identity(self) -> dict[str, int]:
+        return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
 
     def padding_share(self) -> float:
-        """The share of a batch that is padding, measured on the first batches of the first epoch."""
-        num_batches = min(self.order.batches_per_epoch, PADDING_SAMPLE_BATCHES)
+        """The share of the cells that hold no token, measured on the first batches of the first epoch."""
         tokens, cells = 0, 0
-        for step in range(num_batches):
-            lengths = self._shards.lengths[self.order.rows_at(step)]
-            tokens += int(lengths.sum())
-            cells += len(lengths) * padded_len(int(lengths.max()))
+        for row_batch, _, _ in islice(
+            self.order.batches_from(Place(0, 0, 0)), min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
+        ):
+            num_batches, num_rows = self._split(row_batch.row_len)
+            tokens += int(self._shards.lengths[row_batch.rows].sum())
+            cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
         return 1 - tokens / cells
 
 
-def read_ahead(read: Callable[[int], Item], steps: range, *, depth: int) -> Iterator[Item]:
-    """Yield read(step) for each step in order, computed by one thread up to `depth` steps early."""
+def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
+    """Yield the items in order, taken by one thread up to `depth` items early; by no thread if that is 0."""
+    if not depth:
+        yield from items
+        return
+    end = object()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        pending = deque(pool.submit(read, step) for step in steps[:depth])
-        for following in range(depth, depth + len(steps)):
-            item = pending.popleft().result()
-            if following < len(steps):
-                pending.append(pool.submit(read, steps[following]))
-            yield item
+        pending = deque(pool.submit(next, items, end) for _ in range(depth))
+        try:
+            while (item := pending.popleft().result()) is not end:
+                pending.append(pool.submit(next, items, end))
+                yield cast(Item, item)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def fixed_batches(shards: Rows, *, num_rows: int, batch_size: int) -> Iterator[Batch]:
-    """Yield the first `num_rows` rows once, like lengths together: the same batches at each call.
+def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
+    """Yield the first `num_rows` rows once, under their stored masks: the same batches of few shapes at each call.
 
     The build puts rows in a random order, so the first ones are a fair sample.
     """
-    lengths = shards.lengths[:num_rows]
-    rows = np.argsort(lengths, kind="stable")
-    pad_id = int(shards.manifest["tokenizer"]["pad_id"])
-    for begin in range(0, len(rows), batch_size):
-        yield collate(shards.rows(rows[begin : begin + batch_size]), pad_id=pad_id)
+    reader, lengths = RowReader(shards), shards.lengths[:num_rows]
+    for rows, row_len in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
+        shape = reader.shape(num_slots(row_len, batch_tokens), row_len)
+        yield from reader.read(rows, shape, num_batches=1, epoch=0, pin=False)

@@ -17,16 +17,17 @@ import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards.reader import open_shards
-from albert_data.train.batch import Batch, padded_len
+from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.folder import METRICS_FILE, Identity, check_identity, claim_folder, make_identity
 from albert_data.train.interrupt import Interrupt
-from albert_data.train.loader import Loader, Rows, Splits
+from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import lr_at, make_optimizer
+from albert_data.train.order import padded_len
 from albert_data.train.precision import Precision, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
 
@@ -42,6 +43,7 @@ class Session:
     optimizer: torch.optim.AdamW
     scaler: torch.amp.GradScaler
     tally: Tally
+    loader: ShardLoader
     step: int = 0
     seconds: float = 0.0
 
@@ -57,16 +59,17 @@ def train(out: Path, run: Path, config: TrainConfig, *, resume: bool = False) ->
     Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if the loss is not finite.
     """
     splits = open_splits(out)
-    loader = Loader(splits.train, batch_size=config.batch_size, seed=config.seed)
+    batch_tokens = config.batch_size * padded_len(int(splits.train.manifest["config"]["max_seq_len"]))
+    loader = ShardLoader(splits.train, batch_tokens=batch_tokens, seed=config.seed)
     precision = choose_precision(config.precision, config.device)
-    session = start_session(config, precision, splits.train.manifest)
+    session = start_session(config, precision, loader, splits.train.manifest)
     claim_folder(run, config, session.identity, resume=resume)
     if resume:
         restore_newest(session, run)
     with Report(num_steps=config.steps, step=session.step) as report, Interrupt() as interrupt:
         for line in describe_start(session.model, precision, config, loader, splits):
             report.say(line)
-        return _Loop(session, splits, run, report).run(loader, interrupt)
+        return _Loop(session, splits, run, report).run(interrupt)
 
 
 def open_splits(out: Path) -> Splits:
@@ -89,7 +92,7 @@ def model_config(config: TrainConfig, manifest: dict[str, Any]) -> AlbertConfig:
     )
 
 
-def start_session(config: TrainConfig, precision: Precision, manifest: dict[str, Any]) -> Session:
+def start_session(config: TrainConfig, precision: Precision, loader: ShardLoader, manifest: dict[str, Any]) -> Session:
     """Draw the first weights, from the seed alone."""
     shape = model_config(config, manifest)
     torch.manual_seed(config.seed)
@@ -102,6 +105,7 @@ def start_session(config: TrainConfig, precision: Precision, manifest: dict[str,
         optimizer=make_optimizer(model, config),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
+        loader=loader,
     )
 
 
@@ -114,6 +118,7 @@ def save_session(session: Session, run: Path) -> Path:
         "optimizer": session.optimizer.state_dict(),
         "scaler": session.scaler.state_dict(),
         "tally": session.tally.state_dict(),
+        "loader": session.loader.state_dict(),
         "cpu_random": torch.get_rng_state(),
         "cuda_random": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         "train_config": dataclasses.asdict(session.config),
@@ -134,6 +139,7 @@ def restore_newest(session: Session, run: Path) -> None:
     session.optimizer.load_state_dict(state["optimizer"])
     session.scaler.load_state_dict(state["scaler"])
     session.tally.load_state_dict(state["tally"])
+    session.loader.load_state_dict(state["loader"])
     session.step, session.seconds = state["step"], state["seconds"]
     torch.set_rng_state(state["cpu_random"])
     if session.precision.device.type == "cuda":
@@ -166,13 +172,13 @@ class _Loop:
         self._report = report
         self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step)
 
-    def run(self, loader: Loader, interrupt: Interrupt) -> Path:
+    def run(self, interrupt: Interrupt) -> Path:
         session, config = self._session, self._session.config
         if session.step:
             finished = ": nothing is left to do" if session.step == config.steps else ""
             self._report.say(f"resuming at step {session.step:,} of {config.steps:,}{finished}")
         lap = time.perf_counter()
-        for batch in loader.stream(range(session.step, config.steps), session.precision.device):
+        for (batch,) in session.loader.stream(session.precision.device, config.steps - session.step):
             self._update(batch)
             # Reading waits for the GPU, and that wait is part of the lap.
             values = self._read_tally() if session.is_due(config.log_every) else None

@@ -24,7 +24,7 @@ Figures = dict[str, float | None]
 def measure(output: Output, batch: Batch) -> Tensor:
     """Return float64 [6]: MLM nats, masked tokens, MLM hits, SOP nats, rows with an order, SOP hits."""
     labels_N, labels_B = batch.masked_labels_N, batch.sop_labels_B
-    num_masked = torch.full((), len(labels_N), device=labels_N.device)
+    num_masked = (labels_N != NO_SOP_LABEL).sum()
     num_ordered = (labels_B != NO_SOP_LABEL).sum()
     sums = (
         output.mlm_loss * num_masked,

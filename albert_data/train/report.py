@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from albert_data.train.config import TrainConfig
 from albert_data.train.evaluation import Baseline
-from albert_data.train.loader import Loader, Rows, Splits
+from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures
 from albert_data.train.model import Albert
 from albert_data.train.precision import Precision
@@ -55,10 +55,10 @@ class Report:
 
 
 def describe_start(
-    model: Albert, precision: Precision, config: TrainConfig, loader: Loader, splits: Splits
+    model: Albert, precision: Precision, config: TrainConfig, loader: ShardLoader, splits: Splits
 ) -> list[str]:
     """What the run is made of, and why."""
-    device, steps_per_epoch = precision.device, loader.order.batches_per_epoch
+    device, steps_per_epoch = precision.device, loader.steps_per_epoch
     num_tokens = int(splits.train.lengths.sum(dtype="int64"))
     threads = f", threads: {torch.get_num_threads()}" if device.type == "cpu" else ""
     return [

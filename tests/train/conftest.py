@@ -1,17 +1,21 @@
-"""Shards made up in memory, with the interface of albert_data.shards.reader.Shards."""
+"""Shards made up in memory, with the interface of albert_data.shards.reader.Shards. Each piece is a word."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from albert_data.config import ExampleConfig
 from albert_data.examples.ragged import Examples
+from albert_data.tokenizer.model import Specials
+from albert_data.tokenizer.words import WordRule
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -34,6 +38,19 @@ class FakeShards:
     @property
     def lengths(self) -> np.ndarray:
         return np.diff(self.examples.offsets).astype(np.int32)
+
+    @property
+    def tokenizer(self) -> SimpleNamespace:
+        """As much of a tokenizer as masking needs."""
+        vocab_size = self.manifest["tokenizer"]["vocab_size"]
+        is_special = np.isin(np.arange(vocab_size), [PAD, CLS, SEP, MASK])
+        return SimpleNamespace(
+            sha256="0" * 64,
+            vocab_size=vocab_size,
+            specials=Specials(pad_id=PAD, unk_id=UNK, cls_id=CLS, sep_id=SEP, mask_id=MASK, is_special=is_special),
+            word_rule=WordRule.every_piece(vocab_size),
+            ordinary_ids=np.arange(FIRST_ORDINARY, vocab_size, dtype=np.uint32),
+        )
 
     def rows(self, indices: np.ndarray) -> Examples:
         all_rows = self.examples
@@ -87,7 +104,7 @@ def make_shards(
     num_rows: int, *, vocab_size: int = 40, max_seq_len: int = 24, seed: int = 0, num_validation: int = 0
 ) -> FakeShards:
     manifest = {
-        "config": {"max_seq_len": max_seq_len, "seed": 0},
+        "config": asdict(ExampleConfig(max_seq_len=max_seq_len)),
         "tokenizer": {
             "vocab_size": vocab_size,
             "pad_id": PAD,
@@ -117,6 +134,12 @@ class Toys:
 
 @pytest.fixture
 def toys() -> type[Toys]:
+    return Toys
+
+
+@pytest.fixture(scope="session")
+def module_toys() -> type[Toys]:
+    """The same, for fixtures of a module and for tests that hypothesis runs many times."""
     return Toys
 
 

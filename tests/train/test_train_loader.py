@@ -1,20 +1,33 @@
-"""Rows become batches without loss: ids, segments, masks and labels stand where the row has them."""
+"""Rows become batches without loss, in few shapes: ids, segments, masks and labels stand where the row has them."""
 
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import threading
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from albert_data.errors import ShardError
+from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
-from albert_data.train.batch import collate
-from albert_data.train.loader import Loader, fixed_batches, read_ahead
+from albert_data.train import ShardLoader, order
+from albert_data.train.batch import BatchShape, bound_places, collate
+from albert_data.train.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
+TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    """Windows of five batches or so."""
+    monkeypatch.setattr(order, "WINDOW_BATCHES", 5)
 
 
 def tiny_examples() -> Examples:
@@ -31,113 +44,339 @@ def tiny_examples() -> Examples:
     )
 
 
+def steps_of(loader: ShardLoader, num_steps: int) -> list:
+    return list(islice(loader.stream(CPU), num_steps))
+
+
+def assert_same(one, other) -> None:
+    assert all(torch.equal(getattr(one, name), getattr(other, name)) for name in TENSORS)
+    assert np.array_equal(one.rows, other.rows)
+
+
+def row_of(batch, at: int) -> tuple:
+    """What a row of a batch says, laid out as the shards have it: ids, segments, label, masks."""
+    length, row_len = int(batch.valid_BT[at].sum()), batch.input_ids_BT.shape[1]
+    is_here = (batch.masked_indices_N // row_len == at) & (batch.masked_labels_N != -1)
+    positions = (batch.masked_indices_N[is_here] % row_len).tolist()
+    return (
+        batch.input_ids_BT[at, :length].tolist(),
+        batch.segment_ids_BT[at, :length].tolist(),
+        int(batch.sop_labels_B[at]),
+        list(zip(positions, batch.masked_labels_N[is_here].tolist(), strict=True)),
+    )
+
+
+def rows_of(batches) -> dict[int, tuple]:
+    return {int(row): row_of(batch, at) for batch in batches for at, row in enumerate(batch.rows)}
+
+
+def stored_row(shards, row: int) -> tuple:
+    one = shards.rows(np.array([row]))
+    ids, a_len = one.input_ids.tolist(), int(one.segment_a_len[0])
+    segments = [int(at >= a_len + 2) for at in range(len(ids))]
+    masks = list(zip(one.masked_positions.tolist(), one.masked_ids.tolist(), strict=True))
+    return ids, segments, int(one.sop_label[0]), masks
+
+
+def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[str, list]:
+    """`collate`, a cell at a time."""
+    num_rows, row_len, num_places = shape
+    ids, segments, valid, labels, indices, originals = [], [], [], [], [], []
+    for row in range(num_rows):
+        here = slice(*examples.offsets[row : row + 2]) if row < len(examples) else slice(0, 0)
+        tokens = examples.input_ids[here].tolist()
+        second = examples.segment_a_len[row] + 2 if row < len(examples) else 0
+        ids.append(tokens + [pad_id] * (row_len - len(tokens)))
+        segments.append([int(second <= at < len(tokens)) for at in range(row_len)])
+        valid.append([at < max(1, len(tokens)) for at in range(row_len)])
+        labels.append(int(examples.sop_label[row]) if row < len(examples) else -1)
+    for row, (begin, end) in enumerate(pairwise(examples.mask_offsets.tolist())):
+        indices += [row * row_len + int(at) for at in examples.masked_positions[begin:end]]
+        originals += examples.masked_ids[begin:end].tolist()
+    if len(indices) > num_places:
+        num_places = -(-len(indices) // 64) * 64
+    left = num_places - len(indices)
+    return dict(
+        zip(TENSORS, (ids, segments, valid, indices + [0] * left, originals + [-1] * left, labels), strict=True)
+    )
+
+
+# ---- laying out ----
+
+
 def test_collate_lays_out_each_row():
+    batch = collate(tiny_examples(), pad_id=0, shape=BatchShape(3, 8, 2))
+    assert batch.input_ids_BT.tolist() == [[2, 7, 4, 3, 9, 3, 0, 0], [2, 7, 3, 0, 0, 0, 0, 0], [0] * 8]
+    assert batch.segment_ids_BT.tolist() == [[0, 0, 0, 0, 1, 1, 0, 0], [0] * 8, [0] * 8]
+    assert batch.valid_BT.sum(1).tolist() == [6, 3, 1]
+    assert batch.masked_indices_N[:2].tolist() == [2, 0]
+    assert batch.masked_labels_N[:2].tolist() == [6, -1]
+    assert batch.sop_labels_B.tolist() == [1, -1, -1]
+    assert (batch.num_tokens, batch.num_masked, batch.num_pairs) == (9, 1, 1)
+
+
+def test_without_a_shape_collate_takes_the_least_that_holds_the_rows():
     batch = collate(tiny_examples(), pad_id=0)
-    assert batch.input_ids_BT.tolist() == [[2, 7, 4, 3, 9, 3, 0, 0], [2, 7, 3, 0, 0, 0, 0, 0]]
-    assert batch.segment_ids_BT.tolist() == [[0, 0, 0, 0, 1, 1, 0, 0], [0] * 8]
-    assert batch.valid_BT.sum(1).tolist() == [6, 3]
-    assert batch.masked_indices_N.tolist() == [2]
+    assert batch.input_ids_BT.shape == (2, 8)
     assert batch.masked_labels_N.tolist() == [6]
-    assert batch.sop_labels_B.tolist() == [1, -1]
-    assert batch.num_tokens == 9
 
 
-def test_collate_makes_int64_of_unsigned_ids_up_to_the_largest():
+@settings(max_examples=40, deadline=None)
+@given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), num_places=st.sampled_from([0, 64]), data=st.data())
+def test_collate_equals_laying_out_a_cell_at_a_time(toys_of_any_length, num_rows, extra, num_places, data):
+    rows = np.array(data.draw(st.lists(st.integers(0, 39), min_size=num_rows, max_size=num_rows)), np.int64)
+    examples = toys_of_any_length.rows(rows)
+    shape = BatchShape(num_rows + extra, 32, num_places)
+    batch = collate(examples, pad_id=3, shape=shape)
+    assert {name: getattr(batch, name).tolist() for name in TENSORS} == plain_collate(examples, shape, 3)
+
+
+@pytest.fixture(scope="module")
+def toys_of_any_length(request):
+    return request.getfixturevalue("module_toys").make_shards(40)
+
+
+def test_ids_are_int32_and_labels_int64_up_to_the_largest():
     examples = dataclasses.replace(tiny_examples(), masked_ids=np.array([65_535], np.uint16))
-    batch = collate(examples, pad_id=0)
-    assert batch.masked_labels_N.tolist() == [65_535]
-    assert {t.dtype for t in (batch.input_ids_BT, batch.masked_indices_N, batch.sop_labels_B)} == {torch.int64}
+    batch = collate(examples, pad_id=0, shape=BatchShape(2, 8, 1))
+    assert batch.masked_labels_N[0] == 65_535
+    assert {batch.input_ids_BT.dtype, batch.segment_ids_BT.dtype} == {torch.int32}
+    assert {t.dtype for t in (batch.masked_indices_N, batch.masked_labels_N, batch.sop_labels_B)} == {torch.int64}
 
 
-def test_masked_labels_stand_where_the_input_is_masked(toys):
-    shards = toys.make_shards(50)
-    batch = collate(shards.rows(np.arange(50)), pad_id=0)
-    mask_id = shards.manifest["tokenizer"]["mask_id"]
-    assert (batch.input_ids_BT.flatten()[batch.masked_indices_N] == mask_id).all()
-    assert (batch.input_ids_BT == mask_id).sum() == len(batch.masked_indices_N)
+@pytest.mark.parametrize(("mask_prob", "ngram"), [(0.15, 3), (0.01, 1), (0.5, 10)])
+def test_places_suffice_for_the_mean_and_are_never_more_than_the_cells(mask_prob, ngram):
+    for num_cells in (64, 4096, 2**20):
+        found = bound_places(num_cells, mask_prob=mask_prob, ngram=ngram)
+        assert found % 64 == 0
+        assert mask_prob * num_cells <= found <= num_cells
 
 
-def test_an_epoch_of_batches_holds_every_token_once(toys):
-    shards = toys.make_shards(45)
-    loader = Loader(shards, batch_size=4, seed=3)
-    batches = [loader.batch_at(step) for step in range(loader.order.batches_per_epoch)]
+def test_more_masks_than_places_get_the_next_multiple_of_64(toys):
+    examples = toys.make_shards(50).rows(np.arange(50))
+    num_masked = len(examples.masked_ids)
+    batch = collate(examples, pad_id=0, shape=BatchShape(50, 64, 64))
+    assert num_masked > 64
+    assert len(batch.masked_labels_N) == -(-num_masked // 64) * 64
+    assert (batch.masked_labels_N != -1).sum() == batch.num_masked == num_masked
+
+
+# ---- epochs ----
+
+
+def test_the_first_epoch_is_every_row_once_as_stored(toys):
+    shards = toys.make_shards(245, max_seq_len=200)
+    batches = list(ShardLoader(shards, batch_tokens=1000, seed=3))
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(245))
+    assert rows_of(batches) == {row: stored_row(shards, row) for row in range(245)}
     assert sum(batch.num_tokens for batch in batches) == shards.lengths.sum()
-    labels = np.sort(torch.cat([batch.masked_labels_N for batch in batches]).numpy())
-    assert np.array_equal(labels, np.sort(shards.examples.masked_ids))
+    assert sum(batch.num_masked for batch in batches) == len(shards.examples.masked_ids)
+    assert sum(batch.num_pairs for batch in batches) == (shards.examples.sop_label != -1).sum()
 
 
-@pytest.mark.parametrize("start", [0, 1, 7, 30])
-def test_a_stream_from_any_step_equals_the_rest_of_the_whole_stream(toys, start):
-    shards = toys.make_shards(45)
-    whole = list(Loader(shards, batch_size=4, seed=3).stream(range(35), CPU))
-    late = list(Loader(shards, batch_size=4, seed=3).stream(range(start, 35), CPU))
-    assert len(late) == 35 - start
-    for one, other in zip(whole[start:], late, strict=True):
-        assert torch.equal(one.input_ids_BT, other.input_ids_BT)
-        assert torch.equal(one.masked_labels_N, other.masked_labels_N)
+def test_counts_are_those_of_the_tensors_and_no_row_is_without_a_valid_token(toys):
+    loader = ShardLoader(toys.make_shards(145, max_seq_len=200), batch_tokens=1000, num_ranks=3, rank=2)
+    for (batch,) in steps_of(loader, 60):
+        assert batch.num_tokens == batch.valid_BT[: len(batch.rows)].sum()
+        assert batch.num_masked == (batch.masked_labels_N != -1).sum()
+        assert batch.num_pairs == (batch.sop_labels_B != -1).sum()
+        assert batch.valid_BT.any(1).all()
 
 
-def test_sorting_by_length_leaves_little_padding(toys):
-    shards = toys.make_shards(2000, max_seq_len=64)
-    share = Loader(shards, batch_size=8, seed=0).padding_share()
-    batches = [collate(shards.rows(np.arange(i, i + 8)), pad_id=0) for i in range(0, 2000, 8)]
-    unsorted = 1 - sum(b.num_tokens for b in batches) / sum(b.input_ids_BT.numel() for b in batches)
-    assert share < 0.15 < unsorted  # rounding up to multiples of 8 alone costs 3.5 tokens of 33
+def test_there_is_one_shape_a_bucket(toys):
+    shards = toys.make_shards(600, max_seq_len=200)
+    loader = ShardLoader(shards, batch_tokens=4000)
+    batches = [batch for _ in range(3) for batch in loader]
+    shapes = {tuple(tuple(getattr(batch, name).shape) for name in TENSORS) for batch in batches}
+    assert len(shapes) == len({batch.input_ids_BT.shape[1] for batch in batches}) <= 4
+    assert loader.epoch == 3
+
+
+def test_every_call_of_iter_is_an_epoch(toys):
+    loader = ShardLoader(toys.make_shards(45), batch_tokens=256)
+    for epoch in range(3):
+        assert loader.epoch == epoch
+        assert sorted(row for batch in loader for row in batch.rows) == list(range(45))
+
+
+def test_the_steps_of_an_epoch_are_about_as_said(toys):
+    loader = ShardLoader(toys.make_shards(900, max_seq_len=200), batch_tokens=1000)
+    assert len(list(loader)) == pytest.approx(loader.steps_per_epoch, rel=0.1)
+    one_window = ShardLoader(toys.make_shards(45), batch_tokens=1000)
+    assert len(list(one_window)) == one_window.steps_per_epoch
 
 
 def test_the_padding_share_is_that_of_the_batches(toys):
     shards = toys.make_shards(45)
-    loader = Loader(shards, batch_size=4, seed=3)
-    batches = [loader.batch_at(step) for step in range(loader.order.batches_per_epoch)]
-    cells = sum(batch.input_ids_BT.numel() for batch in batches)
-    assert loader.padding_share() == pytest.approx(1 - shards.lengths.sum() / cells)
-
-
-def test_remask_sees_each_epoch(toys):
-    seen = []
-
-    def remask(examples: Examples, epoch: int) -> Examples:
-        seen.append(epoch)
-        return dataclasses.replace(examples, masked_ids=np.full_like(examples.masked_ids, 10 + epoch))
-
-    loader = Loader(toys.make_shards(8), batch_size=4, seed=0, remask=remask)
-    labels = [int(loader.batch_at(step).masked_labels_N[0]) for step in range(4)]
-    assert seen == [0, 0, 1, 1]
-    assert labels == [10, 10, 11, 11]
+    loader = ShardLoader(shards, batch_tokens=300, num_ranks=3)
+    cells = sum(batch.input_ids_BT.numel() for (batch,) in steps_of(loader, loader.steps_per_epoch))
+    assert loader.padding_share() == pytest.approx(1 - shards.lengths.sum() / (3 * cells))
 
 
 def test_no_rows_are_refused(toys):
     with pytest.raises(ShardError, match="no rows"):
-        Loader(toys.make_shards(0), batch_size=4, seed=0)
+        ShardLoader(toys.make_shards(0), batch_tokens=4)
 
 
-def test_fixed_batches_are_the_first_rows_each_once(toys):
-    shards = toys.make_shards(30)
-    batches = list(fixed_batches(shards, num_rows=13, batch_size=4))
-    assert [len(batch.sop_labels_B) for batch in batches] == [4, 4, 4, 1]
-    assert sum(batch.num_tokens for batch in batches) == shards.lengths[:13].sum()
+# ---- ranks, micro-batches, threads ----
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+@pytest.mark.parametrize("micro_tokens", [None, 256])
+def test_ranks_and_micro_batches_are_the_same_rows_in_the_same_order(toys, num_ranks, micro_tokens):
+    shards = toys.make_shards(145, max_seq_len=200)
+    whole = ShardLoader(shards, batch_tokens=1000, seed=7)
+    parts = [
+        ShardLoader(shards, batch_tokens=1000, seed=7, rank=rank, num_ranks=num_ranks, micro_tokens=micro_tokens)
+        for rank in range(num_ranks)
+    ]
+    for (batch,), *shares in zip(steps_of(whole, 90), *(steps_of(part, 90) for part in parts), strict=True):
+        batches = [one for share in shares for one in share]
+        assert np.concatenate([one.rows for one in batches]).tolist() == batch.rows.tolist()
+        assert rows_of(batches) == rows_of([batch])
+        assert len({tuple(one.input_ids_BT.shape) for one in batches}) == 1
+        assert len({len(share) for share in shares}) == 1
+        assert micro_tokens is None or batches[0].input_ids_BT.numel() <= micro_tokens
+    assert len({str(loader.state_dict()) for loader in (whole, *parts)}) == 1
+
+
+def test_a_micro_batch_too_small_for_a_row_is_refused(toys):
+    with pytest.raises(ConfigError, match="micro_tokens is 64, but the longest row is padded to 192"):
+        ShardLoader(toys.make_shards(50, max_seq_len=190), batch_tokens=1000, micro_tokens=64)
+
+
+@pytest.mark.parametrize("settings", [{"rank": 2, "num_ranks": 2}, {"rank": -1}, {"batch_tokens": 0}, {"seed": -1}])
+def test_impossible_settings_are_refused(toys, settings):
+    with pytest.raises(ConfigError):
+        ShardLoader(toys.make_shards(5), **{"batch_tokens": 64, **settings})
 
 
 @pytest.mark.parametrize("num_steps", [0, 1, 2, 3, 10])
-def test_read_ahead_yields_every_step_in_order(num_steps):
-    steps = range(5, 5 + num_steps)
-    assert list(read_ahead(lambda step: step * step, steps, depth=3)) == [step * step for step in steps]
+@pytest.mark.parametrize("depth", [0, 3])
+def test_read_ahead_yields_every_item_in_order(num_steps, depth):
+    assert list(read_ahead(iter(range(num_steps)), depth=depth)) == list(range(num_steps))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_reading_ahead_changes_no_batch_and_no_state(toys, depth):
+    shards = toys.make_shards(145, max_seq_len=200)
+    plain, ahead = (ShardLoader(shards, batch_tokens=1000) for _ in range(2))
+    items = ahead._read_from(ahead._place, pin=False)
+    stream = read_ahead(items, depth=depth)
+    for (batch,), (read, after) in zip(plain.stream(CPU, 50), stream, strict=False):
+        assert_same(batch, read[0])
+        assert plain.state_dict().items() >= after._asdict().items()
+    stream.close()
 
 
 def test_read_ahead_raises_what_reading_raised():
-    def read(step: int) -> int:
-        if step == 2:
-            raise ShardError("torn")
-        return step
+    def read():
+        yield from range(2)
+        raise ShardError("torn")
 
-    stream = read_ahead(read, range(5), depth=2)
+    stream = read_ahead(read(), depth=2)
     assert [next(stream), next(stream)] == [0, 1]
     with pytest.raises(ShardError, match="torn"):
         next(stream)
 
 
 def test_read_ahead_leaves_no_thread_behind():
-    stream = read_ahead(lambda step: step, range(100), depth=3)
+    stream = read_ahead(iter(range(100)), depth=3)
     next(stream)
     stream.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("loader")]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_the_batches_are_those_of_the_cpu(toys):
+    shards = toys.make_shards(145, max_seq_len=200)
+    loaders = [ShardLoader(shards, batch_tokens=1000) for _ in range(2)]
+    streams = [loader.stream(device, 60) for loader, device in zip(loaders, (CPU, torch.device("cuda")), strict=True)]
+    for (batch,), (moved,) in zip(*streams, strict=True):
+        assert moved.input_ids_BT.is_cuda
+        assert_same(batch, moved.to(CPU))
+        assert loaders[0].state_dict() == loaders[1].state_dict()
+
+
+# ---- going on ----
+
+
+@settings(max_examples=25, deadline=None)
+@given(start=st.integers(0, 80))
+def test_a_state_goes_on_with_the_very_batches_that_would_have_come(module_toys, start):
+    shards = module_toys.make_shards(145, max_seq_len=200)
+    loader = ShardLoader(shards, batch_tokens=1000, seed=3)
+    stream = loader.stream(CPU)
+    list(islice(stream, start))
+    state = loader.state_dict()
+    late = ShardLoader(shards, batch_tokens=1000, seed=3)
+    late.load_state_dict(state)
+    for (one,), (other,) in zip(islice(stream, 8), steps_of(late, 8), strict=True):
+        assert_same(one, other)
+    assert loader.state_dict() == late.state_dict()
+
+
+def test_resuming_reads_no_row_that_was_read_before(toys, monkeypatch):
+    shards = toys.make_shards(145, max_seq_len=200)
+    loader = ShardLoader(shards, batch_tokens=1000)
+    steps_of(loader, 55)
+    late = ShardLoader(shards, batch_tokens=1000)
+    read = []
+    monkeypatch.setattr(type(shards), "rows", lambda self, rows: read.append(rows))
+    late.load_state_dict(loader.state_dict())
+    assert late.epoch == loader.epoch == 1
+    assert read == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": 1}, "seed is 1, but the state has 0"),
+        ({"batch_tokens": 999}, "batch_tokens is 999, but the state has 1000"),
+    ],
+)
+def test_the_state_of_another_loader_is_refused(toys, changes, words):
+    shards = toys.make_shards(45)
+    state = ShardLoader(shards, batch_tokens=1000).state_dict()
+    with pytest.raises(CheckpointError, match=words):
+        ShardLoader(shards, **{"batch_tokens": 1000, **changes}).load_state_dict(state)
+    with pytest.raises(CheckpointError, match="no Place"):
+        ShardLoader(shards, batch_tokens=1000).load_state_dict({**state, "window": 99})
+
+
+# ---- the validation rows ----
+
+
+def test_fixed_batches_are_the_first_rows_each_once_in_few_shapes(toys):
+    shards = toys.make_shards(130, max_seq_len=200)
+    batches = list(fixed_batches(shards, num_rows=113, batch_tokens=1000))
+    assert rows_of(batches) == {row: stored_row(shards, row) for row in range(113)}
+    assert len({tuple(batch.input_ids_BT.shape) for batch in batches}) == 4
+    again = list(fixed_batches(shards, num_rows=113, batch_tokens=1000))
+    for one, other in zip(batches, again, strict=True):
+        assert_same(one, other)
+
+
+# ---- damage, imports ----
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("masked_positions", 60_000), ("masked_ids", 40), ("input_ids", 40), ("segment_a_len", 60_000)],
+)
+def test_a_row_that_leads_outside_is_named_and_never_read(toys, column, value):
+    shards = toys.make_shards(20)
+    values = getattr(shards.examples, column).copy()
+    values[-1] = value
+    shards.examples = dataclasses.replace(shards.examples, **{column: values})
+    with pytest.raises(ShardError, match=r"row 19 .*albert-data verify"):
+        list(ShardLoader(shards, batch_tokens=64 * 30))
+
+
+def test_the_loader_needs_neither_multiprocess_nor_sentencex():
+    code = (
+        "import sys; sys.modules['multiprocess'] = sys.modules['sentencex'] = None; "
+        "from albert_data.train import ShardLoader; import albert_data.train.loop"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from albert_data.train import loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import TRAIN_PRESETS
 from albert_data.train.evaluation import evaluate, measure_baseline
+from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert
 from albert_data.train.precision import choose_precision
 
@@ -26,7 +28,8 @@ TINY = dataclasses.replace(
 )
 
 
-def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path):
+def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "ShardLoader", partial(ShardLoader, remask=False))
     shards = toys.make_shards(16, max_seq_len=16)
     use_shards(shards)
     config = dataclasses.replace(TINY, steps=160, log_every=20, lr=1e-2, save_every=160)
@@ -218,6 +221,7 @@ def test_shards_on_the_disk_train_as_those_in_memory(toys, use_shards, tmp_path,
     write_json(tmp_path / "out" / "manifest.json", manifest)
     with monkeypatch.context() as patch:
         patch.setattr(loop, "open_shards", reader.open_shards)
+        patch.setattr(reader.Shards, "tokenizer", splits["train"].tokenizer)
         on_disk = loop.train(tmp_path / "out", tmp_path / "disk", TINY)
     use_shards(splits["train"], splits["validation"])
     in_memory = loop.train(tmp_path / "out", tmp_path / "memory", TINY)

@@ -1,15 +1,49 @@
-"""The batch list: each row once an epoch, the same for any rank, any step reached alone."""
+"""The batch list: each row once an epoch, the same for any rank, any place reached alone, few lengths."""
 
 from __future__ import annotations
+
+from itertools import islice, takewhile
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_data.train.order import WINDOW_BATCHES, BatchOrder, permute
+from albert_data.train import order
+from albert_data.train.order import BUCKET, BatchOrder, Place, RowBatch, cut_batches, num_slots, permute, take_share
 
+START = Place(0, 0, 0)
 seeds = st.integers(0, 2**63 - 1)
+row_lengths = st.lists(st.integers(2, 512), min_size=1, max_size=400)
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Windows of three batches or so, for epochs of many."""
+    monkeypatch.setattr(order, "WINDOW_BATCHES", 3)
+
+
+def epoch_of(batch_order: BatchOrder, epoch: int) -> list[RowBatch]:
+    found = takewhile(lambda one: one[1].epoch == epoch, batch_order.batches_from(Place(epoch, 0, 0)))
+    return [batch for batch, _, _ in found]
+
+
+def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int) -> list[tuple[list[int], int]]:
+    """`cut_batches`, a row at a time."""
+    batches, waiting = [], []
+    for row_len in range(BUCKET, max(lengths) + BUCKET, BUCKET):
+        here = [row for row, length in zip(rows, lengths, strict=True) if row_len - BUCKET < length <= row_len]
+        waiting += here
+        while here and len(waiting) >= max(1, batch_tokens // row_len):
+            slots = max(1, batch_tokens // row_len)
+            batches.append((waiting[:slots], row_len))
+            waiting = waiting[slots:]
+    if waiting:
+        batches.append((waiting, row_len))
+    return batches
+
+
+# ---- the permutation ----
 
 
 @settings(max_examples=60, deadline=None)
@@ -41,67 +75,97 @@ def test_permute_keeps_no_trace_of_the_order_of_rows():
     assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 5 / 100
 
 
+# ---- the batches ----
+
+
 @settings(max_examples=60, deadline=None)
-@given(
-    lengths=st.lists(st.integers(3, 64), min_size=1, max_size=400),
-    batch_size=st.integers(1, 9),
-    seed=seeds,
-    epoch=st.integers(0, 5),
-)
-def test_each_row_comes_exactly_once_an_epoch(lengths, batch_size, seed, epoch):
-    order = BatchOrder(np.array(lengths, np.int32), batch_size=batch_size, seed=seed)
-    steps = range(epoch * order.batches_per_epoch, (epoch + 1) * order.batches_per_epoch)
-    batches = [order.rows_at(step) for step in steps]
-    assert np.array_equal(np.sort(np.concatenate(batches)), np.arange(len(lengths)))
-    assert sorted(map(len, batches))[1:] == [batch_size] * (len(batches) - 1)
+@given(lengths=row_lengths, batch_tokens=st.integers(1, 3000))
+def test_batches_equal_those_cut_a_row_at_a_time(lengths, batch_tokens):
+    rows = np.random.default_rng(0).permutation(len(lengths))
+    found = cut_batches(rows, np.array(lengths)[rows], batch_tokens)
+    expected = plain_batches(rows.tolist(), [lengths[row] for row in rows], batch_tokens)
+    assert [(batch.rows.tolist(), batch.row_len) for batch in found] == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=row_lengths, batch_tokens=st.integers(1, 3000), seed=seeds, epoch=st.integers(0, 5))
+def test_each_row_comes_exactly_once_an_epoch_in_few_shapes(lengths, batch_tokens, seed, epoch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "WINDOW_BATCHES", 3)
+        batch_order = BatchOrder(np.array(lengths, np.int32), batch_tokens=batch_tokens, seed=seed)
+        batches = epoch_of(batch_order, epoch)
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
+    assert {batch.row_len for batch in batches} <= {order.padded_len(length) for length in lengths}
+    short = [batch for batch in batches if len(batch.rows) < num_slots(batch.row_len, batch_tokens)]
+    assert len(short) <= batch_order.num_windows
+    for batch in batches:
+        assert max(lengths[row] for row in batch.rows) <= batch.row_len
+        assert len(batch.rows) == 1 or len(batch.rows) * batch.row_len <= batch_tokens
 
 
 @settings(max_examples=30, deadline=None)
-@given(num_rows=st.integers(1, 900), batch_size=st.integers(1, 7), seed=seeds, data=st.data())
-def test_any_step_is_the_same_alone_as_after_all_others(num_rows, batch_size, seed, data):
-    lengths = np.random.default_rng(num_rows).integers(3, 64, num_rows)
-    order = BatchOrder(lengths, batch_size=batch_size, seed=seed)
-    in_turn = [order.rows_at(step) for step in range(2 * order.batches_per_epoch)]
-    step = data.draw(st.integers(0, len(in_turn) - 1))
-    alone = BatchOrder(lengths, batch_size=batch_size, seed=seed)
-    assert np.array_equal(alone.rows_at(step), in_turn[step])
+@given(lengths=row_lengths, batch_tokens=st.integers(64, 2000), seed=seeds, data=st.data())
+def test_any_place_gives_alone_what_it_gives_after_all_others(lengths, batch_tokens, seed, data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "WINDOW_BATCHES", 3)
+        orders = [BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed) for _ in range(2)]
+    in_turn = list(islice(orders[0].batches_from(START), 2 * len(epoch_of(orders[0], 0))))
+    at = data.draw(st.integers(0, len(in_turn) - 1))
+    batch, place, after = in_turn[at]
+    alone, place_alone, after_alone = next(orders[1].batches_from(place))
+    assert np.array_equal(alone.rows, batch.rows)
+    assert (alone.row_len, place_alone, after_alone) == (batch.row_len, place, after)
+    assert orders[1].holds(place)
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, 8])
-def test_ranks_part_the_same_batches_between_them(num_ranks):
-    lengths = np.random.default_rng(0).integers(3, 64, 500)
-    order = BatchOrder(lengths, batch_size=16, seed=7)
-    for step in range(order.batches_per_epoch):
-        whole = order.rows_at(step)
-        shares = [order.rows_at(step, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
-        assert np.array_equal(np.sort(np.concatenate(shares)), np.sort(whole))
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+@given(num_rows=st.integers(0, 50), num_ranks=st.integers(1, 9))
+def test_shares_one_after_another_are_the_batch_and_hardly_differ(num_rows, num_ranks):
+    rows = np.arange(num_rows)
+    shares = [take_share(rows, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    assert np.array_equal(np.concatenate(shares), rows)
+    assert max(map(len, shares)) == -(-num_rows // num_ranks)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_a_batch_holds_rows_of_like_length():
-    lengths = np.random.default_rng(0).integers(3, 512, WINDOW_BATCHES * 8 * 4)
-    order = BatchOrder(lengths, batch_size=8, seed=0)
-    spreads = [np.ptp(lengths[order.rows_at(step)]) for step in range(order.batches_per_epoch)]
-    assert np.mean(spreads) < 509 / WINDOW_BATCHES
+def test_windows_part_the_epoch_evenly(small_windows):
+    batch_order = BatchOrder(np.full(1000, 64), batch_tokens=640, seed=0)
+    sizes = [sum(len(batch.rows) for batch in batch_order.window(0, i)) for i in range(batch_order.num_windows)]
+    assert len(sizes) == round(1000 / 30)
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_little_is_padded_where_lengths_are_spread():
+    lengths = np.random.default_rng(0).integers(3, 513, 50_000)
+    batch_order = BatchOrder(lengths, batch_tokens=16_384, seed=0)
+    batches = epoch_of(batch_order, 0)
+    cells = sum(num_slots(batch.row_len, 16_384) * batch.row_len for batch in batches)
+    whole_buckets = (-(-lengths // 64) * 64).sum()
+    assert cells < 1.02 * whole_buckets
 
 
 def test_batches_do_not_come_sorted_by_length():
-    lengths = np.random.default_rng(0).integers(3, 512, WINDOW_BATCHES * 8)
-    order = BatchOrder(lengths, batch_size=8, seed=0)
-    means = [lengths[order.rows_at(step)].mean() for step in range(WINDOW_BATCHES)]
-    assert abs(np.corrcoef(np.arange(WINDOW_BATCHES), means)[0, 1]) < 5 / 8  # deviation 1 / sqrt(64)
+    lengths = np.random.default_rng(0).integers(3, 512, 6_000)
+    row_lens = [batch.row_len for batch in epoch_of(BatchOrder(lengths, batch_tokens=8192, seed=0), 0)]
+    assert abs(np.corrcoef(np.arange(len(row_lens)), row_lens)[0, 1]) < 5 / np.sqrt(len(row_lens))
+
+
+@pytest.mark.parametrize("place", [(0, 0, 999), (0, 1, 0), (-1, 0, 0), (0, 0, -1)])
+def test_a_place_that_is_not_there_is_known(place):
+    batch_order = BatchOrder(np.full(20, 10), batch_tokens=64 * 5, seed=0)
+    assert batch_order.holds(Place(7, 0, 3))
+    assert not batch_order.holds(Place(*place))
 
 
 def test_epochs_and_seeds_differ():
     lengths = np.full(200, 10)
-    order = BatchOrder(lengths, batch_size=20, seed=0)
-    other = BatchOrder(lengths, batch_size=20, seed=1)
-    first, second = order.rows_at(0), order.rows_at(order.batches_per_epoch)
-    assert not np.array_equal(np.sort(first), np.sort(second))
-    assert not np.array_equal(np.sort(first), np.sort(other.rows_at(0)))
+    first, other = (BatchOrder(lengths, batch_tokens=64 * 20, seed=seed) for seed in (0, 1))
+    rows = [set(found.window(epoch, 0)[0].rows) for found, epoch in ((first, 0), (first, 1), (other, 0))]
+    assert rows[0] != rows[1]
+    assert rows[0] != rows[2]
 
 
 def test_the_batch_list_is_frozen():
     # A change here changes what --resume trains on: raise the checkpoints' format version with it.
-    order = BatchOrder(np.arange(3, 13), batch_size=3, seed=42)
-    assert [order.rows_at(step).tolist() for step in (0, 1, 5)] == [[6, 7, 8], [3, 4, 5], [3, 4, 5]]
+    batch_order = BatchOrder(np.arange(40, 80, 4), batch_tokens=192, seed=42)
+    batches = [batch.rows.tolist() for batch, _, _ in islice(batch_order.batches_from(START), 6)]
+    assert batches == [[8], [2], [4, 3, 1], [7], [6, 0, 5], [9]]

@@ -15,7 +15,6 @@ from albert_data.train import loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.config import TRAIN_PRESETS
 from albert_data.train.folder import load_config
-from albert_data.train.loader import Loader
 
 # Dropout, so that random states count; a log interval that straddles checkpoints; two epochs and a half.
 CONFIG = dataclasses.replace(
@@ -61,15 +60,15 @@ def assert_same(one, other):
 
 
 def interrupt_at(monkeypatch, step):
-    """Send the process Ctrl-C while the batch of this step is read."""
-    read = Loader.batch_at
+    """Send the process Ctrl-C while this step is made."""
+    update = loop.update
 
-    def read_and_interrupt(self, at):
-        if at == step:
+    def interrupt_and_update(session, batch):
+        if session.step == step:
             os.kill(os.getpid(), signal.SIGINT)
-        return read(self, at)
+        update(session, batch)
 
-    monkeypatch.setattr(Loader, "batch_at", read_and_interrupt)
+    monkeypatch.setattr(loop, "update", interrupt_and_update)
 
 
 def test_a_killed_run_goes_on_from_its_newest_checkpoint_bit_for_bit(toys, finished, tmp_path):

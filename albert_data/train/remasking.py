@@ -1,0 +1,87 @@
+"""New masks for the rows of a later epoch, drawn as the build draws them.
+
+In: masked rows and their numbers in the split. Out: the same rows under other masks, with the shares of the
+build's config: `examples.masks.mask_rows` draws both. A row's masks are a function of its text and of (seed, epoch,
+row number), whatever batch, rank or thread it comes by.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from albert_data.config import ExampleConfig
+from albert_data.errors import ShardError
+from albert_data.examples.masks import Pieces, apply_masks, find_kinds, make_room, mask_rows, swap_in
+from albert_data.examples.ragged import Examples, Masks, Pairs
+from albert_data.examples.spans import span_tables
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import WordRule
+from albert_data.train.order import round_keys
+
+_PURPOSE = 2  # tells these keys from those that shuffle the batches
+
+
+def mask_law(manifest: dict[str, Any]) -> ExampleConfig:
+    """The settings by which the shards were masked."""
+    config = manifest["config"]
+    names = ("max_seq_len", "ngram", "mask_prob", "whole_word")
+    return ExampleConfig(**{name: config[name] for name in names})
+
+
+class Remasker:
+    """Draws other masks. Any thread may call it."""
+
+    def __init__(self, manifest: dict[str, Any], tokenizer: Tokenizer, *, seed: int) -> None:
+        """Raises ShardError if the tokenizer is not the one that the shards were built with."""
+        if tokenizer.sha256 != manifest["tokenizer"]["sha256"]:
+            raise ShardError(
+                f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
+                f"{manifest['tokenizer']['sha256']}; put spiece.model of the build back, or build anew"
+            )
+        config = mask_law(manifest)
+        words = tokenizer.word_rule if config.whole_word else WordRule.every_piece(tokenizer.vocab_size)
+        specials, ordinary = tokenizer.specials, tokenizer.ordinary_ids
+        self._pieces = Pieces(find_kinds(specials, words), ordinary, len(ordinary), specials.mask_id)
+        self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)
+        self._room_len = config.max_seq_len + config.ngram
+        # Not the seed itself: that of the build may be the same number, and draws by document keys.
+        self._seed = round_keys(seed, 0, 0, _PURPOSE, num=1)[0]
+
+    def __call__(self, examples: Examples, rows: np.ndarray, epoch: int) -> Examples:
+        """Put the originals back and mask anew, in place. rows: the row numbers (int64)."""
+        swap_in(
+            examples.input_ids,
+            examples.offsets,
+            examples.mask_offsets,
+            examples.masked_positions,
+            examples.masked_ids,
+        )
+        pairs = Pairs(
+            ids=examples.input_ids,
+            offsets=examples.offsets,
+            segment_a_len=examples.segment_a_len,
+            sop_label=examples.sop_label,
+            document_keys=examples.document_keys,
+            indices=np.zeros(len(rows), np.uint32),
+        )
+        return apply_masks(pairs, self._draw(pairs, rows, epoch))
+
+    def _draw(self, pairs: Pairs, rows: np.ndarray, epoch: int) -> Masks:
+        """`masks.draw_masks`, whose tables of the vocabulary are made but once."""
+        offsets, positions, ids = mask_rows(
+            pairs.ids,
+            pairs.offsets,
+            pairs.segment_a_len,
+            rows.astype(np.uint64),
+            pairs.indices,
+            self._seed,
+            epoch,
+            self._tables.cumulative,
+            self._tables.bounds,
+            self._tables.extra,
+            self._pieces,
+            make_room(self._room_len),
+        )
+        return Masks(offsets=offsets, positions=positions, ids=ids)
