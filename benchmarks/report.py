@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.estimate import LDDL_CORES, LDDL_MINUTES, LDDL_NODES, MEMORY_BYTES_PER_BYTE, WRITES, estimate
 from benchmarks.results import (
+    COLLATOR,
     DATASETS,
     OURS,
     PASS,
@@ -92,6 +93,16 @@ MEMORY = """
 Builds of prose with two workers; the largest worker's peak resident memory.
 """
 
+LOADING = f"""
+## Loading training batches, on one core
+
+From memory-mapped shards of rows of at most 512 tokens to padded tensors, by `albert_data.train.ShardLoader`: an epoch
+with new masks, drawn as the build draws them (whole words, spans), and one with the stored masks. Beside it
+transformers' *{COLLATOR}* on the same batches of rows, in lists before the clock starts; it pads
+them and masks pieces. One thread each. Tokens are those of the rows, padding not counted. At least 10 M tokens/s and
+10 times the collator are asked for.
+"""
+
 EXACTNESS = """
 ## Exactness
 
@@ -145,6 +156,7 @@ def write_report(results: Results, page: Path) -> None:
         *section(SCALING, scaling_table(results.get("scaling").measurements)),
         *section(STARTUP, startup_table(results.get("startup").measurements)),
         *section(MEMORY, memory_table(results.get("memory").measurements)),
+        *section(LOADING, loading_table(results.get("loading").measurements)),
         *exactness_section(results.get("exactness").comparisons),
         *estimate_section(results.get("build").measurements, results.get("scaling").measurements),
         YOURSELF,
@@ -257,6 +269,34 @@ def memory_table(rows: list[Measurement]) -> list[str]:
             for row in rows
         ),
     )
+
+
+def loading_table(rows: list[Measurement]) -> list[str]:
+    return table(
+        f"work | tokens a batch | of them padding | albert-data, M tokens/s | {COLLATOR}, M tokens/s | ratio",
+        (
+            (
+                row.work,
+                f"{row.figures['batch_tokens']:,.0f}",
+                f"{row.figures['padding_percent']:.1f} %",
+                format_token_rate(row, OURS),
+                format_token_rate(row, COLLATOR),
+                format_speedup(row, COLLATOR),
+            )
+            for row in rows
+        ),
+    )
+
+
+def format_token_rate(row: Measurement, name: str) -> str:
+    timing = row.timings[name]
+    return timing.missing or f"{row.figures['num_tokens'] / 1e6 / timing.median:.1f}"
+
+
+def format_speedup(row: Measurement, name: str) -> str:
+    """How many times as fast as that contender ours is at the same work."""
+    theirs = row.timings[name]
+    return NONE if theirs.missing else f"{theirs.median / row.timings[OURS].median:.1f}x"
 
 
 def exactness_section(rows: list[Comparison]) -> list[str]:

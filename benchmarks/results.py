@@ -84,6 +84,7 @@ class Comparison:
 PASS = "a further pass"  # begins the name of that work
 OURS, SENTENCEPIECE, TOKENIZERS, DATASETS = "albert-data", "SentencePiece", "tokenizers", "datasets + transformers"
 UNCOLLECTED = "SentencePiece, collector off"
+COLLATOR = "DataCollatorForLanguageModeling"
 
 
 @dataclass(frozen=True, kw_only=True)

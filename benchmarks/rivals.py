@@ -94,6 +94,24 @@ def find_datasets(tokenizer: Path) -> tuple[Encode | None, str]:
     return encode, ""
 
 
+def find_collator(tokenizer: Path) -> tuple[Callable[[list[list[int]]], Any] | None, str]:
+    """DataCollatorForLanguageModeling on lists of ids, with one thread; or None with the reason."""
+    if (model := _read_model(tokenizer)) is None:
+        return None, NO_BPE
+    try:
+        import torch
+        from transformers import AlbertTokenizerFast, DataCollatorForLanguageModeling
+    except ImportError:
+        return None, NOT_INSTALLED
+    pieces, charsmap, _ = model
+    rival = AlbertTokenizerFast(
+        vocab=pieces, do_lower_case=False, keep_accents=True, _spm_precompiled_charsmap=charsmap or None
+    )
+    collate = DataCollatorForLanguageModeling(rival, mlm_probability=0.15)
+    torch.set_num_threads(1)
+    return lambda rows: collate([{"input_ids": ids} for ids in rows]), ""
+
+
 def chunk(ids: Sequence[list[int]], cls_id: int, sep_id: int) -> dict[str, list[list[int]]]:
     """All tokens one after another, in rows of SEQ_LEN with their special pieces."""
     flat, room = list(chain.from_iterable(ids)), SEQ_LEN - 2

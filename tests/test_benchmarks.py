@@ -15,7 +15,7 @@ from benchmarks import exactness, rivals
 from benchmarks.__main__ import PARTS, main
 from benchmarks.estimate import estimate
 from benchmarks.report import write_report
-from benchmarks.results import OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
+from benchmarks.results import COLLATOR, OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
 
 
 def write_corpus(path: Path, sentence: object, num_documents: int = 60) -> Path:
@@ -75,6 +75,7 @@ def test_each_part_finds_its_place_in_the_report(tmp_path: Path):
     assert "| English prose | 100 | 250 |" in text
     assert "| albert-data --help | 0.10 |" in text
     assert "| unigram | fast | 3 of 1,000 (2 ties) |" in text
+    assert "| loading English, new masks | 16,384 | 5.0 % | 40.0 | 2.0 | 20.0x |" in text
     assert "75% on 2" in text, "the estimate loses what the measured workers lost"
     for name in PARTS:
         assert f"command of {name}" in text
@@ -95,6 +96,13 @@ def make_rows() -> dict[str, list[Measurement] | list[Comparison]]:
         "scaling": [row("English prose", workers=1), row("English prose", 15, workers=2)],
         "startup": [Measurement(work="albert-data --help", timings={OURS: Timing(seconds=(0.1,))})],
         "memory": [Measurement(work="English prose", figures={"text_bytes": 1e8, "peak_bytes": 2.5e8})],
+        "loading": [
+            Measurement(
+                work="loading English, new masks",
+                timings={OURS: Timing(seconds=(0.5,)), COLLATOR: Timing(seconds=(10.0,))},
+                figures={"num_tokens": 2e7, "batch_tokens": 16_384, "padding_percent": 5.0},
+            )
+        ],
         "exactness": [
             Comparison(
                 model="unigram", text="English", num_sentences=1000, num_different=3, num_ties=2, slow_reason=None

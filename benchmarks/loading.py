@@ -1,0 +1,73 @@
+"""Training batches out of shards on one core, beside transformers' collator for masked language modelling.
+
+Both get the same rows in batches of the same rows, in turns. Ours: `ShardLoader`, from the memory-mapped shards to
+padded tensors, with the stored masks and with new ones; whole words, segments, sentence order. The rival:
+`DataCollatorForLanguageModeling`, whose rows stand unmasked in lists, as `datasets` gives them, before the clock
+starts: it pads them and masks pieces.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_data import Shards, open_shards
+from benchmarks import jobs, rivals
+from benchmarks.corpora import Corpus, Setup
+from benchmarks.results import COLLATOR, OURS, Measurement, Timing
+from benchmarks.tokenising import alternate, time_call
+
+BATCH_TOKENS = (16_384, 131_072)
+OPTIONS = ("--max-seq-len", "512", "--validation-fraction", "0")
+
+
+def measure(setup: Setup) -> Iterator[Measurement]:
+    for corpus in setup.corpora:
+        with tempfile.TemporaryDirectory(dir=setup.work) as folder:
+            out = Path(folder) / "out"
+            jobs.build([corpus.path], out, corpus.model, "--language", corpus.language, *OPTIONS)
+            yield from measure_shards(corpus, open_shards(out), setup.runs)
+
+
+def measure_shards(corpus: Corpus, shards: Shards, runs: int) -> Iterator[Measurement]:
+    """An epoch of new masks and one of the stored ones, by the size of the batches."""
+    from albert_data.train import ShardLoader
+
+    texts = read_texts(shards)
+    collate, missing = rivals.find_collator(corpus.model)
+    for batch_tokens in BATCH_TOKENS:
+        loader = ShardLoader(shards, batch_tokens=batch_tokens)
+        batches = [batch.rows for batch in loader]
+        contenders: dict[str, Callable[[], float]] = {
+            "stored": lambda loader=loader: time_epoch(loader, 0),
+            OURS: lambda loader=loader: time_epoch(loader, 1),
+        }
+        time_epoch(loader, 1)  # compiles the kernels
+        if collate is not None:
+            lists = [[texts[row] for row in rows] for rows in batches]
+            contenders[COLLATOR] = lambda lists=lists: time_call(lambda: [len(collate(rows)) for rows in lists])
+        seconds = alternate(contenders, runs)
+        figures = {"num_tokens": float(shards.lengths.sum()), "batch_tokens": float(batch_tokens)}
+        figures["padding_percent"] = 100 * loader.padding_share()
+        theirs = Timing(seconds=seconds.get(COLLATOR, ()), missing=missing)
+        for masks, name in (("new", OURS), ("stored", "stored")):
+            timings = {OURS: Timing(seconds=seconds[name]), COLLATOR: theirs}
+            yield Measurement(work=f"loading {corpus.name}, {masks} masks", timings=timings, figures=figures)
+
+
+def read_texts(shards: Shards) -> list[list[int]]:
+    """The rows as they were before masking."""
+    rows = shards.rows(np.arange(len(shards)))
+    ids = rows.input_ids.copy()
+    ids[np.repeat(rows.offsets[:-1], np.diff(rows.mask_offsets)) + rows.masked_positions] = rows.masked_ids
+    return [part.tolist() for part in np.split(ids, rows.offsets[1:-1])]
+
+
+def time_epoch(loader: Any, epoch: int) -> float:
+    """Seconds that all batches of an epoch take; each is let go of before the next."""
+    loader.load_state_dict({**loader.state_dict(), "epoch": epoch, "window": 0, "batch": 0})
+    return time_call(lambda: sum(batch.num_tokens for batch in loader))
