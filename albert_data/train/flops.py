@@ -1,0 +1,95 @@
+"""What a training step has to compute, and what a GPU could at most: both give model FLOPs utilisation (MFU).
+
+In: the shape of a model and of a batch, the name of a GPU. Out: numbers. Imports no torch.
+ALBERT runs the same parameters in every layer, so the usual "6 x parameters x tokens" would count one layer of
+twelve; here each executed layer counts. Counted are products of matrices, a multiplication and an addition each, of
+the model itself: what a kernel computes a second time to save memory is no work done, and what is not a product
+(LayerNorm, gelu, softmax, the optimiser) is left out, under 1 % of base. Padding counts: it is computed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from albert_data.train.config import AlbertConfig
+
+FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
+NUM_ORDERS = 2
+
+# Published peaks in 10^12 a second of dense matrices, accumulated in float32, from NVIDIA's data sheets (H100,
+# H200, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, V100, T4, RTX A6000, RTX 6000 Ada) and its whitepapers of
+# the GA102 and Ada architectures (GeForce). Where a sheet gives figures "with sparsity", half of them.
+# fp32 is TF32 where the tensor cores have it, since precision.py lets them use it; else that of the CUDA cores.
+# A GPU is the first line whose words are all in its name, so the special case stands before the general one.
+PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("b200", {"bf16": 2250, "fp16": 2250, "fp32": 1125}),
+    ("gh200", {"bf16": 990, "fp16": 990, "fp32": 494}),
+    ("h200 nvl", {"bf16": 835.5, "fp16": 835.5, "fp32": 417.5}),
+    ("h200", {"bf16": 989.4, "fp16": 989.4, "fp32": 494.7}),
+    ("h100 nvl", {"bf16": 835.5, "fp16": 835.5, "fp32": 417.5}),
+    ("h100 pcie", {"bf16": 756, "fp16": 756, "fp32": 378}),
+    ("h100", {"bf16": 989.4, "fp16": 989.4, "fp32": 494.7}),
+    ("a100", {"bf16": 312, "fp16": 312, "fp32": 156}),
+    ("a30", {"bf16": 165, "fp16": 165, "fp32": 82}),
+    ("a10", {"bf16": 125, "fp16": 125, "fp32": 62.5}),
+    ("l40s", {"bf16": 362, "fp16": 362, "fp32": 183}),
+    ("l40", {"bf16": 181, "fp16": 181, "fp32": 90.5}),
+    ("l4", {"bf16": 121, "fp16": 121, "fp32": 60}),
+    ("rtx 6000 ada", {"bf16": 364.2, "fp16": 364.2, "fp32": 182.1}),
+    ("rtx a6000", {"bf16": 154.8, "fp16": 154.8, "fp32": 77.4}),
+    ("rtx 4090", {"bf16": 165.2, "fp16": 165.2, "fp32": 82.6}),
+    ("rtx 4080", {"bf16": 97.5, "fp16": 97.5, "fp32": 48.7}),
+    ("rtx 3090", {"bf16": 71, "fp16": 71, "fp32": 35.6}),
+    ("v100 sxm2", {"fp16": 125, "fp32": 15.7}),
+    ("v100 sxm3", {"fp16": 125, "fp32": 15.7}),
+    ("v100 pcie", {"fp16": 112, "fp32": 14}),
+    ("t4", {"fp16": 65, "fp32": 8.1}),
+)
+# Words of relatives that bear the name but not its peak: "RTX 4090 Laptop GPU", "RTX 3090 Ti", a slice of an A100.
+OTHER_THAN_PUBLISHED = {"laptop", "mobile", "max", "ti", "super", "d", "mig"}
+
+
+def training_flops(config: AlbertConfig, *, num_rows: int, row_len: int, num_masked: int) -> int:
+    """Count one step: forward and backward over num_rows rows padded to row_len, with num_masked tokens to predict."""
+    num_tokens, hidden, embedding = num_rows * row_len, config.hidden_size, config.embedding_size
+    per_layer = (
+        _product(num_tokens, hidden, 3 * hidden)  # queries, keys and values
+        + 2 * _product(num_tokens, hidden, row_len)  # scores, and the mixing of values, over all heads
+        + _product(num_tokens, hidden, hidden)  # out
+        + 2 * _product(num_tokens, hidden, config.ffn_size)  # up and down
+    )
+    forward = (
+        _product(num_tokens, embedding, hidden)
+        + config.num_layers * per_layer
+        + _product(num_rows, hidden, hidden)  # pooler
+        + _product(num_rows, hidden, NUM_ORDERS)
+        + _product(num_masked, hidden, embedding)
+        + _product(num_masked, embedding, config.vocab_size)
+    )
+    return FORWARD_AND_BACKWARD * forward
+
+
+def _product(num_rows: int, inner: int, num_columns: int) -> int:
+    return 2 * num_rows * inner * num_columns
+
+
+def peak_flops(device_name: str, precision: str) -> float | None:
+    """Return the published dense peak a second of a GPU, by the name that CUDA gives it, in bf16, fp16 or fp32.
+
+    None for a CPU, for a GPU that is not in the table, and for a format that it has no units for.
+    """
+    words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
+    if words & OTHER_THAN_PUBLISHED:
+        return None
+    for name, peaks in PEAK_TFLOPS:
+        if words.issuperset(name.split()):
+            return peaks[precision] * 1e12 if precision in peaks else None
+    return None
+
+
+def describe_peak(device_name: str, precision: str) -> str:
+    """Say what MFU is measured against, or why it is not shown."""
+    peak = peak_flops(device_name, precision)
+    if peak is None:
+        return f"MFU is not shown: no published peak of {device_name} in {precision} is known"
+    return f"MFU is the share of {peak / 1e12:,.0f} TFLOP/s, the published dense peak of {device_name} in {precision}"

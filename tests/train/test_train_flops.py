@@ -1,0 +1,91 @@
+"""The FLOPs of a step are those that PyTorch counts on the model itself; peaks are known for GPUs, not guessed."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from albert_data.train.config import AlbertConfig
+from albert_data.train.flops import describe_peak, peak_flops, training_flops
+from albert_data.train.loader import fixed_batches
+from albert_data.train.model import Albert
+
+SMALL = AlbertConfig(vocab_size=40, embedding_size=24, hidden_size=32, num_layers=3, num_heads=4, ffn_size=80)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL,
+        dataclasses.replace(SMALL, num_layers=4, num_groups=2),
+        dataclasses.replace(SMALL, share="none", num_heads=2),
+        dataclasses.replace(SMALL, vocab_size=5000, ffn_size=32),
+    ],
+    ids=["shared", "two groups", "nothing shared", "large vocabulary"],
+)
+def test_the_formula_is_what_pytorch_counts(toys, config):
+    rows = toys.make_shards(9, vocab_size=40, max_seq_len=30)
+    (batch,) = fixed_batches(rows, num_rows=9, batch_size=9)
+    model = Albert(config)
+    # Fused attention counts its scores again in the backward pass; the plain one computes each product once.
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(batch).loss.backward()
+    num_rows, row_len = batch.input_ids_BT.shape
+    shape = {"num_rows": num_rows, "row_len": row_len, "num_masked": len(batch.masked_labels_N)}
+    assert training_flops(config, **shape) == pytest.approx(counter.get_total_flops(), rel=0.01)
+
+
+def test_layers_count_as_they_are_executed_not_as_they_are_stored():
+    shape = {"num_rows": 2, "row_len": 128, "num_masked": 40}
+    shared, apart = AlbertConfig(), AlbertConfig(share="none")
+    assert training_flops(shared, **shape) == training_flops(apart, **shape)
+    per_layer = training_flops(AlbertConfig(num_layers=2), **shape) - training_flops(
+        AlbertConfig(num_layers=1), **shape
+    )
+    tokens, hidden = 2 * 128, 768
+    assert per_layer == 3 * 2 * tokens * (4 * hidden**2 + 2 * hidden * 3072 + 2 * hidden * 128)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "teraflops"),
+    [
+        ("NVIDIA H200", "bf16", 989.4),
+        ("NVIDIA H100 80GB HBM3", "bf16", 989.4),
+        ("NVIDIA H100 PCIe", "fp32", 378),
+        ("NVIDIA H100 NVL", "bf16", 835.5),
+        ("NVIDIA A100-SXM4-80GB", "bf16", 312),
+        ("NVIDIA L40S", "bf16", 362),
+        ("NVIDIA GeForce RTX 4090", "fp16", 165.2),
+        ("Tesla V100-SXM2-16GB", "fp16", 125),
+        ("Tesla T4", "fp16", 65),
+    ],
+)
+def test_the_published_peak_goes_by_the_name_that_cuda_gives(name, precision, teraflops):
+    assert peak_flops(name, precision) == teraflops * 1e12
+    assert f"{teraflops:,.0f} TFLOP/s" in describe_peak(name, precision)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("AMD EPYC 7B13", "fp32"),
+        ("NVIDIA Unheard-of 9000", "bf16"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "bf16"),
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "bf16"),
+        ("NVIDIA A10G", "bf16"),
+        ("Tesla T4", "bf16"),
+    ],
+)
+def test_what_has_no_published_peak_has_a_reason_instead(name, precision):
+    assert peak_flops(name, precision) is None
+    assert describe_peak(name, precision).startswith("MFU is not shown: ")
+
+
+def test_counting_and_reading_a_run_need_no_torch():
+    code = "import sys; import albert_data.train.flops, albert_data.train.run_page; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
