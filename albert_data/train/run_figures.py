@@ -1,0 +1,126 @@
+"""The files of a run read back: its settings, the figures of each line, and which curves these make.
+
+In: RUN/run.json and RUN/metrics.jsonl, of a finished run or of one that was stopped. Out: `RunFigures`. Imports no
+torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albert_data.errors import CheckpointError
+from albert_data.files import read_json
+from albert_data.train.folder import METRICS_FILE, RUN_FILE
+
+SPLITS = ("train", "validation")
+CHANCE_LOSS, CHANCE_ACCURACY = math.log(2), 0.5  # of the sentence order: two answers, each half of the rows
+
+Line = dict[str, Any]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A figure over the steps. form: how its values are written; baseline: of one who learnt nothing."""
+
+    key: str
+    title: str
+    form: str
+    baseline_name: str = ""
+
+
+LOSS, SHARE, COUNT, RATE = "{:.3f}", "{:.1%}", "{:,.0f}", "{:.2e}"
+CURVES = (
+    Curve(key="mlm_loss", title="MLM loss, nats", form=LOSS, baseline_name="frequencies alone"),
+    Curve(key="mlm_accuracy", title="MLM accuracy", form=SHARE),
+    Curve(key="sop_loss", title="SOP loss, nats", form=LOSS, baseline_name="chance"),
+    Curve(key="sop_accuracy", title="SOP accuracy", form=SHARE, baseline_name="chance"),
+    Curve(key="lr", title="Learning rate", form=RATE),
+    Curve(key="tokens_per_second", title="Tokens a second", form=COUNT),
+    Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFigures:
+    """sections: the objects of run.json by name, "config" and "identity" among them."""
+
+    name: str
+    sections: dict[str, dict[str, Any]]
+    lines: list[Line]
+
+    @property
+    def last_step(self) -> int:
+        return max((int(line["step"]) for line in self.lines), default=0)
+
+    @property
+    def final_validation(self) -> Line | None:
+        return next((line for line in reversed(self.lines) if line["split"] == "validation"), None)
+
+    @property
+    def unigram_loss(self) -> float | None:
+        """The MLM loss of frequencies alone; measured at the end of a run, so None in one that was stopped."""
+        found = [value for line in self.lines if (value := number(line, "unigram_loss")) is not None]
+        return found[-1] if found else None
+
+    def baseline(self, key: str) -> float | None:
+        """What one who learnt nothing of the context would reach, where that is known."""
+        known = {"mlm_loss": self.unigram_loss, "sop_loss": CHANCE_LOSS, "sop_accuracy": CHANCE_ACCURACY}
+        return known.get(key)
+
+    def points(self, key: str, split: str) -> list[Point]:
+        """(step, value) of each line of the split that has the figure."""
+        lines = [line for line in self.lines if line["split"] == split]
+        return [(line["step"], value) for line in lines if (value := number(line, key)) is not None]
+
+
+def number(line: Line, key: str) -> float | None:
+    """A figure of a line; None where it has none, as where nothing was measured."""
+    value = line.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number and value is not None else None
+
+
+def read_run(run: Path) -> RunFigures:
+    """Raises CheckpointError where there is no run, or where a file holds something else."""
+    path = run / RUN_FILE
+    try:
+        content = read_json(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CheckpointError(f"{run}: there is no run ({RUN_FILE} is missing); name the --output of one") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: can't be read ({error})") from error
+    sections = {name: value for name, value in content.items() if isinstance(value, dict)}
+    alone = {name: value for name, value in content.items() if not isinstance(value, dict)}
+    if alone:
+        sections["run"] = alone | sections.get("run", {})
+    return RunFigures(name=run.resolve().name, sections=sections, lines=read_lines(run / METRICS_FILE))
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The lines of metrics.jsonl, without the last if it is torn: the run was killed while writing it."""
+    texts = path.read_text("utf-8", errors="replace").splitlines() if path.exists() else []
+    lines = []
+    for place, text in enumerate(texts, 1):
+        line = _parse(text)
+        if line is not None:
+            lines.append(line)
+        elif place < len(texts):
+            raise CheckpointError(
+                f"{path}, line {place}: is no line of metrics: {text[:60]!r}; "
+                "remove that line, or go on with the run: --resume writes the file anew"
+            )
+    return lines
+
+
+def _parse(text: str) -> Line | None:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    is_line = isinstance(line, dict) and isinstance(line.get("step"), int) and line.get("split") in SPLITS
+    return line if is_line else None

@@ -1,0 +1,205 @@
+"""The report of a run tells what its two files hold, of a finished run or of a stopped one, all of it escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from albert_data.errors import CheckpointError
+from albert_data.train import loop
+from albert_data.train.config import TrainConfig
+from albert_data.train.run_figures import read_run
+from albert_data.train.run_page import MISSING, PAGE_FILE, write_run_page
+
+VOID = {"meta", "br", "link", "img"}
+
+
+def line(step: int, split: str = "train", **figures: object) -> dict[str, object]:
+    train = {"lr": 1e-3 / step, "tokens_per_second": 1000.0 + step, "seconds": step * 2.0} if split == "train" else {}
+    losses = {"mlm_loss": 9.0 - step / 100, "mlm_accuracy": step / 1000, "sop_loss": 0.7, "sop_accuracy": 0.5125}
+    return {"step": step, "split": split, **losses, **train, **figures}
+
+
+def write_run(run: Path, lines: list[dict[str, object]], *, torn: str = "", **config: object) -> Path:
+    run.mkdir()
+    settings = {"preset": "tiny", "steps": 300, **config}
+    identity = {"device type": "cpu", "precision": "fp32", "model's hidden_size": 128, "preset": "tiny"}
+    (run / "run.json").write_text(json.dumps({"config": settings, "identity": identity}))
+    (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + torn)
+    return run
+
+
+class Outline(HTMLParser):
+    """Fails on tags that don't nest; gathers tags and the text without styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+
+def read_page(path: Path | None) -> Outline:
+    assert path is not None
+    outline = Outline()
+    outline.feed(path.read_text("utf-8"))
+    assert outline.open == []
+    assert "script" not in {tag for tag, _ in outline.tags}
+    return outline
+
+
+def finished(run: Path, **config: object) -> Path:
+    known = {"unigram_loss": 6.789, "unigram_entropy": 6.321}
+    ends = line(300, "validation", **known)
+    return write_run(
+        run, [line(100), line(150, "validation"), line(200), line(300, mfu=0.4321, epoch=2.5), ends], **config
+    )
+
+
+def test_a_finished_run_shows_its_figures_beside_the_baselines(tmp_path):
+    page = write_run_page(finished(tmp_path / "run"))
+    assert page == tmp_path / "run" / PAGE_FILE
+    text = read_page(page).text
+    assert "Step 300 of 300." in text
+    assert "Training took 10 min 0 s." in text
+    assert "Validation at step 300" in text
+    for figure in ("6.000", "6.789 (frequencies alone)", "0.693 (chance)", "51.2%", "50.0% (chance)", "6.321"):
+        assert figure in text
+    assert "1,200 tokens a second" in text, "the median of three lines"
+    assert "not finished" not in text
+    for title in ("MLM loss, nats", "Learning rate", "Tokens a second", "Model FLOPs utilisation"):
+        assert title in text
+    for setting in ("hidden_size", "128", "precision", "fp32"):
+        assert setting in text
+
+
+def test_every_plot_is_sound_xml_with_a_text_alternative(tmp_path):
+    page = write_run_page(finished(tmp_path / "run"))
+    outline = read_page(page)
+    plots = [attributes for tag, attributes in outline.tags if tag == "svg"]
+    assert len(plots) == 7
+    for attributes in plots:
+        assert attributes["role"] == "img"
+        assert re.search(r"over the steps. (train|validation): .* to .*, lowest .*, highest", attributes["aria-label"])
+    assert "MLM loss, nats over the steps. train: 8.000 to 6.000" in plots[0]["aria-label"]
+    for svg in re.findall(r"<svg.*?</svg>", page.read_text("utf-8"), re.DOTALL):
+        ElementTree.fromstring(svg)
+    assert {tag for tag, _ in outline.tags} >= {"figcaption", "caption", "th"}
+
+
+def test_the_colours_follow_the_scheme_and_nothing_comes_from_elsewhere(tmp_path):
+    html = write_run_page(finished(tmp_path / "run")).read_text("utf-8")
+    for name in ("ink", "grid", "train", "validation", "baseline"):
+        assert html.count(f"--{name}:") == 2, "a light and a dark one"
+        assert f"var(--{name})" in html
+    assert "#00000" not in html, "every colour of the drawing was replaced"
+    assert not re.search(r"(src|href)=\"(?!#)|url\((?!#)|@import", html)
+    ids = re.findall(r'\bid="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', html)) <= set(ids)
+
+
+def test_text_of_the_run_can_not_become_markup(tmp_path):
+    evil = "<script>alert(1)</script>\"'&"
+    run = finished(tmp_path / "run<script>", device=evil, **{evil: [evil]})
+    outline = read_page(write_run_page(run))
+    assert outline.text.count("<script>alert(1)</script>") == 3
+
+
+def test_a_stopped_run_has_a_page_without_its_torn_line(tmp_path):
+    run = write_run(tmp_path / "run", [line(100), line(100, "validation"), line(200)], torn='{"step": 300, "spl')
+    text = read_page(write_run_page(run)).text
+    assert "Step 200 of 300: the run is not finished." in text
+    assert "Validation at step 100" in text
+    assert "measured at the end of a run, and so not known here" in text
+
+
+def test_a_run_by_the_clock_is_not_called_unfinished(tmp_path):
+    run = write_run(tmp_path / "run", [line(100)], minutes=10)
+    assert "Step 100 of a run of 10 minutes." in read_page(write_run_page(run)).text
+
+
+def test_a_run_without_validation_says_so(tmp_path):
+    text = read_page(write_run_page(write_run(tmp_path / "run", [line(300)]))).text
+    assert "There are no validation figures" in text
+    assert "without learning" not in text
+
+
+def test_a_run_stopped_before_its_first_line_has_a_page_too(tmp_path):
+    run = write_run(tmp_path / "run", [])
+    (run / "metrics.jsonl").unlink()
+    text = read_page(write_run_page(run)).text
+    assert "No figures yet" in text
+    assert "hidden_size" in text
+
+
+def test_figures_that_were_not_measured_are_left_out(tmp_path):
+    lines = [line(step, sop_loss=None, sop_accuracy=None) for step in (100, 200)]
+    ends = line(200, "validation", sop_loss=None, sop_accuracy=None)
+    outline = read_page(write_run_page(write_run(tmp_path / "run", [*lines, ends])))
+    assert "SOP" not in outline.text
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+    run = write_run(tmp_path / "run", [line(100)], torn="nonsense\n" + json.dumps(line(200)) + "\n")
+    with pytest.raises(CheckpointError, match="line 2: is no line of metrics: 'nonsense'"):
+        write_run_page(run)
+    assert not (run / PAGE_FILE).exists()
+
+
+def test_without_a_run_there_is_a_clear_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"there is no run \(run.json is missing\)"):
+        write_run_page(tmp_path)
+    (tmp_path / "run.json").write_text("[1]")
+    with pytest.raises(CheckpointError, match="holds no JSON object"):
+        write_run_page(tmp_path)
+
+
+def test_a_long_run_stays_under_a_megabyte_and_keeps_its_ends(tmp_path):
+    lines = [line(step) for step in range(1, 60_001)] + [line(step, "validation") for step in range(20, 60_001, 20)]
+    page = write_run_page(write_run(tmp_path / "run", lines, steps=60_000))
+    assert page.stat().st_size < 1_000_000
+    text = read_page(page).text
+    assert "Validation by step, every 75th" in text
+    assert "Step 60,000 of 60,000." in text
+
+
+def test_without_matplotlib_one_line_says_how_to_install_it(tmp_path, monkeypatch, capsys):
+    run = finished(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert write_run_page(run) is None
+    assert capsys.readouterr().err == MISSING + "\n"
+    assert "pip install 'albert-data[report]'" in MISSING
+    assert not (run / PAGE_FILE).exists()
+
+
+def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(20), toys.make_shards(8, seed=1))
+    config = TrainConfig(preset="tiny", steps=4, batch_size=4, eval_every=2, save_every=4, log_every=1, device="cpu")
+    loop.train(tmp_path, tmp_path / "run", config)
+    run = read_run(tmp_path / "run")
+    assert run.unigram_loss is not None
+    text = read_page(write_run_page(tmp_path / "run")).text
+    assert "Step 4 of 4." in text
+    assert f"{run.unigram_loss:.3f} (frequencies alone)" in text
