@@ -25,8 +25,8 @@ from albert_data.corpus.documents import read_documents
 from albert_data.corpus.text import make_text, slice_sentences
 from albert_data.errors import AlbertDataError
 from benchmarks import jobs
+from benchmarks.results import MEGABYTE
 
-MEGABYTE = 1_000_000
 MAX_UNKNOWN_SHARE = 0.1  # more unknown tokens, and the tokenizer is not one for this text
 _GROUP = 200  # documents segmented at a time
 

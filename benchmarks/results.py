@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from benchmarks.corpora import MEGABYTE
 from benchmarks.machine import describe_machine
+
+MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +96,7 @@ class Part:
 
     command: str
     machine: dict[str, Any]
-    rows: list[Measurement | Comparison]
+    rows: list[Any]
 
     @property
     def measurements(self) -> list[Measurement]:
@@ -104,26 +107,38 @@ class Part:
         return [row for row in self.rows if isinstance(row, Comparison)]
 
 
+def read_row(saved: dict[str, Any]) -> Measurement | Comparison:
+    if "model" in saved:
+        return Comparison(**saved | {"examples": tuple(saved["examples"])})
+    timings = {
+        name: Timing(**timing | {"seconds": tuple(timing["seconds"])}) for name, timing in saved["timings"].items()
+    }
+    return Measurement(work=saved["work"], timings=timings, figures=saved["figures"])
+
+
 class Results:
     """The parts measured so far, in a file."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises ClickException if the file is there and holds no results."""
+    def __init__(self, path: Path, read_row: Callable[[dict[str, Any]], Any] = read_row) -> None:
+        """read_row: makes a row, a dataclass, of its fields. Raises ClickException if the file holds no results."""
         self.path = path
         self.parts: dict[str, Part] = {}
         if path.exists():
             try:
                 saved = json.loads(path.read_text(encoding="utf-8"))["parts"]
-                self.parts = {name: _read_part(part) for name, part in saved.items()}
+                self.parts = {
+                    name: Part(**part | {"rows": [read_row(row) for row in part["rows"]]})
+                    for name, part in saved.items()
+                }
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise click.ClickException(f"{path} holds no results of this program; remove it") from error
 
     def get(self, name: str) -> Part:
         return self.parts.get(name, Part(command="", machine={}, rows=[]))
 
-    def record(self, name: str, command: str, rows: Iterable[Measurement | Comparison]) -> None:
-        """Measure a part: take its rows as they come, print and save each."""
-        part = Part(command=command, machine=describe_machine(), rows=[])
+    def record(self, name: str, command: str, rows: Iterable[Any], **machine: Any) -> None:
+        """Measure a part: take its rows as they come, print and save each. machine: what else it was measured with."""
+        part = Part(command=command, machine=describe_machine() | machine, rows=[])
         for row in rows:
             click.echo(f"  {row}")
             part.rows.append(row)
@@ -137,14 +152,18 @@ class Results:
         os.replace(temporary, self.path)
 
 
-def _read_part(saved: dict[str, Any]) -> Part:
-    return Part(command=saved["command"], machine=saved["machine"], rows=[_read_row(row) for row in saved["rows"]])
+def describe_command(context: click.Context, *first: str) -> str:
+    """The command as given, but for its folders; it begins with `first`."""
+    words = ["python", "-m", "benchmarks", *first]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name != "work":
+            words += _words_of(parameter, context.params[name])
+    return shlex.join(words)
 
 
-def _read_row(saved: dict[str, Any]) -> Measurement | Comparison:
-    if "model" in saved:
-        return Comparison(**saved | {"examples": tuple(saved["examples"])})
-    timings = {
-        name: Timing(**timing | {"seconds": tuple(timing["seconds"])}) for name, timing in saved["timings"].items()
-    }
-    return Measurement(work=saved["work"], timings=timings, figures=saved["figures"])
+def _words_of(parameter: click.Parameter, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [parameter.opts[0] if value else parameter.secondary_opts[0]]
+    value = value.name if isinstance(value, Path) else ",".join(value) if isinstance(value, list) else str(value)
+    return [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]

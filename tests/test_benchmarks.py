@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from toy_language import chinese_sentence, english_sentence
 
 from benchmarks import exactness, rivals
-from benchmarks.__main__ import PARTS, main
 from benchmarks.estimate import estimate
 from benchmarks.report import write_report
-from benchmarks.results import COLLATOR, OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
+from benchmarks.results import OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
+from benchmarks.speed import PARTS, main
 
 
 def write_corpus(path: Path, sentence: object, num_documents: int = 60) -> Path:

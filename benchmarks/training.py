@@ -1,0 +1,270 @@
+"""How fast a step of training is, beside transformers' model and beside the machine's own matrix products.
+
+Both contenders make whole updates, forward, backward, clipping and AdamW, of the same size of model on the same padded
+batch, and take turns, so that what else the machine does falls on both. Ids are random, since only shapes matter: rows
+are 94 to 100 % full and 15 % of the tokens are masked. Precision is bf16 by autocast on a GPU, float32 on a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from albert_data.examples.ragged import Examples
+from albert_data.train.batch import Batch, collate
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from albert_data.train.flops import peak_flops, training_flops
+from albert_data.train.model import Albert
+from benchmarks.training_rows import FUSED_GELU, OURS, TRANSFORMERS, Ceiling, Speed
+
+MASKED_SHARE = 0.15
+FULL_SHARE = 15 / 16  # of a row, at least
+PAD, CLS, SEP, MASK, FIRST_ORDINARY = 0, 2, 3, 4, 5
+NOT_PREDICTED = -100  # transformers' label for a token that is not masked
+WARM_UP = 3
+CEILING_SIZES = {"cuda": (8192, 16384), "cpu": (2048,)}
+# Cells (rows x length) of a batch: what keeps an H200 busy within its memory, for transformers' logits of every
+# token too; on a CPU, the batch of TRAIN_PRESETS["tiny"].
+BATCH_CELLS = {"tiny": 2048, "base": 65_536, "large": 32_768}
+OTHER_CELLS = 16_384
+
+Step = Callable[[], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where to measure and how. round_seconds: about what one turn of a contender takes."""
+
+    device: torch.device
+    runs: int
+    round_seconds: float
+    is_compiled: bool
+
+    @property
+    def where(self) -> str:
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        num_threads = torch.get_num_threads()
+        return f"CPU, {num_threads} thread{'s' * (num_threads > 1)}"
+
+    @property
+    def precision(self) -> str:
+        return "bf16" if self.device.type == "cuda" else "fp32"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.device.type == "cuda" else torch.float32
+
+    def wait(self) -> None:
+        """Until the device has done what it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def measure_ceiling(machine: Machine) -> Iterator[Ceiling]:
+    """Time products of square matrices: what no model can exceed here."""
+    for size in CEILING_SIZES[machine.device.type]:
+        left, right = (torch.randn(size, size, device=machine.device, dtype=machine.dtype) for _ in range(2))
+        out = torch.empty_like(left)
+
+        def multiply(left: Tensor = left, right: Tensor = right, out: Tensor = out) -> Tensor:
+            return torch.matmul(left, right, out=out)
+
+        seconds = take_turns({"": multiply}, machine)[""]
+        peak = peak_flops(machine.where, machine.precision)
+        yield Ceiling(where=machine.where, precision=machine.precision, size=size, seconds=seconds, peak_flops=peak)
+
+
+def measure_speed(machine: Machine, preset: str, row_len: int, num_cells: int | None = None) -> Iterator[Speed]:
+    """Time the updates of each contender that there is for this machine."""
+    config = MODEL_PRESETS[preset]
+    num_rows = max(1, (num_cells or BATCH_CELLS.get(preset, OTHER_CELLS)) // row_len)
+    batch = make_batch(config, num_rows, row_len).to(machine.device)
+    torch.compiler.reset()  # else graphs of the sizes before count against the limit, and the rest runs uncompiled
+    steps, firsts, peaks, missing = {}, {}, {}, {}
+    for name, make in contenders_for(machine).items():
+        try:
+            steps[name], firsts[name], peaks[name] = start(make, config, batch, machine)
+        except torch.cuda.OutOfMemoryError:
+            missing[name] = "out of memory"
+        except ModuleNotFoundError as error:
+            missing[name] = f"{error.name} is not installed"
+    num_graphs = count_graphs()
+    seconds = take_turns(steps, machine)
+    num_graphs = count_graphs() - num_graphs
+    for name in contenders_for(machine):
+        yield Speed(
+            where=machine.where,
+            precision=machine.precision,
+            model=preset,
+            row_len=row_len,
+            num_rows=num_rows,
+            contender=name,
+            num_tokens=batch.num_tokens,
+            flops=training_flops(config, num_rows=num_rows, row_len=row_len, num_masked=len(batch.masked_labels_N)),
+            is_compiled=machine.is_compiled,
+            seconds=seconds.get(name, ()),
+            first_seconds=firsts.get(name, 0.0),
+            num_graphs=num_graphs,
+            peak_bytes=peaks.get(name, 0),
+            missing=missing.get(name, ""),
+        )
+
+
+def make_batch(config: AlbertConfig, num_rows: int, row_len: int) -> Batch:
+    """The one place that makes a batch: rows of random ids, two segments each, the first as long as can be."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(math.ceil(row_len * FULL_SHARE), row_len + 1, num_rows)
+    lengths[0] = row_len
+    offsets = np.cumsum([0, *lengths])
+    ids = random.integers(FIRST_ORDINARY, config.vocab_size, offsets[-1]).astype(np.uint32)
+    positions = [draw_positions(random, int(length)) for length in lengths]
+    flat = np.concatenate([begin + found for begin, found in zip(offsets[:-1], positions, strict=True)])
+    masked_ids = ids[flat].copy()
+    ids[flat] = MASK
+    a_lens = lengths // 2 - 2
+    ids[offsets[:-1]], ids[offsets[:-1] + a_lens + 1], ids[offsets[1:] - 1] = CLS, SEP, SEP
+    examples = Examples(
+        input_ids=ids,
+        offsets=offsets,
+        segment_a_len=a_lens.astype(np.int32),
+        sop_label=random.integers(0, 2, num_rows).astype(np.int8),
+        masked_positions=np.concatenate(positions).astype(np.uint16),
+        masked_ids=masked_ids,
+        mask_offsets=np.cumsum([0, *map(len, positions)]),
+        document_keys=np.arange(num_rows, dtype=np.uint64),
+    )
+    return collate(examples, pad_id=PAD)
+
+
+def draw_positions(random: np.random.Generator, row_len: int) -> np.ndarray:
+    """15 % of a row's places, rising, none of them [CLS] or a [SEP]."""
+    places = np.setdiff1d(np.arange(1, row_len - 1), [row_len // 2 - 1])
+    return np.sort(random.choice(places, round(MASKED_SHARE * len(places)), replace=False))
+
+
+def contenders_for(machine: Machine) -> dict[str, Callable[..., tuple[nn.Module, Step]]]:
+    """By name, what makes a model and its loss on a batch.
+
+    transformers' gelu_new is a chain of plain operations. A compiler fuses it; where there is none, a second figure
+    shows what the same model does with PyTorch's own kernel for that function.
+    """
+    contenders: dict[str, Callable[..., tuple[nn.Module, Step]]] = {OURS: make_ours, TRANSFORMERS: make_theirs}
+    if not machine.is_compiled:
+        contenders[FUSED_GELU] = lambda *given: make_theirs(*given, gelu="gelu_pytorch_tanh")
+    return contenders
+
+
+def make_ours(config: AlbertConfig, batch: Batch, machine: Machine) -> tuple[nn.Module, Step]:
+    model = Albert(config).to(machine.device)
+    if machine.is_compiled:
+        model.compile()
+    return model, lambda: model(batch).loss
+
+
+def make_theirs(config: AlbertConfig, batch: Batch, machine: Machine, gelu: str = "gelu_new") -> tuple[nn.Module, Step]:
+    from transformers import AlbertConfig as TheirConfig
+    from transformers import AlbertForPreTraining
+
+    shape = TheirConfig(
+        vocab_size=config.vocab_size,
+        embedding_size=config.embedding_size,
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.num_layers,
+        num_hidden_groups=config.num_groups,
+        num_attention_heads=config.num_heads,
+        intermediate_size=config.ffn_size,
+        max_position_embeddings=config.max_positions,
+        hidden_act=gelu,
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.dropout,
+        classifier_dropout_prob=config.dropout,
+        attn_implementation="sdpa",
+    )
+    model = AlbertForPreTraining(shape).to(machine.device).train()
+    if machine.is_compiled:
+        model.compile()
+    inputs = their_inputs(batch)
+    return model, lambda: model(**inputs).loss
+
+
+def their_inputs(batch: Batch) -> dict[str, Tensor]:
+    """The same batch by the names of AlbertForPreTraining."""
+    labels_BT = torch.full_like(batch.input_ids_BT, NOT_PREDICTED)
+    labels_BT.view(-1)[batch.masked_indices_N] = batch.masked_labels_N
+    return {
+        "input_ids": batch.input_ids_BT,
+        "attention_mask": batch.valid_BT.long(),
+        "token_type_ids": batch.segment_ids_BT,
+        "labels": labels_BT,
+        "sentence_order_label": batch.sop_labels_B,
+    }
+
+
+def start(
+    make: Callable[..., tuple[nn.Module, Step]], config: AlbertConfig, batch: Batch, machine: Machine
+) -> tuple[Step, float, int]:
+    """Make a contender and warm it up; return its update, the seconds of the first, and its peak bytes on a GPU."""
+    is_gpu = machine.device.type == "cuda"
+    torch.manual_seed(0)
+    model, loss_of = make(config, batch, machine)
+    step = make_update(model, loss_of, machine)
+    if is_gpu:
+        torch.cuda.reset_peak_memory_stats(machine.device)
+    first = time_steps(step, 1, machine)
+    loss = torch.stack([step() for _ in range(WARM_UP)])[-1]
+    if not torch.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss.item()} after {WARM_UP} steps; such a speed means nothing")
+    return step, first, torch.cuda.max_memory_allocated(machine.device) if is_gpu else 0
+
+
+def make_update(model: nn.Module, loss_of: Step, machine: Machine) -> Step:
+    """One update as training does it; the optimiser is the same for all, so that the models are compared."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=machine.device.type == "cuda")
+    use_autocast = machine.dtype != torch.float32
+
+    def update() -> Tensor:
+        with torch.autocast(machine.device.type, dtype=machine.dtype, enabled=use_autocast):
+            loss = loss_of()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return update
+
+
+def take_turns(steps: dict[str, Step], machine: Machine) -> dict[str, tuple[float, ...]]:
+    """Seconds of one step of each, a figure a run; in each run every contender has its turn of several steps."""
+    counts = {}
+    for name, step in steps.items():
+        time_steps(step, WARM_UP, machine)
+        counts[name] = max(1, round(machine.round_seconds / time_steps(step, 1, machine)))
+    rounds = [
+        {name: time_steps(step, counts[name], machine) / counts[name] for name, step in steps.items()}
+        for _ in range(machine.runs)
+    ]
+    return {name: tuple(one[name] for one in rounds) for name in steps}
+
+
+def time_steps(step: Step, num_steps: int, machine: Machine) -> float:
+    machine.wait()
+    begin = time.perf_counter()
+    for _ in range(num_steps):
+        step()
+    machine.wait()
+    return time.perf_counter() - begin
+
+
+def count_graphs() -> int:
+    """Graphs that torch.compile has made so far in this process."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])

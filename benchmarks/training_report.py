@@ -1,0 +1,152 @@
+"""Results of the benchmark of training into a page of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.report import NONE, table
+from benchmarks.results import Part, Results
+from benchmarks.training_rows import OURS, Ceiling, Speed, Training, format_teraflops
+
+# What is to be reached: the share of the machine's own products by our model, and the ratio to another contender, by
+# model and length (any length: None).
+CEILING_AIMS = {("base", 512): 0.6, ("xxlarge", 512): 0.75}
+RATIO_AIMS = {("tiny", None): 1.3, ("base", None): 2.0}
+MOST_CURVE_ROWS = 15
+
+INTRO = """# Training speed
+
+Made by `python -m benchmarks train`: see the end. Both contenders make whole updates (forward, backward, clipping,
+AdamW) of the same model on the same padded batch and take turns; medians of the runs. Ids are random, rows 94 to 100 %
+full, 15 % of the tokens masked. *transformers* is `AlbertForPreTraining` with SDPA, on a GPU under bf16 autocast and
+torch.compile; *fused gelu* is the same with PyTorch's own kernel for tanh-gelu (`gelu_pytorch_tanh`), which is no
+setting that a released ALBERT comes with, but a fairer rival where nothing is compiled. Tokens are those without
+padding. TFLOP/s are those of our model by its executed layers ([the formula](architecture.md)), for the rivals too,
+whatever they compute beside; padding, 3 %, counts. *MFU* is their share of the GPU's published peak, *of ceiling* of
+the fastest product of two large matrices measured on this very machine.
+"""
+
+YOURSELF = """
+## Measure it yourself
+
+    pip install -e '.[bench]'
+    python -m benchmarks train SHARDS -o training.md
+
+Without SHARDS all but the run is measured. On a CPU the model is preset tiny, on a GPU all the others. Figures are
+kept as they come (.json beside the page): where a command may not take long, take one part at a time, and give each
+the results so far beside its page:
+
+    python -m benchmarks train --only ceiling,speed-128 -o training.md
+    python -m benchmarks train --only speed-512 --models base,large -o training.md
+    python -m benchmarks train --only speed-512 --models xlarge,xxlarge -o training.md
+    python -m benchmarks train SHARDS --only run --preset base --minutes 10 -o training.md
+"""
+
+
+def write_report(results: Results, page: Path) -> None:
+    """Write the page: a section for each machine that was measured."""
+    places = dict.fromkeys(row.where for part in results.parts.values() for row in part.rows)
+    sections = [INTRO, *(text for where in places for text in describe_place(results, where)), YOURSELF]
+    page.write_text("\n".join(text.strip("\n") + "\n" for text in sections), encoding="utf-8")
+
+
+def describe_place(results: Results, where: str) -> Iterator[str]:
+    parts = [part for part in results.parts.values() if part.rows and part.rows[0].where == where]
+    rows = [row for part in parts for row in part.rows]
+    ceilings = [row for row in rows if isinstance(row, Ceiling)]
+    speeds = [row for row in rows if isinstance(row, Speed)]
+    yield f"## {where}"
+    loads: dict[str, list[str]] = {}
+    for part in parts:
+        loads.setdefault(describe_part(part), []).append(str(part.machine["load"]))
+    for text, found in loads.items():
+        yield text.format(loads=", ".join(found))
+    yield from (describe_ceiling(row) for row in ceilings)
+    if speeds:
+        yield "\n".join(speed_table(speeds, ceilings))
+    for row in rows:
+        if isinstance(row, Training):
+            yield from describe_run(row)
+
+
+def describe_part(part: Part) -> str:
+    machine = part.machine
+    versions = ", ".join(f"{name} {machine['versions'].get(name, 'none')}" for name in ("torch", "transformers"))
+    return (
+        f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python "
+        f"{machine['python']}, {versions}. Processes that ran when each part began "
+        f"(load average): {{loads}}.\n\n    {part.command}"
+    )
+
+
+def describe_ceiling(row: Ceiling) -> str:
+    share = f", {row.flops_per_second / row.peak_flops:.0%} of the published peak" if row.peak_flops else ""
+    return f"{row}{share}."
+
+
+def speed_table(rows: list[Speed], ceilings: list[Ceiling]) -> list[str]:
+    """Ours and its rivals side by side; a ratio is ours to that rival."""
+    heads = "model | rows x length | contender | tokens/s | ours to it | TFLOP/s | MFU | of ceiling | aim"
+    heads += " | first update, s | compiled while timing | peak, GB"
+    return table(heads, (speed_row(row, rows, ceilings) for row in rows))
+
+
+def speed_row(row: Speed, rows: list[Speed], ceilings: list[Ceiling]) -> list[str]:
+    fixed = [row.model, f"{row.num_rows} x {row.row_len}", row.contender]
+    if row.tokens_per_second is None or row.flops_per_second is None:
+        return [*fixed, row.missing, *[NONE] * 8]
+    ratio, peak = ratio_to(row, rows), next((one.peak_flops for one in ceilings), None)
+    ceiling = max((one.flops_per_second for one in ceilings if one.precision == row.precision), default=None)
+    return [
+        *fixed,
+        f"{row.tokens_per_second:,.0f}",
+        f"{ratio:.2f}x" if ratio else NONE,
+        format_teraflops(row.flops_per_second),
+        f"{row.flops_per_second / peak:.0%}" if peak else NONE,
+        f"{row.flops_per_second / ceiling:.0%}" if ceiling else NONE,
+        aim_of(row),
+        f"{row.first_seconds:.1f}",
+        str(row.num_graphs) if row.is_compiled else NONE,
+        f"{row.peak_bytes / 1e9:.1f}" if row.peak_bytes else NONE,
+    ]
+
+
+def ratio_to(row: Speed, rows: list[Speed]) -> float | None:
+    """Our tokens a second to those of this row, where it is a rival's."""
+    beside = (row.model, row.row_len, row.num_rows)
+    for one in rows:
+        if one.contender == OURS and (one.model, one.row_len, one.num_rows) == beside and row.contender != OURS:
+            ours, theirs = one.tokens_per_second, row.tokens_per_second
+            return ours / theirs if ours and theirs else None
+    return None
+
+
+def aim_of(row: Speed) -> str:
+    if row.contender == OURS:
+        share = CEILING_AIMS.get((row.model, row.row_len))
+        return f"{share:.0%} of ceiling" if share else NONE
+    ratio = RATIO_AIMS.get((row.model, None))
+    return f"{ratio}x" if ratio else NONE
+
+
+def describe_run(row: Training) -> Iterator[str]:
+    """What the run came to, and its validation figures on the way."""
+    speed = f", {row.tokens_per_second:,.0f} tokens/s" if row.tokens_per_second else ""
+    share = f", MFU {row.mfu:.0%}" if row.mfu else ""
+    unigram = f" Frequencies alone give an MLM loss of {row.unigram_loss:.3f}." if row.unigram_loss else ""
+    yield (
+        f"`albert-data train --preset {row.preset} --minutes {row.minutes:g}`, {row.precision}: {row.last_step:,} "
+        f"steps in {row.wall_seconds / 60:.1f} minutes from start to end{speed}{share}.{unigram}"
+    )
+    shown = row.curve[::-1][:: -(-len(row.curve) // MOST_CURVE_ROWS) or 1][::-1]
+    keys = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
+    lines = ((f"{line['step']:,}", *(format_figure(line, key) for key in keys)) for line in shown)
+    yield "\n".join(table("step | MLM loss | MLM accuracy | SOP loss | SOP accuracy", lines))
+
+
+def format_figure(line: dict[str, float | None], key: str) -> str:
+    value = line.get(key)
+    if value is None:
+        return NONE
+    return f"{value:.1%}" if key.endswith("accuracy") else f"{value:.3f}"

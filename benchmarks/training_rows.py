@@ -1,0 +1,101 @@
+"""What the benchmark of training measures, a dataclass a row, and the JSON that keeps them. Imports no torch."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+OURS, TRANSFORMERS, FUSED_GELU = "albert-data", "transformers", "transformers, fused gelu"
+
+
+def format_teraflops(flops: float) -> str:
+    """In 10^12, for GPUs with hundreds of them and for a core with less than one."""
+    return f"{flops / 1e12:,.0f}" if flops > 1e13 else f"{flops / 1e12:.3f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling:
+    """Products of two square matrices, nothing else. peak_flops: the published peak, None where none is known."""
+
+    where: str
+    precision: str
+    size: int
+    seconds: tuple[float, ...]
+    peak_flops: float | None = None
+
+    @property
+    def flops_per_second(self) -> float:
+        return 2 * self.size**3 / statistics.median(self.seconds)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.precision} product of {self.size} x {self.size}: {format_teraflops(self.flops_per_second)} TFLOP/s"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Updates of one contender on one batch. seconds: of one update, a figure a run; missing: why there are none.
+
+    num_tokens: without padding; flops: of one update of our model, whatever the contender computes for it.
+    first_seconds: of the first update, which compiles; num_graphs: those compiled while timing, none is right.
+    """
+
+    where: str
+    precision: str
+    model: str
+    row_len: int
+    num_rows: int
+    contender: str
+    num_tokens: int
+    flops: int
+    is_compiled: bool
+    seconds: tuple[float, ...] = ()
+    first_seconds: float = 0.0
+    num_graphs: int = 0
+    peak_bytes: int = 0
+    missing: str = ""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.num_tokens / statistics.median(self.seconds) if self.seconds else None
+
+    @property
+    def flops_per_second(self) -> float | None:
+        return self.flops / statistics.median(self.seconds) if self.seconds else None
+
+    def __str__(self) -> str:
+        speed = f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens_per_second else self.missing
+        return f"{self.model}, {self.num_rows} rows of {self.row_len}, {self.contender}: {speed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A run of `albert-data train`. wall_seconds: the whole process; curve: its lines of validation."""
+
+    where: str
+    precision: str
+    preset: str
+    minutes: float
+    wall_seconds: float
+    last_step: int
+    tokens_per_second: float | None
+    mfu: float | None
+    unigram_loss: float | None
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        final = self.curve[-1] if self.curve else {}
+        return f"{self.preset}, {self.last_step:,} steps in {self.wall_seconds:,.0f} s: {final}"
+
+
+Row = Ceiling | Speed | Training
+
+
+def read_row(saved: dict[str, Any]) -> Row:
+    """Make a row of its fields as JSON has them; the kind is the one with just these fields."""
+    for kind in (Ceiling, Speed, Training):
+        if saved.keys() == {one.name for one in fields(kind)}:
+            return kind(**{name: tuple(value) if name == "seconds" else value for name, value in saved.items()})
+    raise ValueError(f"no row has the fields {', '.join(saved)}")

@@ -1,0 +1,197 @@
+"""The benchmark of training runs at a tiny size, gives both contenders the same batch, and reports every figure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from benchmarks import __main__, training_command
+from benchmarks.results import Results
+from benchmarks.speed import main as speed_command
+from benchmarks.training_command import Run, measure_run, train
+from benchmarks.training_report import write_report
+from benchmarks.training_rows import OURS, TRANSFORMERS, Ceiling, Speed, Training, read_row
+
+torch = pytest.importorskip("torch")
+SMALL = AlbertConfig(vocab_size=300, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(train, [str(argument) for argument in arguments])
+
+
+def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from benchmarks import training
+
+    monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
+    monkeypatch.setitem(training.CEILING_SIZES, "cpu", (64,))
+    few = ("--device", "cpu", "--threads", 1, "--runs", 2, "--seconds", 0.01, "--batch-cells", 512, "--no-compile")
+    page = tmp_path / "training.md"
+    done = run(*few, "--only", "ceiling,speed-128", "-o", page)
+    assert done.exit_code == 0, done.output
+    parts = json.loads(page.with_suffix(".json").read_text())["parts"]
+    assert list(parts) == ["ceiling on CPU, 1 thread", "speed-128 tiny on CPU, 1 thread"]
+    rows = parts["speed-128 tiny on CPU, 1 thread"]["rows"]
+    assert rows[0]["contender"] == OURS
+    assert len(rows[0]["seconds"]) == 2
+    text = page.read_text(encoding="utf-8")
+    assert "## CPU, 1 thread" in text
+    for row in rows:
+        assert f"| tiny | 4 x 128 | {row['contender']} |" in text
+    assert "--only ceiling,speed-128" in text
+    assert "--no-compile" in text
+    assert str(tmp_path) not in text, "no folder of the machine"
+    assert run(*few, "--only", "speed-512", "-o", page).exit_code == 0
+    assert "| tiny | 1 x 512 |" in page.read_text(encoding="utf-8")
+    assert "| tiny | 4 x 128 |" in page.read_text(encoding="utf-8"), "what was measured before stays"
+
+
+def test_batches_are_nearly_full_and_sound():
+    from benchmarks.training import CLS, FIRST_ORDINARY, MASK, PAD, SEP, make_batch
+
+    batch = make_batch(SMALL, 6, 128)
+    ids, valid = batch.input_ids_BT, batch.valid_BT
+    assert ids.shape == (6, 128)
+    assert batch.num_tokens == valid.sum() >= 6 * 120
+    assert (ids[~valid] == PAD).all()
+    assert (ids[:, 0] == CLS).all()
+    assert ((ids == SEP).sum(1) == 2).all()
+    assert (ids.view(-1)[batch.masked_indices_N] == MASK).all()
+    assert len(batch.masked_labels_N) == (ids == MASK).sum()
+    assert len(batch.masked_labels_N) == pytest.approx(0.15 * batch.num_tokens, rel=0.05)
+    assert (batch.masked_labels_N >= FIRST_ORDINARY).all()
+    assert set(batch.sop_labels_B.tolist()) <= {0, 1}
+    assert ((batch.segment_ids_BT == 1).sum(1) > 50).all()
+
+
+def test_transformers_is_given_the_same_batch():
+    pytest.importorskip("transformers")
+    from benchmarks.training import Machine, make_batch, make_theirs, their_inputs
+
+    batch = make_batch(SMALL, 3, 128)
+    inputs = their_inputs(batch)
+    flat = inputs["labels"].view(-1)
+    assert (flat != -100).nonzero().flatten().tolist() == batch.masked_indices_N.tolist()
+    assert flat[batch.masked_indices_N].tolist() == batch.masked_labels_N.tolist()
+    assert inputs["attention_mask"].sum() == batch.num_tokens
+    machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=0.01, is_compiled=False)
+    theirs, loss_of = make_theirs(SMALL, batch, machine)
+    assert sum(one.numel() for one in theirs.parameters()) == number_of_parameters(SMALL)
+    assert torch.isfinite(loss_of())
+
+
+def number_of_parameters(config: AlbertConfig) -> int:
+    from albert_data.train.model import Albert
+
+    return sum(one.numel() for one in Albert(config).parameters())
+
+
+def speed(contender: str, *seconds: float, **changed: object) -> Speed:
+    row = Speed(
+        where="NVIDIA H200",
+        precision="bf16",
+        model="base",
+        row_len=512,
+        num_rows=8,
+        contender=contender,
+        num_tokens=4000,
+        flops=10**14,
+        is_compiled=True,
+        seconds=seconds,
+        first_seconds=12.5,
+        peak_bytes=3 * 10**9,
+    )
+    return dataclasses.replace(row, **changed)
+
+
+def test_each_kind_of_row_is_kept_and_finds_its_place_in_the_page(tmp_path: Path):
+    where = "NVIDIA H200"
+    ceiling = Ceiling(where=where, precision="bf16", size=10_000, seconds=(0.0025,), peak_flops=989.4e12)
+    figures = {"mlm_loss": 3.25, "mlm_accuracy": 0.4, "sop_loss": 0.5, "sop_accuracy": 0.8}
+    curve = [{"step": step, **figures} for step in range(100, 4000, 100)]
+    made = Training(
+        where=where,
+        precision="bf16",
+        preset="base",
+        minutes=10,
+        wall_seconds=630,
+        last_step=3900,
+        tokens_per_second=1e6,
+        mfu=0.45,
+        unigram_loss=6.7,
+        curve=curve,
+    )
+    results = Results(tmp_path / "training.json", read_row)
+    results.record("ceiling", "command", [ceiling])
+    lost = speed(TRANSFORMERS, model="xxlarge", missing="out of memory")
+    results.record("speed", "command", [speed(OURS, 0.2), speed(TRANSFORMERS, 0.5), lost])
+    results.record("run", "command", [made])
+    again = Results(results.path, read_row)
+    assert again.parts == results.parts, "what was written is what is read"
+    write_report(again, tmp_path / "training.md")
+    text = (tmp_path / "training.md").read_text(encoding="utf-8")
+    assert "bf16 product of 10000 x 10000: 800 TFLOP/s, 81% of the published peak." in text
+    assert "| base | 8 x 512 | albert-data | 20,000 | – | 500 | 51% | 62% | 60% of ceiling | 12.5 | 0 | 3.0 |" in text
+    assert "| base | 8 x 512 | transformers | 8,000 | 2.50x | 200 |" in text
+    assert "| xxlarge | 8 x 512 | transformers | out of memory | – |" in text
+    assert "3,900 steps in 10.5 minutes from start to end, 1,000,000 tokens/s, MFU 45%." in text
+    assert "an MLM loss of 6.700" in text
+    assert "| 3,900 | 3.250 | 40.0% | 0.500 | 80.0% |" in text
+    assert text.count("| 3.250 |") <= 15
+
+
+def test_a_run_is_made_by_the_command_and_its_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = Run(shards=tmp_path / "shards", preset="base", minutes=0.5, work=tmp_path)
+    command = " ".join(made.command)
+    assert command.endswith(f"train {tmp_path / 'shards'} -o {tmp_path / 'run'} --preset base --minutes 0.5")
+    lines = [{"step": 1, "split": "train", "tokens_per_second": 5.0}, {"step": 2, "split": "validation", "sop_loss": 1}]
+    code = (
+        "import json, pathlib, sys; run = pathlib.Path(sys.argv[1]); run.mkdir(); "
+        "(run / 'run.json').write_text(json.dumps({'identity': {'precision': 'bf16'}})); "
+        f"(run / 'metrics.jsonl').write_text({''.join(json.dumps(line) + chr(10) for line in lines)!r})"
+    )
+    monkeypatch.setattr(Run, "command", [sys.executable, "-c", code, str(tmp_path / "run")])
+    from benchmarks.training import Machine
+
+    machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=1, is_compiled=False)
+    (row,) = measure_run(made, machine, tmp_path / "page.md")
+    assert (row.precision, row.last_step, row.tokens_per_second, row.curve) == ("bf16", 2, 5.0, lines[1:])
+    assert (tmp_path / "page-run-metrics.jsonl").exists()
+    with pytest.raises(click.ClickException, match="exists; remove it"):
+        next(measure_run(made, machine, tmp_path / "page.md"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "run"], "needs shards"),
+        (["--only", "speed-64"], "allowed are ceiling, speed-128, speed-512, run"),
+        (["--models", "huge"], "allowed are"),
+        (["-o", "/missing/training.md"], "is no folder"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: list[str], message: str):
+    done = run(*arguments)
+    assert done.exit_code
+    assert message in done.output
+
+
+def test_train_is_a_command_of_the_benchmark_and_all_else_is_speed():
+    assert __main__.find_command(["train", "shards"]) == (training_command.train, ["shards"])
+    assert __main__.find_command(["--only", "build"]) == (speed_command, ["--only", "build"])
