@@ -5,7 +5,6 @@
     python -m benchmarks.main_job memory   CORPUS.jsonl.gz --tokenizer DIR
     python -m benchmarks.main_job speed    CORPUS.jsonl.gz --tokenizer DIR
     python -m benchmarks.main_job scaling  CORPUS.jsonl.gz --tokenizer DIR
-    python -m benchmarks.main_job training CORPUS.jsonl.gz --tokenizer DIR --minutes 10
     python -m benchmarks.main_job everything CORPUS.jsonl.gz --tokenizer DIR
 
 CORPUS is JSON lines with a field `text`. Every figure is printed as a row of a Markdown table.
@@ -28,7 +27,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -227,48 +225,11 @@ def scaling(corpus: Path, tokenizer: Path, language: str) -> None:
             workers *= 2
 
 
-@main.command()
-@click.argument("corpus", type=click.Path(path_type=Path, exists=True))
-@click.option("--tokenizer", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--language", default="en")
-@click.option("--minutes", default=10.0)
-def training(corpus: Path, tokenizer: Path, language: str, minutes: float) -> None:
-    """The loss of preset tiny on the CPU and, where there is a GPU, of preset base in bf16."""
-    import torch
-
-    with tempfile.TemporaryDirectory() as folder:
-        shards = Path(folder) / "shards"
-        build([corpus], shards, tokenizer, "--language", language, "--max-seq-len", "128")
-        train(shards, Path(folder) / "tiny", minutes, "--preset", "tiny", "--device", "cpu")
-        if torch.cuda.is_available():
-            train(shards, Path(folder) / "base", minutes, "--preset", "base", "--precision", "bf16")
-
-
-def train(shards: Path, run: Path, minutes: float, *options: str) -> None:
-    """Measure the speed on a few steps, train for so many minutes, and print the curve."""
-    base = ["albert-data", "train", str(shards), *options, "--eval-every", "250"]
-    subprocess.run([*base, "-o", str(run / "probe"), "--steps", "40"], check=True, capture_output=True)
-    steps = max(100, int(minutes * 60 / (read_metrics(run / "probe")[-1]["seconds"] / 40)))
-    subprocess.run([*base, "-o", str(run / "run"), "--steps", str(steps)], check=True, capture_output=True)
-    row("step", "split", "MLM loss", "SOP loss", "tokens/s")
-    row("---", "---", "---", "---", "---")
-    for line in read_metrics(run / "run"):
-        if line["split"] == "validation" or line["step"] % 250 == 0:
-            losses = (f"{line['mlm_loss']:.3f}", f"{line['sop_loss']:.3f}")
-            row(line["step"], line["split"], *losses, line.get("tokens_per_second", ""))
-    print(json.dumps(read_metrics(run / "run")[-1]))
-
-
-def read_metrics(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["split"] != "validation"] if run.name == "probe" else lines
-
-
 @corpus_command
 def everything(corpus: Path, tokenizer: Path, language: str) -> None:
     """All of it, one after another: the command for a machine that is at hand for an hour."""
     context = click.get_current_context()
-    for measure in (speed, scaling, memory, purity, fidelity, training):
+    for measure in (speed, scaling, memory, purity, fidelity):
         print(f"\n## {measure.name}\n", flush=True)
         context.invoke(measure, corpus=corpus, tokenizer=tokenizer, language=language)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import building, exactness, tokenising
+from benchmarks import building, exactness, loading, tokenising
 from benchmarks.corpora import MEGABYTE, Corpus, Setup, check_tokenizer, read_texts, train_vocabulary
 from benchmarks.report import write_report
 from benchmarks.results import Comparison, Measurement, Results, describe_command
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[Setup], Iterator[Measurement] | Iterator[Comparison]]
     "startup": building.measure_startup,
     "memory": building.measure_memory,
     "exactness": exactness.measure,
+    "loading": loading.measure,
 }
 FILE = click.Path(path_type=Path)
 COUNT = click.IntRange(min=1)

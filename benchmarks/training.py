@@ -21,6 +21,7 @@ from albert_data.train.batch import Batch, collate
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.model import Albert
+from albert_data.train.session import compile_model
 from benchmarks.training_rows import FUSED_GELU, OURS, TRANSFORMERS, Ceiling, Speed
 
 MASKED_SHARE = 0.15
@@ -164,7 +165,7 @@ def contenders_for(machine: Machine) -> dict[str, Callable[..., tuple[nn.Module,
 def make_ours(config: AlbertConfig, batch: Batch, machine: Machine) -> tuple[nn.Module, Step]:
     model = Albert(config).to(machine.device)
     if machine.is_compiled:
-        model.compile()
+        compile_model(model)
     return model, lambda: model(batch).loss
 
 
@@ -196,7 +197,7 @@ def make_theirs(config: AlbertConfig, batch: Batch, machine: Machine, gelu: str 
 
 def their_inputs(batch: Batch) -> dict[str, Tensor]:
     """The same batch by the names of AlbertForPreTraining."""
-    labels_BT = torch.full_like(batch.input_ids_BT, NOT_PREDICTED)
+    labels_BT = torch.full_like(batch.input_ids_BT, NOT_PREDICTED, dtype=torch.int64)
     labels_BT.view(-1)[batch.masked_indices_N] = batch.masked_labels_N
     return {
         "input_ids": batch.input_ids_BT,

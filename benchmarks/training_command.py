@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from albert_data.train.config import MODEL_PRESETS, TRAIN_PRESETS
+from albert_data.train.config import MODEL_PRESETS
 from albert_data.train.folder import METRICS_FILE
 from albert_data.train.run_figures import read_run
 from benchmarks import jobs
@@ -81,7 +81,7 @@ class Run:
 @click.option("--seconds", type=POSITIVE, default=2.0, show_default=True, help="About what one turn takes.")
 @click.option("--batch-cells", type=COUNT, metavar="N", help="Rows x length of a batch. Left out: by the model.")
 @click.option("--compile/--no-compile", "is_compiled", default=None, help="Left out: on a GPU alone.")
-@click.option("--preset", type=click.Choice(list(TRAIN_PRESETS)), help="Of the run. Left out: tiny or base.")
+@click.option("--preset", type=click.Choice(list(MODEL_PRESETS)), help="Of the run. Left out: tiny or base.")
 @click.option("--minutes", type=POSITIVE, default=10.0, show_default=True, help="Of the run.")
 @click.option("--work", type=FILE, metavar="DIR", help="Keeps the run; else a temporary one.")
 @click.option("-o", "--output", type=FILE, default=Path("training.md"), show_default=True, metavar="PAGE")

@@ -14,7 +14,7 @@ from toy_language import chinese_sentence, english_sentence
 from benchmarks import exactness, rivals
 from benchmarks.estimate import estimate
 from benchmarks.report import write_report
-from benchmarks.results import OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
+from benchmarks.results import COLLATOR, OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
 from benchmarks.speed import PARTS, main
 
 

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_reference import render
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,7 +19,9 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_command_reference_is_what_help_prints():
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == render(), "run `make docs`"
+    # In a process of its own: click keeps the names of --help that a command was first called with.
+    done = subprocess.run([sys.executable, ROOT / "tests" / "cli_reference.py"], capture_output=True, check=True)
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == done.stdout.decode(), "run `make docs`"
 
 
 def test_every_document_that_another_links_to_exists():

@@ -1,74 +1,116 @@
-"""Checkpoints: files that appear whole or not at all, and the newest of which a run goes on from.
+"""Checkpoints: folders that appear whole or not at all, and the newest of which a run goes on from.
 
-RUN/checkpoints/step-00001000.pt holds, as tensors, numbers and strings alone: model, optimizer, scaler,
-step, random states, the sums of the open metrics line, the configs, the run's identity. It is read
-with weights_only=True, so no code hides in it.
+    RUN/checkpoints/step-00001000/  model.safetensors  training.safetensors  state.json
+
+model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and
+the open metrics line; state.json all that is no tensor. Nothing in them is code, and nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from albert_data.errors import CheckpointError, OutputError
-from albert_data.files import replace_file
+from albert_data.files import TEMPORARY_SUFFIX, read_json, sync_folder, write_json
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FOLDER = "checkpoints"
-NUM_KEPT = 2
+WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
+
+Tensors = dict[str, Tensor]
 
 
 def list_checkpoints(run: Path) -> list[Path]:
     """Return the checkpoints of a run, oldest first."""
-    found = (run / FOLDER).glob("step-*.pt")
-    return sorted((path for path in found if re.fullmatch(r"step-\d+\.pt", path.name)), key=_step_of)
+    found = (path for path in (run / FOLDER).glob("step-*") if re.fullmatch(r"step-\d+", path.name))
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
-def save_checkpoint(run: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write the checkpoint of a step, then delete all but the last two. Raises OutputError on a full disk."""
-    path = run / FOLDER / f"step-{step:08d}.pt"
+def save_checkpoint(
+    run: Path, step: int, *, weights: Tensors, tensors: Tensors, state: dict[str, Any], keep: int
+) -> Path:
+    """Write the checkpoint of a step, then delete all but the last `keep`. Raises OutputError on a full disk."""
+    path = run / FOLDER / f"step-{step:08d}"
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(path) as file:
-            torch.save({"format_version": FORMAT_VERSION, "step": step, **state}, file)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        for old in (run / FOLDER).glob(f"*{TEMPORARY_SUFFIX}"):  # of a run that was killed
+            shutil.rmtree(old)
+        temporary.mkdir(parents=True)
+        for name, content in ((WEIGHTS_FILE, weights), (TENSORS_FILE, tensors)):
+            save_file({key: tensor.contiguous() for key, tensor in content.items()}, temporary / name)
+            _sync(temporary / name)
+        write_json(temporary / STATE_FILE, {"format_version": FORMAT_VERSION, "step": step, **state})
+        sync_folder(temporary)
+        if path.exists():  # the same step again, after a resume: the same content
+            shutil.rmtree(path)
+        temporary.rename(path)
+        sync_folder(path.parent)
+    except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
+        shutil.rmtree(temporary, ignore_errors=True)
         raise OutputError(f"{path}: can't write the checkpoint: {error}; free some space, then --resume") from error
-    for old in list_checkpoints(run)[:-NUM_KEPT]:
-        old.unlink()
+    for old in list_checkpoints(run)[:-keep]:
+        shutil.rmtree(old)
     return path
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint to the CPU. Raises CheckpointError if it is damaged or of another format."""
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
+    """Read weights, tensors and state to the CPU. Raises CheckpointError if one is damaged or of another format."""
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: there is no such checkpoint")
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_json(path / STATE_FILE)
         version = state["format_version"]
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: there is no such checkpoint") from error
-    except Exception as error:  # torch.load raises whatever the damaged bytes lead it to
+        if version == FORMAT_VERSION:
+            return load_file(path / WEIGHTS_FILE), load_file(path / TENSORS_FILE), state
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise CheckpointError(
-            f"{path}: can't be read as a checkpoint ({type(error).__name__}); delete it, and --resume "
-            "goes on from the one before"
+            f"{path}: can't be read as a checkpoint ({error}); delete it, and --resume goes on from the one before"
         ) from error
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path}: format version {version}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
-        )
-    return state
+    raise CheckpointError(
+        f"{path}: format version {version}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
+    )
 
 
 def load_model(path: Path) -> Albert:
     """Build the model of a checkpoint, on the CPU, in evaluation mode."""
-    state = load_checkpoint(path)
-    model = Albert(AlbertConfig(**state["model_config"]))
-    model.load_state_dict(state["model"])
+    weights, _, state = load_checkpoint(path)
+    try:
+        with torch.device("meta"):
+            model = Albert(AlbertConfig(**state["model_config"]))
+        model.load_state_dict(weights, assign=True)
+    except (TypeError, KeyError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: its weights are not those of its config ({error})") from error
     return model.eval()
 
 
-def _step_of(path: Path) -> int:
-    return int(path.stem.removeprefix("step-"))
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> Tensors:
+    """The tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
+    state = optimizer.state_dict()["state"]
+    return {f"optimizer.{i}.{name}": tensor for i, tensors in state.items() for name, tensor in tensors.items()}
+
+
+def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
+    """Take over what `pack_optimizer` gave."""
+    state: dict[int, Tensors] = {}
+    for key, tensor in tensors.items():
+        room, _, rest = key.partition(".")
+        if room == "optimizer":
+            number, _, name = rest.partition(".")
+            state.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

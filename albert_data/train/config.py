@@ -13,6 +13,8 @@ from albert_data.errors import ConfigError
 
 SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
+OPTIMIZERS = ("adamw", "lamb")
+BUDGETS = ("steps", "epochs", "minutes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,45 +85,66 @@ class AlbertConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """All that decides a training run, beside the shards. The defaults are the preset "base".
+    """All that decides a training run, beside the shards. The defaults are those of a short run of preset base.
 
-    steps and warmup_share are those of the paper's ablations (125,000 steps, 3,125 of them warm-up);
-    the optimiser is BERT's AdamW, where the paper has LAMB for its batches of 4,096 rows.
-    warmup_share: the share of the steps in which the rate rises; then it falls, linearly, to 0.
-    dropout: 0.0, as in the released v2 models: the paper's section 4.8 finds that ALBERT underfits and
-    that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
+    steps, epochs, minutes: how long; exactly one of them is given. The learning rate follows the same measure.
+    batch_tokens: cells of a step's batch over all ranks, padding included; micro_tokens: cells that a rank puts
+    through the model at once, the gradients of which are summed; None puts all of its share through.
+    warmup_share: the share of the run in which the rate rises; then it falls, linearly, to 0.
+    dropout: None takes the preset's: 0.0 as in the released v2 models, for the paper's section 4.8 finds that ALBERT
+    underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
+    remask: draw other masks for every epoch but the first.
     eval_rows: the most validation rows that an evaluation reads, the same ones each time.
     """
 
     preset: str = "base"
-    steps: int = 125_000
-    batch_size: int = 128
-    lr: float = 1e-4
-    warmup_share: float = 0.025
+    steps: int | None = 10_000
+    epochs: float | None = None
+    minutes: float | None = None
+    batch_tokens: int = 65_536
+    micro_tokens: int | None = None
+    optimizer: str = "adamw"
+    lr: float = 3e-4
+    warmup_share: float = 0.05
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
-    adam_eps: float = 1e-6
+    epsilon: float = 1e-6
     max_grad_norm: float = 1.0
-    dropout: float = 0.0
-    eval_every: int = 2500
+    dropout: float | None = None
+    remask: bool = True
+    eval_every: int = 1000
     eval_rows: int = 2048
-    save_every: int = 2500
+    save_every: int = 1000
+    keep: int = 2
     log_every: int = 50
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
+    compile: bool = True
+    tensorboard: bool = False
 
     def __post_init__(self) -> None:
         check_choice("preset", self.preset, tuple(MODEL_PRESETS))
-        for name in ("steps", "batch_size", "eval_every", "eval_rows", "save_every", "log_every"):
-            check_range(name, getattr(self, name), 1, 2**31 - 1)
-        for name in ("lr", "adam_eps"):
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        budgets = {name: getattr(self, name) for name in BUDGETS if getattr(self, name) is not None}
+        if len(budgets) != 1:
+            given = ", ".join(f"{name} is {value}" for name, value in budgets.items()) or "none is given"
+            raise ConfigError(f"{given}; give exactly one of {', '.join(BUDGETS)}")
+        for name in ("steps", "batch_tokens", "micro_tokens", "eval_every", "eval_rows", "save_every", "log_every"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 1, 2**31 - 1)
+        for name in ("epochs", "minutes"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 1e-3, 1e6)
+        check_range("keep", self.keep, 1, 1000)
+        for name in ("lr", "epsilon"):
             check_range(name, getattr(self, name), 1e-12, 1.0)
         for name in ("warmup_share", "weight_decay"):
             check_range(name, getattr(self, name), 0.0, 1.0)
         for name in ("beta1", "beta2", "dropout"):
-            check_range(name, getattr(self, name), 0.0, 0.9999)
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 0.0, 0.9999)
         check_range("max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
         check_range("seed", self.seed, 0, 2**63 - 1)
         check_choice("precision", self.precision, PRECISIONS)
@@ -143,17 +166,33 @@ MODEL_PRESETS = {
     "xlarge-v1": AlbertConfig(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192, dropout=0.1),
     "xxlarge-v1": AlbertConfig(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
 }
-TRAIN_PRESETS = {
-    "base": TrainConfig(),
-    "tiny": TrainConfig(
-        preset="tiny",
-        steps=3000,
-        batch_size=16,
-        lr=1e-3,
-        warmup_share=0.1,
-        eval_every=500,
-        eval_rows=512,
-        save_every=500,
-        log_every=20,
-    ),
+_TINY = TrainConfig(
+    preset="tiny",
+    steps=3000,
+    batch_tokens=2048,
+    lr=1e-3,
+    warmup_share=0.1,
+    eval_every=500,
+    eval_rows=512,
+    save_every=500,
+    log_every=20,
+)
+# quick: one short run on one GPU, AdamW. Larger models take a lower rate, as BERT large did.
+# paper: ALBERT's own, section 4.1 and its released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
+RECIPES = {
+    "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}
+    | {"tiny": _TINY},
+    "paper": {
+        name: TrainConfig(
+            preset=name,
+            steps=125_000,
+            batch_tokens=4096 * 512,
+            optimizer="lamb",
+            lr=0.00176,
+            warmup_share=0.025,
+            eval_every=2500,
+            save_every=2500,
+        )
+        for name in MODEL_PRESETS
+    },
 }

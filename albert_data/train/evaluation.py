@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from albert_data.train.distributed import ALONE, Ranks
 from albert_data.train.loader import Rows, fixed_batches
 from albert_data.train.metrics import Figures, figures, measure
 from albert_data.train.model import Albert
-from albert_data.train.order import padded_len
 from albert_data.train.precision import Precision
 
 BASELINE_ROWS = 65_536  # a million labels and more: their frequencies are then known to a few percent
@@ -18,18 +18,29 @@ ROWS_AT_ONCE = 4096
 
 
 @torch.no_grad()
-def evaluate(model: Albert, shards: Rows, precision: Precision, *, num_rows: int, batch_size: int) -> Figures:
-    """Return means over the first `num_rows` rows. Draws no random number; ends in training mode."""
+def evaluate(
+    model: Albert,
+    shards: Rows,
+    precision: Precision,
+    *,
+    num_rows: int,
+    batch_tokens: int,
+    ranks: Ranks = ALONE,
+) -> Figures:
+    """Return means over the first `num_rows` rows, parted among the ranks.
+
+    Draws no random number; ends in training mode.
+    """
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
     model.eval()
-    batch_tokens = batch_size * padded_len(int(shards.manifest["config"]["max_seq_len"]))
-    for batch in fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens):
-        moved = batch.to(precision.device)
-        with precision.autocast():
-            output = model(moved)
-        sums_F += measure(output, moved)
+    for number, batch in enumerate(fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens)):
+        if number % ranks.num_ranks == ranks.rank:
+            moved = batch.to(precision.device)
+            with precision.autocast():
+                output = model(moved)
+            sums_F += measure(output, moved)
     model.train()
-    return figures(sums_F)
+    return figures(ranks.sum(sums_F.tolist()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ def training_flops(config: AlbertConfig, *, num_rows: int, row_len: int, num_mas
     )
     forward = (
         _product(num_tokens, embedding, hidden)
-        + config.num_layers * per_layer
+        + len(config.pairs()) * per_layer
         + _product(num_rows, hidden, hidden)  # pooler
         + _product(num_rows, hidden, NUM_ORDERS)
         + _product(num_masked, hidden, embedding)

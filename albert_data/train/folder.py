@@ -1,10 +1,10 @@
 """The folder of a run: who it belongs to, and whether a run may start or go on in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  checkpoints/step-*.pt
+RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/
 ```
-run.json holds the settings and the identity of the run: everything that decides its weights. Steps are
-part of it, since the learning rate of each step depends on their number: a finished run can't be lengthened.
+run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
+Steps are part of it, since the learning rate of each step depends on their number: a finished run can't be lengthened.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError, OutputError
-from albert_data.files import read_json, write_json
+from albert_data.files import read_json, write_bytes, write_json
 from albert_data.train.config import AlbertConfig, TrainConfig
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
-# These change what is watched, never the weights; device and precision count as what they came out as.
-_FREE_FIELDS = ("log_every", "eval_every", "eval_rows", "save_every", "precision", "device")
+TOKENIZER_FILE = Path("tokenizer/spiece.model")  # of a shard folder, and of a run
+TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
+# These change what is watched, or no more of the weights than rounding does; device and precision count as what they
+# came out as.
+_FREE_FIELDS = (
+    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "tensorboard"),
+    *("micro_tokens", "compile", "precision", "device"),
+)
 
 Identity = dict[str, Any]
 
@@ -35,6 +41,7 @@ def make_identity(
         "device type": device_type,
         "precision": precision,
         "shards' digest": manifest["digest"],
+        TOKENIZER_KEY: manifest["tokenizer"]["sha256"],
         **{f"model's {k}": v for k, v in dataclasses.asdict(model).items()},
     }
 
@@ -49,7 +56,7 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
             )
 
 
-def claim_folder(run: Path, config: TrainConfig, identity: Identity, *, resume: bool) -> None:
+def claim_folder(run: Path, config: TrainConfig, shape: AlbertConfig, identity: Identity, *, resume: bool) -> None:
     """Make sure that a run may start (or, with `resume`, go on) in this folder, and write run.json.
 
     Raises OutputError where something else stands, CheckpointError where there is nothing to resume.
@@ -60,23 +67,32 @@ def claim_folder(run: Path, config: TrainConfig, identity: Identity, *, resume: 
         _refuse_if_taken(run)
     try:
         run.mkdir(parents=True, exist_ok=True)
-        write_json(run / RUN_FILE, {"config": dataclasses.asdict(config), "identity": identity})
+        content = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
+        write_json(run / RUN_FILE, content)
     except OSError as error:
         raise OutputError(f"{run}: can't write there: {error}; choose another --output") from error
 
 
 def read_run_file(run: Path) -> dict[str, Any]:
-    """Return the settings and identity of the run in this folder."""
+    """Return the settings ("config"), the shape of the model ("model") and the identity of the run in this folder."""
     path = run / RUN_FILE
     try:
         content = read_json(path)
-        return {"config": dict(content["config"]), "identity": dict(content["identity"])}
+        return {name: dict(content[name]) for name in ("config", "model", "identity")}
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(
             f"{run}: there is no run to resume ({RUN_FILE} is missing); check --output, or leave out --resume"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path}: can't be read ({error}); start another run with a new --output") from error
+
+
+def keep_tokenizer(run: Path, shards: Path) -> None:
+    """Copy the tokenizer's model from the shard folder, so that the run can be used without it."""
+    source = shards / TOKENIZER_FILE
+    if source.is_file():
+        (run / TOKENIZER_FILE).parent.mkdir(exist_ok=True)
+        write_bytes(run / TOKENIZER_FILE, source.read_bytes())
 
 
 def load_config(run: Path) -> TrainConfig:

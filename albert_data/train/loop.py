@@ -1,75 +1,88 @@
-"""Pretraining: shards to a run folder with metrics and checkpoints.
+"""Pretraining: shards to a run folder with metrics, checkpoints and a page that shows them.
 
 Each update is a function of the state before it and of its number, so a run that was stopped, by Ctrl-C or
 by a power cut, goes on from its newest checkpoint with the losses that it would have had anyway: on a CPU
-with as many threads bit for bit, on a GPU as far as its kernels are deterministic.
+with as many threads bit for bit, on a GPU as far as its kernels are deterministic. Of a run by the clock
+(--minutes) that holds of the batches alone, for its learning rate follows the clock.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
+from collections import deque
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.errors import AlbertDataError
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
+from albert_data.train.budget import Budget
+from albert_data.train.checkpoint import list_checkpoints
+from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
-from albert_data.train.folder import METRICS_FILE, Identity, check_identity, claim_folder, make_identity
+from albert_data.train.events import TensorBoardWriter
+from albert_data.train.flops import peak_flops, training_flops
+from albert_data.train.folder import METRICS_FILE, claim_folder, keep_tokenizer, read_run_file
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
-from albert_data.train.model import Albert
-from albert_data.train.optimizer import lr_at, make_optimizer
-from albert_data.train.order import padded_len
-from albert_data.train.precision import Precision, choose_precision
+from albert_data.train.precision import choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
+from albert_data.train.run_page import write_run_page
+from albert_data.train.session import (
+    Initial,
+    Session,
+    choose_shape,
+    explain_out_of_memory,
+    restore_newest,
+    save_session,
+    start_session,
+    update,
+)
+
+LOWEST_SCALE = 1.0  # of float16's losses: a gradient that overflows even unscaled is no matter of the format
+_ROWS_NAMED = 8
 
 
-@dataclass(kw_only=True)
-class Session:
-    """Everything that an update reads and changes; what a checkpoint keeps."""
-
-    config: TrainConfig
-    precision: Precision
-    identity: Identity
-    model: Albert
-    optimizer: torch.optim.AdamW
-    scaler: torch.amp.GradScaler
-    tally: Tally
-    loader: ShardLoader
-    step: int = 0
-    seconds: float = 0.0
-
-    def is_due(self, every: int) -> bool:
-        return self.step % every == 0 or self.step == self.config.steps
-
-
-def train(out: Path, run: Path, config: TrainConfig, *, resume: bool = False) -> Path:
-    """Train on the shards in `out` and return the last checkpoint in `run`.
+def train(
+    out: Path, run: Path, config: TrainConfig, *, resume: bool = False, initial: Initial | None = None
+) -> Path | None:
+    """Train on the shards in `out` and return the last checkpoint in `run`, or None if the run was interrupted.
 
     resume: go on from the newest checkpoint in `run`, whose settings and shards have to be the same.
-    Ctrl-C saves a checkpoint and raises KeyboardInterrupt. Seeds PyTorch's global generators.
+    initial: weights to begin with. Ctrl-C and SIGTERM save a checkpoint. Seeds PyTorch's global generators.
+    As one of torchrun's processes it trains along with the others; the first of them writes.
     Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if the loss is not finite.
     """
+    began = time.perf_counter()
     splits = open_splits(out)
-    batch_tokens = config.batch_size * padded_len(int(splits.train.manifest["config"]["max_seq_len"]))
-    loader = ShardLoader(splits.train, batch_tokens=batch_tokens, seed=config.seed)
-    precision = choose_precision(config.precision, config.device)
-    session = start_session(config, precision, loader, splits.train.manifest)
-    claim_folder(run, config, session.identity, resume=resume)
-    if resume:
-        restore_newest(session, run)
-    with Report(num_steps=config.steps, step=session.step) as report, Interrupt() as interrupt:
-        for line in describe_start(session.model, precision, config, loader, splits):
-            report.say(line)
-        return _Loop(session, splits, run, report).run(interrupt)
+    with join_ranks(choose_device(config.device)[0].type) as ranks:
+        precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
+        manifest = splits.train.manifest
+        shape = AlbertConfig(**read_run_file(run)["model"]) if resume else choose_shape(config, manifest, initial)
+        loader = ShardLoader(
+            splits.train,
+            batch_tokens=config.batch_tokens,
+            micro_tokens=config.micro_tokens,
+            seed=config.seed,
+            rank=ranks.rank,
+            num_ranks=ranks.num_ranks,
+            remask=config.remask,
+        )
+        session = start_session(config, shape, precision, ranks, manifest, initial)
+        if ranks.is_first:
+            claim_folder(run, config, shape, session.identity, resume=resume)
+            keep_tokenizer(run, out)
+        ranks.wait()
+        if resume and (state := restore_newest(session, run)) is not None:
+            loader.load_state_dict(state)
+        budget = Budget(config, loader.steps_per_epoch, began=began, seconds=session.seconds)
+        with Report(budget, is_first=ranks.is_first) as report, Interrupt() as interrupt:
+            for line in describe_start(session, loader, splits, budget):
+                report.say(line)
+            return _Loop(session, splits, run, report, budget, loader, interrupt).run()
 
 
 def open_splits(out: Path) -> Splits:
@@ -80,186 +93,186 @@ def open_splits(out: Path) -> Splits:
     return Splits(folder=out, train=shards, validation=open_shards(out, split="validation"))
 
 
-def model_config(config: TrainConfig, manifest: dict[str, Any]) -> AlbertConfig:
-    """The preset's shape with the vocabulary of the shards and room for their longest row."""
-    preset = MODEL_PRESETS[config.preset]
-    longest = padded_len(int(manifest["config"]["max_seq_len"]))
-    return dataclasses.replace(
-        preset,
-        vocab_size=int(manifest["tokenizer"]["vocab_size"]),
-        max_positions=max(preset.max_positions, longest),
-        dropout=config.dropout,
-    )
-
-
-def start_session(config: TrainConfig, precision: Precision, loader: ShardLoader, manifest: dict[str, Any]) -> Session:
-    """Draw the first weights, from the seed alone."""
-    shape = model_config(config, manifest)
-    torch.manual_seed(config.seed)
-    model = Albert(shape).to(precision.device)
-    return Session(
-        config=config,
-        precision=precision,
-        identity=make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format),
-        model=model,
-        optimizer=make_optimizer(model, config),
-        scaler=precision.gradient_scaler(),
-        tally=Tally(precision.device),
-        loader=loader,
-    )
-
-
-def save_session(session: Session, run: Path) -> Path:
-    """Write a checkpoint of the state between two updates."""
-    device = session.precision.device
-    state = {
-        "seconds": session.seconds,
-        "model": session.model.state_dict(),
-        "optimizer": session.optimizer.state_dict(),
-        "scaler": session.scaler.state_dict(),
-        "tally": session.tally.state_dict(),
-        "loader": session.loader.state_dict(),
-        "cpu_random": torch.get_rng_state(),
-        "cuda_random": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
-        "train_config": dataclasses.asdict(session.config),
-        "model_config": dataclasses.asdict(session.model.config),
-        "identity": session.identity,
-    }
-    return save_checkpoint(run, session.step, state)
-
-
-def restore_newest(session: Session, run: Path) -> None:
-    """Take over the newest checkpoint; without one, the run was stopped before its first, and starts anew."""
-    checkpoints = list_checkpoints(run)
-    if not checkpoints:
-        return
-    state = load_checkpoint(checkpoints[-1])
-    check_identity(session.identity, state["identity"], checkpoints[-1])
-    session.model.load_state_dict(state["model"])
-    session.optimizer.load_state_dict(state["optimizer"])
-    session.scaler.load_state_dict(state["scaler"])
-    session.tally.load_state_dict(state["tally"])
-    session.loader.load_state_dict(state["loader"])
-    session.step, session.seconds = state["step"], state["seconds"]
-    torch.set_rng_state(state["cpu_random"])
-    if session.precision.device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda_random"], session.precision.device)
-
-
-def update(session: Session, batch: Batch) -> None:
-    """Make one step of the optimiser."""
-    for group in session.optimizer.param_groups:
-        group["lr"] = lr_at(session.step, session.config)
-    with session.precision.autocast():
-        output = session.model(batch)
-    session.optimizer.zero_grad()
-    session.scaler.scale(output.loss).backward()
-    session.scaler.unscale_(session.optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), session.config.max_grad_norm)
-    session.scaler.step(session.optimizer)
-    session.scaler.update()
-    session.tally.add(output, batch, norm)
-    session.step += 1
-
-
 class _Loop:
     """The updates of one process, with the lines, evaluations and checkpoints between them."""
 
-    def __init__(self, session: Session, splits: Splits, run: Path, report: Report) -> None:
-        self._session = session
-        self._splits = splits
-        self._run = run
-        self._report = report
-        self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step)
+    def __init__(
+        self,
+        session: Session,
+        splits: Splits,
+        run: Path,
+        report: Report,
+        budget: Budget,
+        loader: ShardLoader,
+        interrupt: Interrupt,
+    ) -> None:
+        self._session, self._splits, self._run = session, splits, run
+        self._report, self._budget, self._loader, self._interrupt = report, budget, loader, interrupt
+        self._ranks: Ranks = session.ranks
+        self._peak = peak_flops(session.precision.device_reason, session.precision.format)
+        self._recent: deque[tuple[int, list[Batch]]] = deque(maxlen=session.config.log_every)
+        if self._ranks.is_first:
+            self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step)
+            self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
 
-    def run(self, interrupt: Interrupt) -> Path:
+    def run(self) -> Path | None:
         session, config = self._session, self._session.config
         if session.step:
-            finished = ": nothing is left to do" if session.step == config.steps else ""
-            self._report.say(f"resuming at step {session.step:,} of {config.steps:,}{finished}")
+            is_over = self._budget.share_done(session.step) >= 1
+            nothing = ": nothing is left to do" if is_over else ""
+            self._report.say(f"resuming at step {session.step:,}{nothing}")
+            if is_over:
+                return list_checkpoints(self._run)[-1]
+        if self._budget.is_timed and session.step == 0:
+            self._evaluate(is_last=False)  # it tells how long the last one will take
         lap = time.perf_counter()
-        for (batch,) in session.loader.stream(session.precision.device, config.steps - session.step):
-            self._update(batch)
+        for batches in self._loader.stream(session.precision.device):
+            is_last, is_asked = self._update(batches)
             # Reading waits for the GPU, and that wait is part of the lap.
-            values = self._read_tally() if session.is_due(config.log_every) else None
+            values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
             session.tally.seconds += time.perf_counter() - lap
             if values is not None:
                 self._log(values)
-            if session.is_due(config.eval_every):
-                self._evaluate()
-            if session.is_due(config.save_every) or interrupt.asked:
+            if is_last or session.step % config.eval_every == 0:
+                self._evaluate(is_last=is_last)
+            if is_last or is_asked or session.step % config.save_every == 0:
                 self._save()
-            if interrupt.asked and session.step < config.steps:
+            if is_last:
+                return self._finish()
+            if is_asked:
                 self._say_how_to_resume()
-                raise KeyboardInterrupt
+                return None
             lap = time.perf_counter()
-        return list_checkpoints(self._run)[-1]
+        raise AssertionError("the loader ended before the run")
 
-    def _update(self, batch: Batch) -> None:
-        try:
-            update(self._session, batch)
-        except torch.cuda.OutOfMemoryError as error:
-            rows, row_len = batch.input_ids_BT.shape
-            raise ConfigError(
-                f"batch_size is {rows}, and such a batch, of rows of {row_len} tokens, does not fit on "
-                f"{self._session.precision.device_reason}; start another run with a smaller --batch-size"
-            ) from error
-        self._report.advance()
+    def _update(self, batches: list[Batch]) -> tuple[bool, bool]:
+        """Make a step. Returns whether it is the last of the run, and whether to stop for now."""
+        session, budget, ranks = self._session, self._budget, self._ranks
+        num_masked, num_pairs, share, num_asked = ranks.sum(
+            [
+                sum(batch.num_masked for batch in batches),
+                sum(batch.num_pairs for batch in batches),
+                budget.share_done(session.step) if ranks.is_first else 0.0,
+                self._interrupt.asked,
+            ]
+        )
+        self._rate = budget.rate(session.step, share)
+        is_last = budget.is_last(session.step, share)
+        self._recent.append((session.step, batches))
+        row_len = batches[0].input_ids_BT.shape[1]
+        with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
+            update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
+        shape = session.model.config
+        for batch in batches:
+            num_rows, num_asked_for = len(batch.input_ids_BT), len(batch.masked_indices_N)
+            session.tally.num_flops += training_flops(
+                shape, num_rows=num_rows, row_len=row_len, num_masked=num_asked_for
+            )
+        self._report.advance(share)
+        return is_last, num_asked > 0 and not is_last
 
     def _read_tally(self) -> Figures:
         """Return the figures of the open interval. Raises AlbertDataError if they tell of lost weights."""
-        tally, is_scaled = self._session.tally, self._session.precision.format == "fp16"
-        values = tally.read()
-        if all_finite(values) and (is_scaled or not tally.num_bad_steps()):
+        session = self._session
+        values, bad_step = session.tally.read(self._ranks), session.tally.first_bad_step()
+        if session.precision.format == "fp16":
+            bad_step = -1  # the scaler leaves out such steps
+            if session.scaler.get_scale() < LOWEST_SCALE:
+                raise AlbertDataError(
+                    f"{self._run}: float16 can't hold the gradients: the loss scale fell to "
+                    f"{session.scaler.get_scale():g} by step {session.step}; use --precision bf16 or fp32, or a "
+                    "lower --lr"
+                )
+        if all_finite(values) and bad_step < 0:
             return values
-        raise AlbertDataError(
-            f"{self._run}: the loss or its gradient stopped being finite at or before step "
-            f"{self._session.step} ({values}, {tally.num_bad_steps()} steps without a finite gradient); "
-            "start another run with a lower --lr or a larger --warmup-share"
+        where = (
+            f"at step {bad_step + 1}, of {self._name_rows(bad_step)}" if bad_step >= 0 else f"by step {session.step}"
         )
+        raise AlbertDataError(
+            f"{self._run}: the loss or its gradient stopped being finite {where}; the last checkpoint is from before; "
+            "look at these rows with `albert-data inspect`, or start another run with a lower --lr"
+        )
+
+    def _name_rows(self, step: int) -> str:
+        """The rows of a recent step, by shard."""
+        rows = [row for at, batches in self._recent if at == step for batch in batches for row in batch.rows.tolist()]
+        named = ", ".join(str(row) for row in sorted(rows)[:_ROWS_NAMED])
+        more = f" and {len(rows) - _ROWS_NAMED} more" if len(rows) > _ROWS_NAMED else ""
+        return f"training rows {named}{more}"
 
     def _log(self, values: Figures) -> None:
         session, tally = self._session, self._session.tally
-        session.seconds += tally.seconds
-        speed = tally.num_tokens / tally.seconds
+        session.seconds = self._budget.seconds
+        num_tokens, num_cells = self._ranks.sum([tally.num_tokens, tally.num_cells])
+        speed = num_tokens / tally.seconds
         line: dict[str, Any] = {
             **values,
-            "lr": lr_at(session.step - 1, session.config),
-            "padding_share": 1 - tally.num_tokens / tally.num_cells,
+            "lr": self._rate,
+            "epoch": self._loader.epoch,
+            "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
             "seconds": round(session.seconds, 3),
         }
+        if self._peak is not None:
+            line["mfu"] = round(tally.num_flops / tally.seconds / self._peak, 4)
         if session.precision.format == "fp16":
             line["skipped_steps"] = tally.num_bad_steps()
-        self._metrics.write(step=session.step, split="train", **line)
-        self._report.show(session.step, values, speed)
+        self._write("train", line)
+        self._report.show(session.step, line)
         session.tally = Tally(session.precision.device)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, *, is_last: bool) -> None:
         session, config, validation = self._session, self._session.config, self._splits.validation
         if validation is None:
             return
-        values = evaluate(
+        began = time.perf_counter()
+        values: dict[str, Any] = evaluate(
             session.model,
             validation,
             session.precision,
             num_rows=config.eval_rows,
-            batch_size=config.batch_size,
+            batch_tokens=config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks),
+            ranks=self._ranks,
         )
-        if session.step < config.steps:
-            self._metrics.write(step=session.step, split="validation", **values)
+        self._budget.note("evaluation", time.perf_counter() - began)
+        if not is_last:
+            self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values)}")
+            return
+        if not self._ranks.is_first:
             return
         baseline = measure_baseline(self._splits.train, validation, num_rows=config.eval_rows)
         known = {} if baseline is None else dataclasses.asdict(baseline)
-        self._metrics.write(step=session.step, split="validation", **values, **known)
+        self._write("validation", {**values, **known})
         self._report.say(describe_end(values, baseline))
+
+    def _write(self, split: str, line: dict[str, Any]) -> None:
+        if self._ranks.is_first:
+            self._metrics.write(step=self._session.step, split=split, **line)
+            if self._tensorboard is not None:
+                self._tensorboard.write(split, self._session.step, line)
 
     def _save(self) -> None:
         self._read_tally()
-        save_session(self._session, self._run)
+        began = time.perf_counter()
+        self._session.seconds = self._budget.seconds
+        if self._ranks.is_first:
+            save_session(self._session, self._run, self._loader.state_dict())
+        self._ranks.wait()
+        self._budget.note("checkpoint", time.perf_counter() - began)
+
+    def _finish(self) -> Path:
+        self._close()
+        if self._ranks.is_first and (page := write_run_page(self._run)) is not None:
+            self._report.say(f"the curves of the run: {page}")
+        return list_checkpoints(self._run)[-1]
+
+    def _close(self) -> None:
+        if self._ranks.is_first and self._tensorboard is not None:
+            self._tensorboard.close()
 
     def _say_how_to_resume(self) -> None:
+        self._close()
         self._report.say(
             f"interrupted; step {self._session.step:,} is saved. "
             f"Go on with: albert-data train {self._splits.folder} --output {self._run} --resume"

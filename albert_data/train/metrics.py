@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import torch
 from torch import Tensor
 
 from albert_data.files import write_bytes
-from albert_data.train.batch import Batch
-from albert_data.train.model import NO_SOP_LABEL, Output
+from albert_data.train.batch import NO_LABEL, Batch
+from albert_data.train.distributed import Ranks
+from albert_data.train.model import Output
 
 Figures = dict[str, float | None]
 
@@ -24,22 +26,20 @@ Figures = dict[str, float | None]
 def measure(output: Output, batch: Batch) -> Tensor:
     """Return float64 [6]: MLM nats, masked tokens, MLM hits, SOP nats, rows with an order, SOP hits."""
     labels_N, labels_B = batch.masked_labels_N, batch.sop_labels_B
-    num_masked = (labels_N != NO_SOP_LABEL).sum()
-    num_ordered = (labels_B != NO_SOP_LABEL).sum()
     sums = (
-        output.mlm_loss * num_masked,
-        num_masked,
+        output.mlm_nats,
+        (labels_N != NO_LABEL).sum(),
         (output.mlm_logits_NV.argmax(-1) == labels_N).sum(),
-        output.sop_loss * num_ordered,
-        num_ordered,
+        output.sop_nats,
+        (labels_B != NO_LABEL).sum(),
         (output.sop_logits_B2.argmax(-1) == labels_B).sum(),
     )
     return torch.stack([figure.double() for figure in sums])
 
 
-def figures(sums: Tensor) -> Figures:
-    """Return means over what was measured; None where nothing was. Waits for the device."""
-    nats, num_masked, hits, sop_nats, num_ordered, sop_hits = sums.tolist()
+def figures(sums: Sequence[float]) -> Figures:
+    """Return means over what was measured; None where nothing was."""
+    nats, num_masked, hits, sop_nats, num_ordered, sop_hits = sums
     return {
         "mlm_loss": nats / num_masked if num_masked else None,
         "mlm_accuracy": hits / num_masked if num_masked else None,
@@ -49,45 +49,54 @@ def figures(sums: Tensor) -> Figures:
 
 
 class Tally:
-    """What was summed up since the last line of metrics; part of a checkpoint, so that a line may span one.
-
-    num_bad_steps: steps whose gradient was not finite.
-    """
+    """What one rank summed up since the last line of metrics; part of a checkpoint, so that a line may span one."""
 
     def __init__(self, device: torch.device) -> None:
         self._sums_F = torch.zeros(6, dtype=torch.float64, device=device)
         self._num_bad_steps = torch.zeros((), dtype=torch.int64, device=device)
+        self._first_bad_step = torch.full((), -1, dtype=torch.int64, device=device)
         self.num_tokens = 0
         self.num_cells = 0
+        self.num_flops = 0
         self.seconds = 0.0
 
-    def add(self, output: Output, batch: Batch, gradient_norm: Tensor) -> None:
+    def add(self, output: Output, batch: Batch) -> None:
         self._sums_F += measure(output, batch)
-        self._num_bad_steps += ~gradient_norm.isfinite()
         self.num_tokens += batch.num_tokens
         self.num_cells += batch.input_ids_BT.numel()
 
-    def read(self) -> Figures:
-        """Return the figures of the interval. Waits for the device."""
-        return figures(self._sums_F)
+    def check(self, gradient_norm: Tensor, step: int) -> None:
+        """Note a gradient that is not finite, without waiting for the device."""
+        is_bad = ~gradient_norm.isfinite()
+        is_first = is_bad & (self._first_bad_step < 0)
+        self._first_bad_step = torch.where(is_first, step, self._first_bad_step)
+        self._num_bad_steps += is_bad
+
+    def read(self, ranks: Ranks) -> Figures:
+        """Return the figures of the interval over all ranks. Waits for the device."""
+        return figures(ranks.sum(self._sums_F.tolist()))
 
     def num_bad_steps(self) -> int:
+        """Steps whose gradient was not finite."""
         return int(self._num_bad_steps.item())
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "sums": self._sums_F,
-            "num_bad_steps": self._num_bad_steps,
-            "num_tokens": self.num_tokens,
-            "num_cells": self.num_cells,
-            "seconds": self.seconds,
-        }
+    def first_bad_step(self) -> int:
+        """The first of them, counted from 0; -1 if there is none."""
+        return int(self._first_bad_step.item())
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._sums_F.copy_(state["sums"])
-        self._num_bad_steps.copy_(state["num_bad_steps"])
-        self.num_tokens, self.num_cells = state["num_tokens"], state["num_cells"]
-        self.seconds = state["seconds"]
+    def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors, by "tally.NAME", and the numbers."""
+        tensors = {"tally.sums": self._sums_F, "tally.num_bad_steps": self._num_bad_steps}
+        return tensors, {name: getattr(self, name) for name in _NUMBERS}
+
+    def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        self._sums_F.copy_(tensors["tally.sums"])
+        self._num_bad_steps.copy_(tensors["tally.num_bad_steps"])
+        for name in _NUMBERS:
+            setattr(self, name, numbers[name])
+
+
+_NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
 
 
 def all_finite(values: Figures) -> bool:

@@ -1,26 +1,120 @@
-"""AdamW as BERT sets it up, and the learning rate of each step."""
+"""AdamW as BERT sets it up, LAMB as Google wrote it, and the learning rate along a run.
+
+LAMB (You et al. 2020; ALBERT, section 4.1), as the released code has it: Adam without bias correction, decay added
+to the update, and each matrix's update scaled to the matrix: by the ratio of their norms, 1 where one of them is 0.
+Biases and LayerNorms neither decay nor are scaled. Query, key and value are three matrices there and one here, so
+the ratio is taken of each third.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from albert_data.train.config import TrainConfig
 
+PACKED = {"qkv.weight": 3}  # matrices that lie in one parameter, by the end of its name
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB over groups of parameters; a few kernels a group, whatever its size.
+
+    A group's `num_blocks` parts each of its parameters along the first dimension into so many matrices;
+    `is_adapted`: whether updates are scaled to the weights.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "num_blocks": 1, "is_adapted": True})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Make one step. closure: none is taken."""
+        if closure is not None:
+            raise TypeError("Lamb takes no closure")
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if params:
+                self._step_group(group, params)
+
+    def _step_group(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        for p in params:
+            if not self.state[p]:
+                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        means = [self.state[p]["exp_avg"] for p in params]
+        squares = [self.state[p]["exp_avg_sq"] for p in params]
+        gradients: list[Tensor] = [p.grad for p in params if p.grad is not None]
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_add_(roots, group["eps"])
+        updates: list[Tensor] = list(torch._foreach_div(means, roots))
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, params, alpha=group["weight_decay"])
+        if group["is_adapted"]:
+            _scale_to(updates, params, group["num_blocks"])
+        torch._foreach_add_(params, updates, alpha=-group["lr"])
+
+
+def _scale_to(updates: list[Tensor], params: list[Tensor], num_blocks: int) -> None:
+    """Give each block of the updates the norm of its weights, in place; as it is where one of the two is 0."""
+    blocks = [block for update in updates for block in update.chunk(num_blocks)]
+    norms = torch.stack(torch._foreach_norm([block for p in params for block in p.chunk(num_blocks)]))
+    update_norms = torch.stack(torch._foreach_norm(blocks))
+    ratios = torch.where((norms > 0) & (update_norms > 0), norms / update_norms, 1.0)
+    torch._foreach_mul_(blocks, list(ratios.unbind()))
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """Decay every matrix; biases and LayerNorms, which are vectors, are left alone."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.adam_eps, fused=True)
+    betas = (config.beta1, config.beta2)
+    if config.optimizer == "adamw":
+        parameters = list(model.parameters())
+        groups = [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.epsilon, fused=True)
+    matrices: dict[int, list[Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:
+            matrices.setdefault(_count_blocks(name), []).append(parameter)
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    return Lamb(
+        [
+            *({"params": params, "num_blocks": count} for count, params in sorted(matrices.items())),
+            {"params": vectors, "weight_decay": 0.0, "is_adapted": False},
+        ],
+        lr=config.lr,
+        betas=betas,
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+    )
 
 
-def lr_at(step: int, config: TrainConfig) -> float:
-    """The rate of update `step`, counted from 0: rises to `lr` in the warm-up, then falls to 0 at the end."""
-    warmup_steps = round(config.warmup_share * config.steps)
-    if step < warmup_steps:
-        return config.lr * (step + 1) / warmup_steps
-    return config.lr * (config.steps - step) / (config.steps - warmup_steps)
+def _count_blocks(name: str) -> int:
+    return next((count for end, count in PACKED.items() if name.endswith(end)), 1)
+
+
+def lr_at(place: float, total: float, config: TrainConfig, *, stride: float = 1) -> float:
+    """The rate at a place, 0 to `total`, of a run: it rises to `lr` in the warm-up, then falls to 0 at the end.
+
+    stride: what one step adds to the place; the first step of the warm-up has a rate of its own, not 0.
+    """
+    warmup = round(config.warmup_share * total) if stride == 1 else config.warmup_share * total
+    if place < warmup:
+        return config.lr * min(1.0, (place + stride) / warmup)
+    return config.lr * max(0.0, (total - place) / (total - warmup)) if total > warmup else config.lr

@@ -34,27 +34,31 @@ class Precision:
         return torch.amp.GradScaler(self.device.type, enabled=self.format == "fp16")
 
 
-def choose_precision(precision: str, device: str) -> Precision:
+def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Precision:
     """Choose by the two settings of TrainConfig and the machine. Raises ConfigError for what it lacks.
+
+    local_rank: the number of this process among those of the machine, which is that of its GPU.
 
     On a GPU, float32 products run as TF32 from here on, in the whole process.
     """
-    chosen, device_reason = choose_device(device)
+    chosen, device_reason = choose_device(device, local_rank)
     capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
     name, format_reason = choose_format(precision, capability)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)  # where NCCL looks for it
     if chosen.type == "cuda" and name == "fp32":
         torch.set_float32_matmul_precision("high")
         format_reason += "; products of float32 run as TF32"
     return Precision(device=chosen, device_reason=device_reason, format=name, format_reason=format_reason)
 
 
-def choose_device(device: str) -> tuple[torch.device, str]:
+def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto" and num_gpus == 0:
         return torch.device("cpu"), "PyTorch finds no CUDA GPU"
     if device == "cpu":
         return torch.device("cpu"), "as asked"
-    index = int(device.partition(":")[2] or 0)
+    index = int(device.partition(":")[2] or local_rank)
     if index >= num_gpus:
         raise ConfigError(
             f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs; "

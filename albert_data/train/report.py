@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from albert_data.train.budget import Budget
 from albert_data.train.config import TrainConfig
 from albert_data.train.evaluation import Baseline
+from albert_data.train.flops import describe_peak
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures
-from albert_data.train.model import Albert
-from albert_data.train.precision import Precision
+from albert_data.train.session import Session
 
 
 class Report:
-    """Lines and, on a terminal, a bar with the loss and the speed; elsewhere a line for each interval."""
+    """Lines and, on a terminal, a bar with the figures and the time left; elsewhere a line for each interval.
 
-    def __init__(self, *, num_steps: int, step: int) -> None:
+    Of several ranks the first reports alone.
+    """
+
+    def __init__(self, budget: Budget, *, is_first: bool = True) -> None:
+        self._budget, self._is_first = budget, is_first
         self._bar = tqdm(
-            total=num_steps,
-            initial=step,
-            unit="step",
+            total=100.0,
             file=sys.stderr,
-            disable=not sys.stderr.isatty(),
+            disable=not (is_first and sys.stderr.isatty()),
             dynamic_ncols=True,
+            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
-        self._num_steps = num_steps
 
     def __enter__(self) -> Report:
         return self
@@ -39,38 +44,47 @@ class Report:
         self._bar.close()
 
     def say(self, line: str) -> None:
-        self._bar.write(line, file=sys.stderr)
+        if self._is_first:
+            self._bar.write(line, file=sys.stderr)
 
-    def advance(self) -> None:
-        self._bar.update()
+    def advance(self, share: float) -> None:
+        """Show how much of the run is done."""
+        if self._bar.n == 0:
+            self._bar.initial = self._bar.n = 100 * share  # of a resumed run: its past took no time here
+        self._bar.update(min(100.0, 100 * share) - self._bar.n)
 
-    def show(self, step: int, values: Figures, tokens_per_second: float) -> None:
-        """Show the figures of an interval of training."""
-        speed = f"{tokens_per_second:,.0f} tokens/s"
-        if self._bar.disable:
-            self.say(f"step {step:,} of {self._num_steps:,}: {describe(values)}, {speed}")
-        else:
-            loss = values["mlm_loss"]
-            self._bar.set_postfix_str(speed if loss is None else f"MLM loss {loss:.3f}, {speed}")
+    def show(self, step: int, line: dict[str, Any]) -> None:
+        """Show a line of metrics of the training."""
+        speed = f"{line['tokens_per_second']:,.0f} tokens/s"
+        if "mfu" in line:
+            speed += f", MFU {line['mfu']:.1%}"
+        if not self._bar.disable:
+            self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")
+            return
+        of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
+        self.say(f"step {step:,}{of_all}: {describe(line)}, {speed}")
 
 
-def describe_start(
-    model: Albert, precision: Precision, config: TrainConfig, loader: ShardLoader, splits: Splits
-) -> list[str]:
+def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget: Budget) -> list[str]:
     """What the run is made of, and why."""
-    device, steps_per_epoch = precision.device, loader.steps_per_epoch
+    config, model, precision, ranks = session.config, session.model, session.precision, session.ranks
+    device, per_epoch = precision.device, loader.steps_per_epoch
     num_tokens = int(splits.train.lengths.sum(dtype="int64"))
     threads = f", threads: {torch.get_num_threads()}" if device.type == "cpu" else ""
+    beside = f", {ranks.num_ranks} processes" if ranks.num_ranks > 1 else ""
+    masks = "other masks each epoch" if config.remask else "the stored masks"
+    length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
+    epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     return [
-        f"device      {device} ({precision.device_reason}{threads})",
+        f"device      {device} ({precision.device_reason}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
-        f"model       {config.preset}, {model.num_parameters():,} parameters, "
-        f"vocabulary of {model.config.vocab_size:,}",
+        f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
+        f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
-        f"{steps_per_epoch:,} steps an epoch, {loader.padding_share():.1%} padding",
-        f"training    {config.steps:,} steps of {config.batch_size:,} rows, "
-        f"{config.steps / steps_per_epoch:,.2f} epochs",
+        f"{per_epoch:,} steps an epoch, {loader.padding_share():.1%} padding",
+        f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
         f"validation  {_describe_validation(splits.validation, config)}",
+        *([f"speed       {describe_peak(precision.device_reason, precision.format)}"] if device.type == "cuda" else []),
     ]
 
 
@@ -81,13 +95,14 @@ def _describe_validation(validation: Rows | None, config: TrainConfig) -> str:
     return f"{num_rows:,} of {len(validation):,} rows, every {config.eval_every:,} steps"
 
 
-def describe(values: Figures) -> str:
+def describe(values: Mapping[str, Any], *, short: bool = False) -> str:
     """Losses in nats and accuracies in percent, in one line."""
     parts = []
     for task in ("mlm", "sop"):
         loss, accuracy = values[f"{task}_loss"], values[f"{task}_accuracy"]
         if loss is not None and accuracy is not None:
-            parts.append(f"{task.upper()} loss {loss:.3f} ({accuracy:.1%} right)")
+            name = f"{task.upper()} loss {loss:.3f}"
+            parts.append(f"{task.upper()} {loss:.3f} {accuracy:.0%}" if short else f"{name} ({accuracy:.1%} right)")
     return ", ".join(parts) or "nothing to predict"
 
 

@@ -86,7 +86,7 @@ _PAPER_NOTES = """\
 
 def describe_sizes(name: str) -> str:
     """The page of a preset: its shape, its parameters by part, and the paper's table."""
-    return f"{_describe_shape(name)}\n\n{_describe_parts(name)}\n\n{_describe_paper()}"
+    return f"{_describe_shape(name)}\n\n{describe_parts(MODEL_PRESETS[name])}\n\n{describe_paper()}"
 
 
 def sizes_to_dict(name: str) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def _describe_shape(name: str) -> str:
     )
 
 
-def _describe_parts(name: str) -> str:
-    config = MODEL_PRESETS[name]
+def describe_parts(config: AlbertConfig) -> str:
+    """The parameters of a model by part."""
     sizes, num_pairs = count_parameters(config), len(config.pairs())
     rows = [
         ("embeddings", sizes.embeddings, "tokens, positions, segments, and a LayerNorm"),
@@ -132,7 +132,8 @@ def _describe_parts(name: str) -> str:
     return "Parameters\n" + "\n".join(f"  {part:<14}{count:>13,}  {note}".rstrip() for part, count, note in rows)
 
 
-def _describe_paper() -> str:
+def describe_paper() -> str:
+    """The paper's table beside the counts of the same models here."""
     lines = [
         "Millions        the paper   embeddings   with projection   with the",
         "                  says      and layers     and pooler        heads",

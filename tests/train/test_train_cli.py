@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from albert_data.cli.train import train
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
-from albert_data.train.config import TRAIN_PRESETS, TrainConfig
+from albert_data.train.config import RECIPES, TrainConfig
 
 
 @pytest.fixture
@@ -26,32 +26,53 @@ def run(*arguments: str):
     return CliRunner().invoke(train, [str(a) for a in arguments], catch_exceptions=False)
 
 
-def test_each_preset_is_its_complete_settings(calls, tmp_path):
-    for preset in TRAIN_PRESETS:
-        assert run(tmp_path, "-o", tmp_path / "run", "--preset", preset).exit_code == 0
-    assert [args[2] for args, _ in calls] == list(TRAIN_PRESETS.values())
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_preset_is_its_complete_settings(calls, tmp_path, recipe):
+    for preset in RECIPES[recipe]:
+        assert run(tmp_path, "-o", tmp_path / "run", "--preset", preset, "--recipe", recipe).exit_code == 0
+    assert [args[2] for args, _ in calls] == list(RECIPES[recipe].values())
 
 
-def test_the_default_is_base(calls, tmp_path):
+def test_the_default_is_base_by_the_quick_recipe(calls, tmp_path):
     run(tmp_path, "-o", tmp_path / "run")
-    assert calls == [((tmp_path, tmp_path / "run", TrainConfig()), {"resume": False})]
+    assert calls == [((tmp_path, tmp_path / "run", TrainConfig()), {"resume": False, "initial": None})]
+
+
+@pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("minutes", 10.0)])
+def test_another_measure_takes_the_place_of_steps(calls, tmp_path, option, value):
+    run(tmp_path, "-o", tmp_path / "run", f"--{option}", value)
+    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), steps=None, **{option: value})
+
+
+def test_two_measures_exclude_one_another(calls, tmp_path):
+    result = run(tmp_path, "-o", tmp_path / "run", "--steps", "2", "--minutes", "1")
+    assert result.exit_code == 2
+    assert "--steps and --minutes exclude one another" in result.output
+
+
+def test_switches_turn_their_setting(calls, tmp_path):
+    run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard")
+    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), remask=False, compile=False, tensorboard=True)
 
 
 def test_an_option_changes_its_setting_alone(calls, tmp_path):
     run(tmp_path, "-o", tmp_path / "run", "--preset", "tiny", "--steps", "7", "--lr", "0.25")
-    assert calls[0][0][2] == dataclasses.replace(TRAIN_PRESETS["tiny"], steps=7, lr=0.25)
+    assert calls[0][0][2] == dataclasses.replace(RECIPES["quick"]["tiny"], steps=7, lr=0.25)
 
 
 def test_resume_takes_the_settings_of_the_run_and_then_the_options(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(20))
-    options = ("--preset", "tiny", "--steps", "2", "--batch-size", "4", "--device", "cpu")
+    options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
     assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
     made = []
     monkeypatch.setattr(loop, "train", lambda *args, **kwargs: made.append((args[2], kwargs)))
     run(tmp_path, "-o", tmp_path / "run", "--resume")
     run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "1")
-    stored = dataclasses.replace(TRAIN_PRESETS["tiny"], steps=2, batch_size=4, device="cpu")
-    assert made == [(stored, {"resume": True}), (dataclasses.replace(stored, log_every=1), {"resume": True})]
+    stored = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=256, device="cpu", remask=False)
+    assert made == [
+        (stored, {"resume": True, "initial": None}),
+        (dataclasses.replace(stored, log_every=1), {"resume": True, "initial": None}),
+    ]
 
 
 def test_resume_without_a_run_is_refused(tmp_path):
@@ -62,12 +83,12 @@ def test_resume_without_a_run_is_refused(tmp_path):
 def test_every_setting_can_be_given_or_is_left_to_the_library():
     options = {parameter.name for parameter in train.params}
     left = {field.name for field in dataclasses.fields(TrainConfig)} - options
-    assert left == {"beta1", "beta2", "adam_eps", "max_grad_norm"}
+    assert left == {"beta1", "beta2", "epsilon", "max_grad_norm"}
 
 
 def test_the_help_shows_the_defaults_of_the_settings():
     text = " ".join(run("--help").output.split())
-    assert f"base: {TrainConfig().lr}, tiny: {TRAIN_PRESETS['tiny'].lr}" in text
+    assert f"base: {TrainConfig().lr}, tiny: {RECIPES['quick']['tiny'].lr}" in text
     assert "Example:" in text
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from albert_data.errors import ConfigError
-from albert_data.train.config import MODEL_PRESETS, TRAIN_PRESETS, AlbertConfig, TrainConfig
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
 
 
-def test_every_training_preset_has_its_model():
-    assert set(TRAIN_PRESETS) <= set(MODEL_PRESETS)
-    assert all(config.preset == name for name, config in TRAIN_PRESETS.items())
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_model_has_its_settings(recipe):
+    assert set(RECIPES[recipe]) == set(MODEL_PRESETS)
+    assert all(config.preset == name for name, config in RECIPES[recipe].items())
+
+
+def test_the_papers_recipe_is_the_papers():
+    config = RECIPES["paper"]["base"]
+    assert (config.optimizer, config.lr, config.steps) == ("lamb", 0.00176, 125_000)
+    assert config.batch_tokens == 4096 * 512
+    assert config.steps is not None
+    assert config.warmup_share * config.steps == 3125
 
 
 @pytest.mark.parametrize(
@@ -41,6 +50,12 @@ def test_impossible_models_are_refused(settings, words):
         ({"precision": "fp8"}, ["precision", "fp8", "bf16"]),
         ({"device": "tpu"}, ["device", "tpu", "cuda:N"]),
         ({"seed": -1}, ["seed", "-1"]),
+        ({"steps": None}, ["none is given", "steps, epochs, minutes"]),
+        ({"minutes": 1.0}, ["minutes is 1.0", "exactly one"]),
+        ({"steps": None, "epochs": 0.0}, ["epochs", "0.0"]),
+        ({"optimizer": "sgd"}, ["optimizer", "sgd", "lamb"]),
+        ({"micro_tokens": 0}, ["micro_tokens", "0"]),
+        ({"keep": 0}, ["keep", "0"]),
     ],
 )
 def test_impossible_runs_are_refused(settings, words):

@@ -6,15 +6,14 @@ import sys
 
 import pytest
 
-from albert_data.train.events import MISSING, TensorBoardWriter, open_tensorboard
+from albert_data.errors import ConfigError
+from albert_data.train.events import TensorBoardWriter
 
 
 def test_without_tensorboard_one_line_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    said: list[str] = []
-    assert open_tensorboard(tmp_path, say=said.append) is None
-    assert said == [MISSING]
-    assert "pip install 'albert-data[tensorboard]'" in MISSING
+    with pytest.raises(ConfigError, match=r"pip install 'albert-data\[tensorboard\]'"):
+        TensorBoardWriter(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -27,8 +26,7 @@ def read_events(folder):
 
 def test_each_figure_is_a_curve_of_its_split(tmp_path):
     pytest.importorskip("tensorboard")
-    writer = open_tensorboard(tmp_path)
-    assert isinstance(writer, TensorBoardWriter)
+    writer = TensorBoardWriter(tmp_path)
     writer.write("train", 1, {"mlm_loss": 2.5, "sop_loss": None})
     writer.write("validation", 1, {"mlm_loss": 3.5})
     writer.write("train", 2, {"mlm_loss": 2.25})

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import partial
+import time
 
 import numpy as np
 import pytest
 import torch
 
-from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, OutputError
+from albert_data.errors import AlbertDataError, ConfigError, OutputError
 from albert_data.files import write_json
 from albert_data.shards import reader
 from albert_data.shards.schema import FORMAT_VERSION, shard_schema
 from albert_data.shards.writer import write_shard
-from albert_data.train import loop
+from albert_data.train import checkpoint, loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.config import TRAIN_PRESETS
+from albert_data.train.config import RECIPES
 from albert_data.train.evaluation import evaluate, measure_baseline
-from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert
 from albert_data.train.precision import choose_precision
+from albert_data.train.session import choose_shape
 
 TINY = dataclasses.replace(
-    TRAIN_PRESETS["tiny"], steps=4, batch_size=8, log_every=2, eval_every=2, save_every=2, device="cpu"
+    RECIPES["quick"]["tiny"],
+    steps=4,
+    batch_tokens=8 * 64,
+    log_every=2,
+    eval_every=2,
+    save_every=2,
+    device="cpu",
+    remask=False,
 )
 
 
-def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "ShardLoader", partial(ShardLoader, remask=False))
+def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path):
     shards = toys.make_shards(16, max_seq_len=16)
     use_shards(shards)
     config = dataclasses.replace(TINY, steps=160, log_every=20, lr=1e-2, save_every=160)
@@ -51,7 +57,7 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
         (4, "validation"),
     ]
     figures = {"step", "split", "mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"}
-    assert set(lines[0]) == figures | {"lr", "padding_share", "tokens_per_second", "seconds"}
+    assert set(lines[0]) == figures | {"lr", "epoch", "padding_share", "tokens_per_second", "seconds"}
     assert set(lines[1]) == figures
     assert set(lines[3]) == figures | {"unigram_loss", "unigram_entropy"}
 
@@ -71,7 +77,7 @@ def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_r
     use_shards(toys.make_shards(40), validation)
     last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_rows=20))
     precision = choose_precision("fp32", "cpu")
-    values = evaluate(load_model(last), validation, precision, num_rows=20, batch_size=5)
+    values = evaluate(load_model(last), validation, precision, num_rows=20, batch_tokens=5 * 64)
     line = toys.read_metrics(tmp_path / "run")[-1]
     assert values == pytest.approx({name: line[name] for name in values}, rel=1e-5)
 
@@ -122,10 +128,10 @@ def test_an_evaluation_draws_no_random_number_and_switches_dropout_back_on(toys)
     shards = toys.make_shards(10)
     torch.manual_seed(0)
     config = dataclasses.replace(TINY, dropout=0.5)
-    model = Albert(loop.model_config(config, shards.manifest)).train()
+    model = Albert(choose_shape(config, shards.manifest)).train()
     before = torch.get_rng_state()
     precision = choose_precision("fp32", "cpu")
-    first, second = (evaluate(model, shards, precision, num_rows=10, batch_size=4) for _ in range(2))
+    first, second = (evaluate(model, shards, precision, num_rows=10, batch_tokens=4 * 64) for _ in range(2))
     assert first == second
     assert torch.equal(before, torch.get_rng_state())
     assert model.training
@@ -133,15 +139,17 @@ def test_an_evaluation_draws_no_random_number_and_switches_dropout_back_on(toys)
 
 def test_positions_grow_with_the_longest_row(toys):
     manifest = toys.make_shards(1, max_seq_len=700).manifest
-    assert loop.model_config(TINY, manifest).max_positions == 704
-    assert loop.model_config(TINY, toys.make_shards(1).manifest).max_positions == 512
+    assert choose_shape(TINY, manifest).max_positions == 704
+    assert choose_shape(TINY, toys.make_shards(1).manifest).max_positions == 512
 
 
-def test_only_the_last_two_checkpoints_are_kept(toys, use_shards, tmp_path):
+@pytest.mark.parametrize("keep", [1, 2])
+def test_only_the_last_checkpoints_are_kept(toys, use_shards, tmp_path, keep):
     use_shards(toys.make_shards(40))
-    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=5, save_every=1))
+    config = dataclasses.replace(TINY, steps=5, save_every=1, keep=keep)
+    last = loop.train(tmp_path, tmp_path / "run", config)
     kept = list_checkpoints(tmp_path / "run")
-    assert [path.name for path in kept] == ["step-00000004.pt", "step-00000005.pt"]
+    assert [path.name for path in kept] == ["step-00000004", "step-00000005"][-keep:]
     assert last == kept[-1]
     assert not list(tmp_path.rglob("*.tmp"))
 
@@ -149,65 +157,116 @@ def test_only_the_last_two_checkpoints_are_kept(toys, use_shards, tmp_path):
 def test_a_checkpoint_is_the_model_that_was_trained(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     path = loop.train(tmp_path, tmp_path / "run", TINY)
-    state = load_checkpoint(path)
+    weights, _, state = load_checkpoint(path)
     assert state["step"] == 4
-    weights = load_model(path).state_dict()
-    assert all(torch.equal(weights[name], state["model"][name]) for name in weights)
-
-
-def test_a_damaged_checkpoint_is_named_and_never_unpickled(tmp_path):
-    path = tmp_path / "step-00000001.pt"
-    torch.save({"format_version": 1, "surprise": pytest.raises}, path)
-    with pytest.raises(CheckpointError, match=r"step-00000001\.pt.*delete it"):
-        load_checkpoint(path)
-    path.write_bytes(b"torn")
-    with pytest.raises(CheckpointError, match=r"step-00000001\.pt.*delete it"):
-        load_checkpoint(path)
+    model = load_model(path).state_dict()
+    assert weights.keys() == model.keys()
+    assert all(torch.equal(weights[name], model[name]) for name in weights)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones_alone(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40))
-    run, save = tmp_path / "run", torch.save
+    run, save = tmp_path / "run", checkpoint.save_file
 
-    def fail_late(state, file):
-        save(state, file)
-        if state["step"] == 4:
+    def fail_late(tensors, path):
+        save(tensors, path)
+        if "step-00000004" in str(path):
             raise OSError("No space left on device")
 
-    monkeypatch.setattr(torch, "save", fail_late)
-    with pytest.raises(OutputError, match=r"step-00000004\.pt.*No space left.*--resume"):
+    monkeypatch.setattr(checkpoint, "save_file", fail_late)
+    with pytest.raises(OutputError, match=r"step-00000004.*No space left.*--resume"):
         loop.train(tmp_path, run, TINY)
-    assert [path.name for path in list_checkpoints(run)] == ["step-00000002.pt"]
+    assert [path.name for path in list_checkpoints(run)] == ["step-00000002"]
     assert not list(run.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("log_every", [1, 3])
-def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(toys, use_shards, tmp_path, monkeypatch, log_every):
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_step_and_rows(
+    toys, use_shards, tmp_path, monkeypatch, log_every
+):
     use_shards(toys.make_shards(40))
-    update = loop.update
+    update, spoilt = loop.update, []
 
-    def spoil(session, batch):
+    def spoil(session, batches, **counts):
         if session.step == 2:
             session.model.pooler.weight.data.fill_(math.nan)
-        update(session, batch)
+            spoilt.extend(sorted(row for batch in batches for row in batch.rows.tolist()))
+        update(session, batches, **counts)
 
     monkeypatch.setattr(loop, "update", spoil)
     config = dataclasses.replace(TINY, steps=8, log_every=log_every, save_every=2)
-    with pytest.raises(AlbertDataError, match=r"stopped being finite.*--lr"):
-        loop.train(tmp_path, tmp_path / "run", config)
-    for path in list_checkpoints(tmp_path / "run"):
-        assert all(value.isfinite().all() for value in load_checkpoint(path)["model"].values())
+    with pytest.raises(AlbertDataError, match=r"stopped being finite at step 3, of .*--lr") as caught:
+        loop.train(tmp_path / "out", tmp_path / "run", config)
+    assert f"rows {', '.join(map(str, spoilt[:8]))}" in str(caught.value)
+    assert [path.name for path in list_checkpoints(tmp_path / "run")] == ["step-00000002"]
+    weights, _, _ = load_checkpoint(list_checkpoints(tmp_path / "run")[-1])
+    assert all(value.isfinite().all() for value in weights.values())
 
 
-def test_a_batch_too_large_for_the_gpu_is_named(toys, use_shards, tmp_path, monkeypatch):
+def test_a_batch_too_large_for_the_gpu_is_named_with_what_fits(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40))
+    forward = Albert.forward
+
+    def run_out(self, batch):
+        if batch.input_ids_BT.numel() > 3 * 64:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch)
+
+    monkeypatch.setattr(Albert, "forward", run_out)
+    with pytest.raises(ConfigError, match=r"a batch of 512 tokens, in rows of 64, does not fit.*--micro-tokens 128"):
+        loop.train(tmp_path, tmp_path / "run", TINY)
+    loop.train(tmp_path, tmp_path / "smaller", dataclasses.replace(TINY, micro_tokens=128))
+
+
+def test_what_nothing_of_fits_is_said_too(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40))
 
-    def run_out(session, batch):
+    def run_out(self, batch):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(loop, "update", run_out)
-    with pytest.raises(ConfigError, match=r"batch_size is 8.*--batch-size"):
+    monkeypatch.setattr(Albert, "forward", run_out)
+    with pytest.raises(ConfigError, match="a smaller --preset"):
         loop.train(tmp_path, tmp_path / "run", TINY)
+
+
+def test_micro_batches_make_the_same_step(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    for name, micro_tokens in (("whole", None), ("parts", 128)):
+        config = dataclasses.replace(TINY, log_every=1, micro_tokens=micro_tokens)
+        loop.train(tmp_path, tmp_path / name, config)
+    whole, parts = (toys.read_metrics(tmp_path / name) for name in ("whole", "parts"))
+    for one, other in zip(whole, parts, strict=True):
+        assert one["mlm_loss"] == pytest.approx(other["mlm_loss"], abs=1e-5)
+        assert one["sop_loss"] == pytest.approx(other["sop_loss"], abs=1e-5)
+
+
+def test_lamb_trains_too(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(16, max_seq_len=16))
+    config = dataclasses.replace(TINY, optimizer="lamb", lr=0.02, steps=80, log_every=10, save_every=80)
+    loop.train(tmp_path / "out", tmp_path / "run", config)
+    first, *_, last = toys.read_metrics(tmp_path / "run")
+    assert last["mlm_loss"] < first["mlm_loss"] - 0.5
+
+
+def test_a_run_by_epochs_reads_all_rows_so_often(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, epochs=2.0))
+    assert last is not None
+    assert last.name == "step-00000010"
+
+
+@pytest.mark.slow  # it takes the time that it is given
+def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    config = dataclasses.replace(TINY, steps=None, minutes=0.25, log_every=50, save_every=10_000, eval_every=10_000)
+    began = time.monotonic()
+    loop.train(tmp_path, tmp_path / "run", config)
+    assert 8 < time.monotonic() - began < 16
+    lines = toys.read_metrics(tmp_path / "run")
+    assert [line["split"] for line in lines if line["step"] == 0] == ["validation"]
+    assert lines[-1]["split"] == "validation"
+    rates = [line["lr"] for line in lines if line["split"] == "train"]
+    assert rates[-1] < 0.2 * max(rates)
 
 
 def test_shards_on_the_disk_train_as_those_in_memory(toys, use_shards, tmp_path, monkeypatch):

@@ -1,20 +1,21 @@
-"""The learning rate and the decay are BERT's."""
+"""The learning rate and the decay are BERT's, and LAMB is Google's."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.model import Albert
-from albert_data.train.optimizer import lr_at, make_optimizer
+from albert_data.train.optimizer import Lamb, lr_at, make_optimizer
 
 
 def test_the_rate_rises_to_its_height_and_falls_to_0():
     config = TrainConfig(steps=100, warmup_share=0.1, lr=1.0)
-    rates = [lr_at(step, config) for step in range(100)]
+    rates = [lr_at(step, 100, config) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[9] == rates[10] == max(rates) == 1.0
     assert rates[55] == pytest.approx(0.5)
@@ -25,7 +26,7 @@ def test_the_rate_rises_to_its_height_and_falls_to_0():
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_no_warm_up_and_nothing_but_warm_up_are_possible(share):
     config = TrainConfig(steps=10, warmup_share=share, lr=1.0)
-    assert all(0 < lr_at(step, config) <= 1 for step in range(10))
+    assert all(0 < lr_at(step, 10, config) <= 1 for step in range(10))
 
 
 def test_biases_and_layer_norms_do_not_decay():
@@ -48,3 +49,55 @@ def test_a_vector_without_gradient_pull_keeps_its_length_where_a_matrix_shrinks(
     optimizer.step()
     torch.testing.assert_close(model.weight.detach(), before * (1 - 0.1 * 0.5))
     assert (model.bias == 1).all()
+
+
+def lamb_step(weight, gradient, mean, square, *, lr, decay, is_adapted, blocks):
+    """LAMB as the paper's code writes it, one matrix after another, in float64."""
+    mean = 0.9 * mean + 0.1 * gradient
+    square = 0.999 * square + 0.001 * gradient**2
+    update = mean / (np.sqrt(square) + 1e-6) + decay * weight
+    if is_adapted:
+        parts = []
+        for w, u in zip(np.split(weight, blocks), np.split(update, blocks), strict=True):
+            norm, update_norm = np.linalg.norm(w), np.linalg.norm(u)
+            parts.append(u * (norm / update_norm if norm > 0 and update_norm > 0 else 1.0))
+        update = np.concatenate(parts)
+    return weight - lr * update, mean, square
+
+
+def test_lamb_is_the_formula_matrix_by_matrix():
+    config = TrainConfig(optimizer="lamb", lr=0.01)
+    model = Albert(AlbertConfig(vocab_size=30, embedding_size=4, hidden_size=8, num_layers=2, num_heads=2, ffn_size=8))
+    torch.nn.init.zeros_(model.sop_head.weight)  # a matrix of norm 0 takes its update as it is
+    optimizer = make_optimizer(model, config)
+    assert isinstance(optimizer, Lamb)
+    random = np.random.default_rng(0)
+    wanted = {name: (p.detach().double().numpy(), 0.0, 0.0) for name, p in model.named_parameters()}
+    for _ in range(3):
+        for name, parameter in model.named_parameters():
+            gradient = random.normal(size=parameter.shape)
+            parameter.grad = torch.from_numpy(gradient).float()
+            is_matrix = parameter.ndim > 1
+            wanted[name] = lamb_step(
+                *(wanted[name][0], gradient, *wanted[name][1:]),
+                lr=0.01,
+                decay=0.01 if is_matrix else 0.0,
+                is_adapted=is_matrix,
+                blocks=3 if name.endswith("qkv.weight") else 1,
+            )
+        optimizer.step()
+    for name, parameter in model.named_parameters():
+        np.testing.assert_allclose(parameter.detach().numpy(), wanted[name][0], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_lamb_leaves_weights_without_a_gradient_alone():
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    Lamb([{"params": [weight]}], lr=1.0).step()
+    assert (weight == 1).all()
+
+
+def test_a_run_by_the_clock_has_the_rates_of_one_by_steps():
+    config = TrainConfig(steps=None, minutes=1.0, warmup_share=0.1, lr=1.0)
+    assert lr_at(0.0, 1.0, config, stride=0.01) == pytest.approx(0.1)
+    assert lr_at(0.55, 1.0, config, stride=0.01) == pytest.approx(0.5)
+    assert lr_at(1.2, 1.0, config, stride=0.01) == 0

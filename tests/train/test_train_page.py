@@ -196,7 +196,9 @@ def test_without_matplotlib_one_line_says_how_to_install_it(tmp_path, monkeypatc
 
 def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(20), toys.make_shards(8, seed=1))
-    config = TrainConfig(preset="tiny", steps=4, batch_size=4, eval_every=2, save_every=4, log_every=1, device="cpu")
+    config = TrainConfig(
+        preset="tiny", steps=4, batch_tokens=256, remask=False, eval_every=2, save_every=4, log_every=1, device="cpu"
+    )
     loop.train(tmp_path, tmp_path / "run", config)
     run = read_run(tmp_path / "run")
     assert run.unigram_loss is not None

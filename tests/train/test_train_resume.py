@@ -11,21 +11,24 @@ import pytest
 import torch
 
 from albert_data.errors import CheckpointError, OutputError
+from albert_data.files import read_json, write_json
 from albert_data.train import loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
-from albert_data.train.config import TRAIN_PRESETS
+from albert_data.train.config import RECIPES
 from albert_data.train.folder import load_config
+from albert_data.train.loader import ShardLoader
 
 # Dropout, so that random states count; a log interval that straddles checkpoints; two epochs and a half.
 CONFIG = dataclasses.replace(
-    TRAIN_PRESETS["tiny"],
+    RECIPES["quick"]["tiny"],
     steps=10,
-    batch_size=8,
+    batch_tokens=8 * 64,
     log_every=4,
     eval_every=3,
     save_every=3,
     dropout=0.1,
     device="cpu",
+    remask=False,
 )
 TIMES = ("seconds", "tokens_per_second")
 
@@ -43,8 +46,7 @@ def without_times(lines):
 
 def assert_same_run(toys, one, other):
     assert without_times(toys.read_metrics(one)) == without_times(toys.read_metrics(other))
-    states = [load_checkpoint(list_checkpoints(run)[-1]) for run in (one, other)]
-    assert_same(*({k: v for k, v in state.items() if k != "seconds"} for state in states))
+    assert_same(*(load_checkpoint(list_checkpoints(run)[-1]) for run in (one, other)))
 
 
 def assert_same(one, other):
@@ -53,41 +55,47 @@ def assert_same(one, other):
         for key in one:
             if key not in TIMES:
                 assert_same(one[key], other[key])
+    elif isinstance(one, tuple):
+        assert len(one) == len(other)
+        for part, other_part in zip(one, other, strict=True):
+            assert_same(part, other_part)
     elif isinstance(one, torch.Tensor):
         assert torch.equal(one, other)
     else:
         assert one == other
 
 
-def interrupt_at(monkeypatch, step):
-    """Send the process Ctrl-C while this step is made."""
-    update = loop.update
+def interrupt_at(monkeypatch, step, number=signal.SIGINT):
+    """Send the process a signal while the batch of this step is read."""
+    stream = ShardLoader.stream
 
-    def interrupt_and_update(session, batch):
-        if session.step == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        update(session, batch)
+    def stream_and_interrupt(self, *arguments):
+        for at, batches in enumerate(stream(self, *arguments)):
+            if at == step:
+                os.kill(os.getpid(), number)
+            yield batches
 
-    monkeypatch.setattr(loop, "update", interrupt_and_update)
+    monkeypatch.setattr(ShardLoader, "stream", stream_and_interrupt)
 
 
 def test_a_killed_run_goes_on_from_its_newest_checkpoint_bit_for_bit(toys, finished, tmp_path):
     killed = tmp_path / "killed"
     shutil.copytree(finished, killed)
-    list_checkpoints(killed)[-1].unlink()
-    assert list_checkpoints(killed)[-1].name == "step-00000009.pt"
+    shutil.rmtree(list_checkpoints(killed)[-1])
+    assert list_checkpoints(killed)[-1].name == "step-00000009"
     loop.train(tmp_path / "out", killed, CONFIG, resume=True)
     assert_same_run(toys, finished, killed)
 
 
-@pytest.mark.parametrize("step", [0, 4, 5])
-def test_ctrl_c_saves_says_how_to_resume_and_loses_nothing(toys, finished, tmp_path, monkeypatch, capsys, step):
+@pytest.mark.parametrize(("step", "number"), [(0, signal.SIGINT), (4, signal.SIGINT), (5, signal.SIGTERM)])
+def test_a_signal_saves_says_how_to_resume_and_loses_nothing(
+    toys, finished, tmp_path, monkeypatch, capsys, step, number
+):
     run = tmp_path / "stopped"
     with monkeypatch.context() as patch:
-        interrupt_at(patch, step)
-        with pytest.raises(KeyboardInterrupt):
-            loop.train(tmp_path / "out", run, CONFIG)
-    assert list_checkpoints(run)[-1].name == f"step-{step + 1:08d}.pt"
+        interrupt_at(patch, step, number)
+        assert loop.train(tmp_path / "out", run, CONFIG) is None
+    assert list_checkpoints(run)[-1].name == f"step-{step + 1:08d}"
     assert f"albert-data train {tmp_path / 'out'} --output {run} --resume" in capsys.readouterr().err
     loop.train(tmp_path / "out", run, CONFIG, resume=True)
     assert_same_run(toys, finished, run)
@@ -140,7 +148,7 @@ def test_nothing_to_resume_is_refused(finished, tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("lr", 0.5), ("steps", 20), ("seed", 9), ("batch_size", 4), ("preset", "base"), ("precision", "bf16")],
+    [("lr", 0.5), ("steps", 20), ("seed", 9), ("batch_tokens", 4), ("preset", "base"), ("precision", "bf16")],
 )
 def test_other_settings_are_refused_by_name(finished, tmp_path, field, value):
     with pytest.raises(CheckpointError, match=f"can't resume: {field} is '?{value}"):
@@ -157,12 +165,38 @@ def test_other_shards_are_refused(toys, use_shards, finished, tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(finished, tmp_path):
     loop.train(tmp_path / "out", tmp_path / "other", dataclasses.replace(CONFIG, seed=1))
     for path in list_checkpoints(tmp_path / "other"):
-        shutil.copy(path, finished / "checkpoints" / path.name)
-    with pytest.raises(CheckpointError, match=r"can't resume: seed is 0, but .*step-00000010\.pt has 1"):
+        shutil.copytree(path, finished / "checkpoints" / path.name, dirs_exist_ok=True)
+    with pytest.raises(CheckpointError, match=r"can't resume: seed is 0, but .*step-00000010 has 1"):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
 
 
 def test_what_is_only_watched_may_change_on_resume(toys, finished, tmp_path):
-    list_checkpoints(finished)[-1].unlink()
+    shutil.rmtree(list_checkpoints(finished)[-1])
     loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, log_every=1, eval_every=1), resume=True)
     assert toys.read_metrics(finished)[-1]["step"] == 10
+
+
+def test_a_run_may_go_on_in_smaller_micro_batches(toys, finished, tmp_path):
+    shutil.rmtree(list_checkpoints(finished)[-1])
+    loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, micro_tokens=64), resume=True)
+    assert toys.read_metrics(finished)[-1]["step"] == 10
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "training.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_checkpoint_is_named_with_the_way_on(finished, tmp_path, file, damage):
+    newest = list_checkpoints(finished)[-1]
+    (newest / file).unlink() if damage == "missing" else (newest / file).write_bytes((newest / file).read_bytes()[:99])
+    with pytest.raises(CheckpointError, match=rf"{newest.name}: can't be read.*delete it"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+    shutil.rmtree(newest)
+    loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+
+
+def test_a_checkpoint_without_its_optimiser_is_refused(finished, tmp_path):
+    newest = list_checkpoints(finished)[-1]
+    state = read_json(newest / "state.json")
+    del state["loader"]
+    write_json(newest / "state.json", state)
+    with pytest.raises(CheckpointError, match=r"lacks what a run needs.*'loader'"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)

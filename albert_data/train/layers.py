@@ -1,0 +1,108 @@
+"""How much each layer changes what goes through it (Lan et al. 2020, section 3.1, figure 1).
+
+In: a checkpoint and validation rows. Out: for each layer the L2 distance and the cosine similarity between its input
+and its output, means over the tokens that are not padding. Shared layers make them smooth, and do not converge to 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from albert_data.errors import CheckpointError
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.loader import Rows, fixed_batches
+from albert_data.train.model import Albert
+
+BATCH_TOKENS = 16_384
+NUM_ROWS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """Of each layer, from the first on: the mean L2 distance and cosine similarity of input and output."""
+
+    name: str
+    distances: tuple[float, ...]
+    similarities: tuple[float, ...]
+
+
+def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
+    """Measure the newest checkpoint of a run. Raises CheckpointError if it has none or knows another vocabulary."""
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
+        raise CheckpointError(f"{run}: the run has no checkpoint yet; wait for its first")
+    model = load_model(checkpoints[-1])
+    if model.config.vocab_size != shards.manifest["tokenizer"]["vocab_size"]:
+        raise CheckpointError(
+            f"{run}: knows {model.config.vocab_size:,} pieces, the shards have "
+            f"{shards.manifest['tokenizer']['vocab_size']:,}; give the shards that it was trained on"
+        )
+    distances, similarities = measure_layers(model, shards, num_rows=num_rows)
+    return Layers(name=run.name, distances=tuple(distances), similarities=tuple(similarities))
+
+
+@torch.no_grad()
+def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[float], list[float]]:
+    """Mean L2 distances and cosine similarities of each layer over the first rows of a split."""
+    sums_L2 = np.zeros((model.config.num_layers, 2))
+    num_tokens = 0
+    for batch in fixed_batches(shards, num_rows=num_rows, batch_tokens=BATCH_TOKENS):
+        real_BT = batch.valid_BT.clone()
+        real_BT[len(batch.rows) :] = False
+        with record_states(model) as states:
+            model.encode(batch)
+        for layer, (before, after) in enumerate(zip(states, states[1:], strict=False)):
+            x_NH, y_NH = before[real_BT].double(), after[real_BT].double()
+            sums_L2[layer] += (float((y_NH - x_NH).norm(dim=1).sum()), float(F.cosine_similarity(x_NH, y_NH).sum()))
+        num_tokens += int(real_BT.sum())
+    means_L2 = sums_L2 / max(num_tokens, 1)
+    return means_L2[:, 0].tolist(), means_L2[:, 1].tolist()
+
+
+@contextmanager
+def record_states(model: Albert) -> Iterator[list[Tensor]]:
+    """Collect the input of the first layer, and the output of every layer, of each pass through the model."""
+    states: list[Tensor] = []
+    outputs = 0
+
+    def keep_first(module: object, arguments: object, x_BTH: Tensor) -> None:
+        states.append(x_BTH)
+
+    def keep(module: object, arguments: object, x_BTH: Tensor) -> None:
+        nonlocal outputs
+        outputs += 1
+        if outputs % model.config.num_inner_groups == 0:  # of the pairs in a layer, the last one ends it
+            states.append(x_BTH)
+
+    hooks = [model.embeddings.register_forward_hook(keep_first)]
+    hooks += [ffn.register_forward_hook(keep) for ffn in model.encoder.ffns]
+    try:
+        yield states
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def draw_layers(measured: list[Layers], path: Path) -> None:
+    """Write the figure, a curve for each run, as PNG, SVG or PDF by the name. Needs matplotlib."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for one, marker in zip(measured, "osD^vPX*" * (1 + len(measured) // 8), strict=False):
+        layers = range(1, len(one.distances) + 1)
+        axes[0].plot(layers, one.distances, marker=marker, markersize=4, label=one.name)
+        axes[1].plot(layers, one.similarities, marker=marker, markersize=4, label=one.name)
+    for axis, title in zip(axes, ("L2 distance", "cosine similarity"), strict=True):
+        axis.set_xlabel("layer")
+        axis.set_title(f"{title} of input and output")
+        axis.legend()
+    figure.savefig(path, dpi=100)

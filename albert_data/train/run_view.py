@@ -1,0 +1,95 @@
+"""A run, or several side by side, for the terminal: parameters, learning curves, and what each layer does.
+
+In: the files of a run and, for the layers, `Layers`. Out: lines of at most 80 columns, or values that JSON has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from albert_data.train.config import AlbertConfig
+from albert_data.train.folder import read_run_file
+from albert_data.train.run_figures import CHANCE_LOSS, RunFigures, read_run
+from albert_data.train.sizes import count_parameters, describe_paper, describe_parts
+
+if TYPE_CHECKING:
+    from albert_data.train.layers import Layers
+
+MOST_LINES = 12
+_FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
+
+
+def describe_run(run: Path) -> str:
+    """The page of one run: what it is, its curves, its parameters beside the paper's."""
+    figures, config = read_run(run), _shape_of(run)
+    settings = figures.sections["config"]
+    head = f"Run {figures.name}, preset {settings['preset']}, step {figures.last_step:,}"
+    return "\n\n".join([head, _describe_curves(figures), describe_parts(config), describe_paper()])
+
+
+def run_to_dict(run: Path) -> dict[str, Any]:
+    """The same, of values that JSON has."""
+    figures, config = read_run(run), _shape_of(run)
+    sizes = count_parameters(config)
+    return {
+        "run": figures.name,
+        "config": figures.sections["config"],
+        "model": asdict(config),
+        "parameters": {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all},
+        "metrics": figures.lines,
+    }
+
+
+def _shape_of(run: Path) -> AlbertConfig:
+    return AlbertConfig(**read_run_file(run)["model"])
+
+
+def _describe_curves(figures: RunFigures) -> str:
+    lines = [
+        "Validation      step   MLM loss   right   SOP loss   right",
+    ]
+    found = [line for line in figures.lines if line["split"] == "validation"]
+    for line in thin(found, MOST_LINES):
+        loss, right, sop_loss, sop_right = (line.get(name) for name in _FIGURES)
+        lines.append(
+            f"{line['step']:>20,}{_number(loss, '11.3f')}{_number(right, '8.1%')}"
+            f"{_number(sop_loss, '11.3f')}{_number(sop_right, '8.1%')}"
+        )
+    if not found:
+        lines.append("  none: the shards have no validation rows")
+    if figures.unigram_loss is not None:
+        alone = f"{figures.unigram_loss:11.3f}"
+        lines.append(f"  {'nothing learnt':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{0.5:8.1%}")
+    training = [line for line in figures.lines if line["split"] == "train"]
+    if training:
+        speeds = sorted(line["tokens_per_second"] for line in training)
+        lines.append(f"  training: MLM loss {_number(training[-1]['mlm_loss'], '.3f')} at the last line, ")
+        lines[-1] += f"{speeds[len(speeds) // 2]:,.0f} tokens/s"
+    return "\n".join(lines)
+
+
+def thin(lines: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """At most so many of the lines, evenly, the last one among them."""
+    if len(lines) <= most:
+        return lines
+    return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]
+
+
+def _number(value: float | None, form: str) -> str:
+    return f"{value:{form}}" if value is not None else "-".rjust(int(form.split(".")[0] or 1))
+
+
+def describe_layers(measured: list[Layers]) -> str:
+    """A table of the layers of each run, side by side."""
+    names = [one.name[:20] for one in measured]
+    head = "Layers  " + "".join(f"{name:>24}" for name in names)
+    lines = [head, "        " + "          L2      cosine  " * len(measured)]
+    for layer in range(max(len(one.distances) for one in measured)):
+        cells = []
+        for one in measured:
+            inside = layer < len(one.distances)
+            cells.append(f"{one.distances[layer]:12.3f}{one.similarities[layer]:12.3f}" if inside else " " * 24)
+        lines.append(f"  {layer + 1:>4}  " + "".join(cells))
+    return "\n".join(line.rstrip() for line in lines)

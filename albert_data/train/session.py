@@ -1,0 +1,254 @@
+"""The state of a run, one update of it, and how it goes to a checkpoint and back.
+
+An update is a function of the state before it, of its number and of its batch: dropout is seeded by (seed, step,
+rank). So a resumed run makes the updates that it would have made anyway.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from albert_data.errors import CheckpointError, ConfigError
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import (
+    list_checkpoints,
+    load_checkpoint,
+    pack_optimizer,
+    save_checkpoint,
+    unpack_optimizer,
+)
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
+from albert_data.train.distributed import Ranks
+from albert_data.train.folder import Identity, check_identity, make_identity
+from albert_data.train.metrics import Tally
+from albert_data.train.model import Albert
+from albert_data.train.optimizer import make_optimizer
+from albert_data.train.order import padded_len, round_keys
+from albert_data.train.precision import Precision
+
+MAX_GRAPHS = 64  # compiled ones of a module, one for each shape of a batch: there are ten or so
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initial:
+    """Weights to begin with. tokenizer_sha256: of the model whose ids they know; None if that isn't told."""
+
+    model: Albert
+    tokenizer_sha256: str | None
+    origin: Path
+
+
+@dataclass(kw_only=True)
+class Session:
+    """Everything that an update reads and changes. seconds: spent on the run so far, evaluations included."""
+
+    config: TrainConfig
+    precision: Precision
+    ranks: Ranks
+    identity: Identity
+    model: Albert
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    tally: Tally
+    step: int = 0
+    seconds: float = 0.0
+
+    def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
+        """Ranks exchange their gradients with those of the last micro-batch of a step alone."""
+        if isinstance(self.network, DistributedDataParallel) and not are_final:
+            return self.network.no_sync()
+        return nullcontext()
+
+
+def choose_shape(config: TrainConfig, manifest: dict[str, Any], initial: Initial | None = None) -> AlbertConfig:
+    """The preset's shape with the vocabulary of the shards and room for their longest row; or that of `initial`.
+
+    Raises ConfigError if `initial` has another vocabulary or too few positions.
+    """
+    longest = padded_len(int(manifest["config"]["max_seq_len"]))
+    tokenizer = manifest["tokenizer"]
+    if initial is None:
+        preset = MODEL_PRESETS[config.preset]
+        return dataclasses.replace(
+            preset,
+            vocab_size=int(tokenizer["vocab_size"]),
+            max_positions=max(preset.max_positions, longest),
+            dropout=preset.dropout if config.dropout is None else config.dropout,
+        )
+    shape = initial.model.config
+    if initial.tokenizer_sha256 not in (None, tokenizer["sha256"]) or shape.vocab_size != tokenizer["vocab_size"]:
+        raise ConfigError(
+            f"{initial.origin} knows another vocabulary ({shape.vocab_size:,} pieces) than the shards "
+            f"({tokenizer['vocab_size']:,}); build the shards with its tokenizer"
+        )
+    if longest > shape.max_positions:
+        raise ConfigError(
+            f"{initial.origin} has {shape.max_positions} positions, and rows of the shards take {longest}; "
+            f"build them with --max-seq-len {shape.max_positions}"
+        )
+    return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
+
+
+def start_session(
+    config: TrainConfig,
+    shape: AlbertConfig,
+    precision: Precision,
+    ranks: Ranks,
+    manifest: dict[str, Any],
+    initial: Initial | None = None,
+) -> Session:
+    """Draw the first weights, from the seed alone, or take those of `initial`."""
+    torch.manual_seed(config.seed)
+    model = Albert(shape)
+    if initial is not None:
+        model.load_state_dict(initial.model.state_dict())
+    model.to(precision.device)
+    if precision.device.type == "cuda" and config.compile:
+        compile_model(model)
+    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+    return Session(
+        config=config,
+        precision=precision,
+        ranks=ranks,
+        identity=identity,
+        model=model,
+        network=DistributedDataParallel(model, broadcast_buffers=False) if ranks.num_ranks > 1 else model,
+        optimizer=make_optimizer(model, config),
+        scaler=precision.gradient_scaler(),
+        tally=Tally(precision.device),
+    )
+
+
+def compile_model(model: Albert) -> None:
+    """Compile each module that is computed, a shared one once for all layers, for each shape of a batch."""
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MAX_GRAPHS)
+    encoder = model.encoder
+    for module in (model.embeddings, *encoder.attentions, *encoder.ffns, model.mlm_head):
+        module.compile(dynamic=False)
+
+
+def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
+    """Make one step of the optimiser. num_masked, num_pairs: labels of the step over all ranks."""
+    config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    if session.model.config.dropout:
+        torch.manual_seed(int(round_keys(config.seed, session.step, ranks.rank, num=1)[0] >> 1))
+    optimizer.zero_grad()
+    for number, batch in enumerate(batches):
+        with session.gradients(are_final=number == len(batches) - 1):
+            with session.precision.autocast():
+                output = session.network(batch)
+            # Ranks average their gradients: so this is the mean over all labels of the step.
+            loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
+            scaler.scale(loss).backward()
+        session.tally.add(output, batch)
+    scaler.unscale_(optimizer)
+    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.max_grad_norm, foreach=True)
+    session.tally.check(norm, session.step)
+    scaler.step(optimizer)
+    scaler.update()
+    session.step += 1
+
+
+def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> Path:
+    """Write a checkpoint of the state between two updates."""
+    sums, tally = session.tally.state_dict()
+    return save_checkpoint(
+        run,
+        session.step,
+        weights=session.model.state_dict(),
+        tensors={**pack_optimizer(session.optimizer), **sums},
+        state={
+            "seconds": session.seconds,
+            "loader": loader_state,
+            "scaler": session.scaler.state_dict(),
+            "tally": tally,
+            "train_config": dataclasses.asdict(session.config),
+            "model_config": dataclasses.asdict(session.model.config),
+            "identity": session.identity,
+        },
+        keep=session.config.keep,
+    )
+
+
+def restore_newest(session: Session, run: Path) -> dict[str, int] | None:
+    """Take over the newest checkpoint and return the loader's state.
+
+    Without one, the run was stopped before its first, and starts anew: None.
+    """
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
+        return None
+    weights, tensors, state = load_checkpoint(checkpoints[-1])
+    check_identity(session.identity, state["identity"], checkpoints[-1])
+    try:
+        session.model.load_state_dict(weights)
+        unpack_optimizer(session.optimizer, tensors)
+        session.scaler.load_state_dict(state["scaler"])
+        session.tally.load_state_dict(tensors, state["tally"])
+        session.step, session.seconds = state["step"], state["seconds"]
+        loader_state: dict[str, int] = state["loader"]
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{checkpoints[-1]}: lacks what a run needs ({error}); delete it, and --resume goes on from the one before"
+        ) from error
+    return loader_state
+
+
+@contextmanager
+def explain_out_of_memory(session: Session, row_len: int, cells: int) -> Iterator[None]:
+    """Turn running out of GPU memory into a ConfigError that names what would fit."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the activations
+        fits = find_fitting(session, row_len, cells)
+        advice = f"--micro-tokens {fits}" if fits else "a smaller --preset"
+        raise ConfigError(
+            f"a batch of {cells:,} tokens, in rows of {row_len}, does not fit on "
+            f"{session.precision.device_reason}; start another run with {advice}"
+        ) from error
+
+
+def find_fitting(session: Session, row_len: int, cells: int) -> int:
+    """The largest of a half, a quarter, .. of so many cells that goes through the model; 0 if none does."""
+    while (cells := cells // 2) >= row_len:
+        session.optimizer.zero_grad()
+        torch.cuda.empty_cache()
+        try:
+            with session.precision.autocast():
+                output = session.model(_make_batch(cells // row_len, row_len, session.precision.device))
+            (output.mlm_nats + output.sop_nats).backward()
+        except torch.cuda.OutOfMemoryError:
+            continue
+        return cells
+    return 0
+
+
+def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
+    """Rows of nothing, as large as rows of text; a sixth is masked, rather more than of text."""
+    zeros_BT = torch.zeros(num_rows, row_len, dtype=torch.int64, device=device)
+    masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
+    return Batch(
+        input_ids_BT=zeros_BT,
+        segment_ids_BT=zeros_BT,
+        valid_BT=zeros_BT == 0,
+        masked_indices_N=masked_indices_N,
+        masked_labels_N=torch.zeros_like(masked_indices_N),
+        sop_labels_B=zeros_BT[:, 0],
+        num_tokens=num_rows * row_len,
+        num_masked=len(masked_indices_N),
+        num_pairs=num_rows,
+    )

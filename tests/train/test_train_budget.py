@@ -1,0 +1,75 @@
+"""A run knows how far it has come: by its steps, or by the clock, the end's evaluation and checkpoint set aside."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from albert_data.train.budget import SPARE, Budget
+from albert_data.train.config import TrainConfig
+
+
+class Clock:
+    """Stands in for time.perf_counter."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
+def make(*, seconds: float = 0.0, **length: float | int | None) -> Budget:
+    return Budget(TrainConfig(**{"steps": None, **length}), 50, began=100.0, seconds=seconds)
+
+
+def test_steps_count_themselves():
+    budget = make(steps=4)
+    assert [budget.share_done(step) for step in (0, 1, 4)] == [0, 0.25, 1]
+    assert [budget.is_last(step, 0.0) for step in range(4)] == [False, False, False, True]
+
+
+def test_epochs_are_so_many_steps():
+    assert make(epochs=1.5).num_steps == 75
+    assert make(epochs=0.001).num_steps == 1
+
+
+def test_minutes_go_by_the_clock_and_leave_time_for_the_end(clock):
+    budget = make(minutes=1.0)
+    budget.note("evaluation", 6.0)
+    budget.note("checkpoint", 2.0)
+    training_seconds = 60 - SPARE * 8
+    clock.now += training_seconds / 2
+    assert budget.share_done(17) == pytest.approx(0.5)
+    clock.now += training_seconds
+    assert budget.share_done(18) == 1
+
+
+def test_the_last_step_is_the_one_after_which_another_would_be_late(clock):
+    budget = make(minutes=1.0)
+    assert not budget.is_last(0, 0.1), "of the first step nothing is known yet"
+    assert [budget.is_last(step, share) for step, share in enumerate((0.3, 0.5, 0.7, 0.9), 1)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_time_spent_before_a_resume_counts(clock):
+    budget = make(minutes=1.0, seconds=30.0)
+    assert budget.seconds == 30
+    assert budget.share_done(5) > 0.5
+
+
+def test_a_budget_that_the_end_alone_takes_is_over_at_once(clock):
+    budget = make(minutes=0.01)
+    assert budget.share_done(0) == 1
+    assert budget.rate(0, 1.0) == 0

@@ -1,0 +1,103 @@
+"""Two processes on CPUs make the losses of one, on the same global batches, and stop and go on together."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert_data.files import write_json
+from albert_data.shards.schema import FORMAT_VERSION, shard_schema
+from albert_data.shards.writer import write_shard
+from albert_data.train.checkpoint import list_checkpoints
+from albert_data.train.distributed import read_ranks
+
+OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")
+
+
+@pytest.fixture
+def out(toys, tmp_path) -> Path:
+    """A shard folder of toys."""
+    splits = {"train": toys.make_shards(50), "validation": toys.make_shards(20, seed=1)}
+    manifest = dict(splits["train"].manifest, format="albert-data", format_version=FORMAT_VERSION, splits={})
+    for name, shards in splits.items():
+        (tmp_path / "out" / name).mkdir(parents=True)
+        write_shard(tmp_path / "out" / name / "0.arrow", [shards.examples], shard_schema(np.uint16), "none")
+        manifest["splits"][name] = {"num_rows": len(shards), "shards": [{"file": f"{name}/0.arrow"}]}
+    write_json(tmp_path / "out" / "manifest.json", manifest)
+    return tmp_path / "out"
+
+
+def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:
+    """The processes as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    base = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "albert_data", "train", *map(str, arguments)],
+            env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(num_ranks)
+    ]
+
+
+def finish(processes: list[subprocess.Popen[str]]) -> list[str]:
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), said
+    return said
+
+
+def read_losses(run: Path) -> list[tuple[int, str, float, float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in lines]
+
+
+@pytest.mark.slow  # four processes, each of which loads torch
+def test_two_processes_make_the_losses_of_one(out, tmp_path):
+    options = (*OPTIONS, "--steps", "12", "--eval-every", "6")
+    finish(start(1, out, "-o", tmp_path / "one", *options))
+    said = finish(start(2, out, "-o", tmp_path / "two", *options))
+    finish(start(2, out, "-o", tmp_path / "parts", *options, "--micro-tokens", "128"))
+    one = read_losses(tmp_path / "one")
+    assert len(one) == 14
+    for name in ("two", "parts"):
+        for line, other in zip(one, read_losses(tmp_path / name), strict=True):
+            assert line[:2] == other[:2]
+            assert line[2:] == pytest.approx(other[2:], abs=1e-4)
+    assert "2 processes" in said[0]
+    assert "step 12" not in said[1], "the first alone reports"
+
+
+@pytest.mark.slow  # two processes that train until they are stopped
+def test_a_signal_to_one_process_stops_all_and_all_go_on(out, tmp_path):
+    run = tmp_path / "run"
+    options = (*OPTIONS, "--steps", "3000")
+    processes = start(2, out, "-o", run, *options)
+    deadline = time.monotonic() + 60
+    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
+        assert time.monotonic() < deadline, [process.poll() for process in processes]
+        time.sleep(0.05)
+    processes[1].send_signal(signal.SIGTERM)
+    said = finish(processes)
+    assert "--resume" in said[0]
+    step = int(list_checkpoints(run)[-1].name.removeprefix("step-"))
+    assert 3 <= step < 3000
+    assert [line[0] for line in read_losses(run)] == list(range(1, step + 1))
+
+
+def test_without_torchrun_there_is_one_rank(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert (read_ranks().rank, read_ranks().num_ranks, read_ranks().is_first) == (0, 1, True)

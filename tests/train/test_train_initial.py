@@ -1,0 +1,74 @@
+"""A run begins with the weights of another, if these know its vocabulary and its lengths."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+import torch
+
+from albert_data.errors import CheckpointError, ConfigError
+from albert_data.interop.initial import load_initial
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.config import RECIPES
+
+CONFIG = dataclasses.replace(
+    RECIPES["quick"]["tiny"], steps=2, batch_tokens=8 * 64, eval_every=2, save_every=2, device="cpu", remask=False
+)
+STILL = dataclasses.replace(CONFIG, lr=1e-12, weight_decay=0.0, seed=7)
+
+
+@pytest.fixture
+def first(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(30))
+    loop.train(tmp_path / "out", tmp_path / "first", CONFIG)
+    return tmp_path / "first"
+
+
+def weights_of(run):
+    return load_model(list_checkpoints(run)[-1]).state_dict()
+
+
+@pytest.mark.parametrize("what", ["run", "checkpoint"])
+def test_a_run_goes_on_from_the_weights_alone(first, tmp_path, what):
+    initial = load_initial(first if what == "run" else list_checkpoints(first)[-1])
+    loop.train(tmp_path / "out", tmp_path / "second", STILL, initial=initial)
+    one, other = weights_of(first), weights_of(tmp_path / "second")
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-9)
+    assert list_checkpoints(tmp_path / "second")[-1].name == "step-00000002", "steps count anew"
+
+
+def test_such_a_run_can_be_resumed_without_them(first, tmp_path):
+    run = tmp_path / "second"
+    loop.train(tmp_path / "out", run, dataclasses.replace(STILL, save_every=1), initial=load_initial(first))
+    shutil.rmtree(first)
+    shutil.rmtree(list_checkpoints(run)[-1])
+    last = loop.train(tmp_path / "out", run, dataclasses.replace(STILL, save_every=1), resume=True)
+    assert last is not None
+    assert last.name == "step-00000002"
+
+
+def test_weights_of_another_vocabulary_are_refused(toys, use_shards, first, tmp_path):
+    for change in ({"vocab_size": 50}, {"sha256": "1" * 64}):
+        shards = toys.make_shards(30)
+        shards.manifest["tokenizer"].update(change)
+        use_shards(shards)
+        with pytest.raises(ConfigError, match="another vocabulary"):
+            loop.train(tmp_path / "out", tmp_path / "second", STILL, initial=load_initial(first))
+
+
+def test_rows_longer_than_the_positions_are_refused(toys, use_shards, first, tmp_path):
+    use_shards(toys.make_shards(30, max_seq_len=600))
+    with pytest.raises(ConfigError, match=r"512 positions.*640.*--max-seq-len 512"):
+        loop.train(tmp_path / "out", tmp_path / "second", STILL, initial=load_initial(first))
+
+
+def test_a_path_without_weights_is_refused(first, tmp_path):
+    with pytest.raises(CheckpointError, match="holds no weights to begin with"):
+        load_initial(tmp_path / "nowhere")
+    shutil.rmtree(first / "checkpoints")
+    with pytest.raises(CheckpointError, match="no checkpoint yet"):
+        load_initial(first)

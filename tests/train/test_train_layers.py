@@ -1,0 +1,92 @@
+"""What each layer does is measured as a plain walk through the model measures it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from albert_data.errors import CheckpointError
+from albert_data.train import loop
+from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.layers import Layers, draw_layers, measure_layers, measure_run
+from albert_data.train.loader import fixed_batches
+from albert_data.train.model import Albert
+from albert_data.train.run_view import describe_layers, describe_run, run_to_dict, thin
+
+SMALL = AlbertConfig(vocab_size=40, embedding_size=6, hidden_size=8, num_layers=4, num_heads=2, ffn_size=16)
+CONFIG = dataclasses.replace(
+    RECIPES["quick"]["tiny"], steps=4, batch_tokens=8 * 64, eval_every=2, log_every=2, device="cpu", remask=False
+)
+
+
+def walk(model: Albert, rows, row: int) -> list[np.ndarray]:
+    """The states of one row, layer by layer, without its padding."""
+    (batch,) = (b for b in fixed_batches(rows, num_rows=len(rows), batch_tokens=64) if row in b.rows)
+    length = int(batch.valid_BT[0].sum())
+    mask = batch.valid_BT[:, None, None, :]
+    x = model.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
+    states = [x[0, :length].detach().numpy()]
+    pairs = model.config.pairs()
+    for number, (attention, ffn) in enumerate(pairs, 1):
+        x = model.encoder.ffns[ffn](model.encoder.attentions[attention](x, mask))
+        if number % model.config.num_inner_groups == 0:
+            states.append(x[0, :length].detach().numpy())
+    return states
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_groups": 2}, {"share": "none"}, {"num_inner_groups": 2}])
+def test_the_figures_are_those_of_a_plain_walk(toys, changes):
+    torch.manual_seed(0)
+    model = Albert(dataclasses.replace(SMALL, **changes)).eval()
+    rows = toys.make_shards(5)
+    distances, similarities = measure_layers(model, rows, num_rows=5)
+    walks = [walk(model, rows, row) for row in range(5)]
+    for layer in range(4):
+        pairs = [(states[layer], states[layer + 1]) for states in walks]
+        x, y = (np.concatenate(part).astype(float) for part in zip(*pairs, strict=True))
+        assert distances[layer] == pytest.approx(np.linalg.norm(y - x, axis=1).mean(), rel=1e-4)
+        cosines = (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+        assert similarities[layer] == pytest.approx(cosines.mean(), rel=1e-4)
+
+
+@pytest.fixture
+def run(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    loop.train(tmp_path / "out", tmp_path / "run", CONFIG)
+    return tmp_path / "run"
+
+
+def test_a_run_is_described_with_its_curves_and_parameters(run):
+    text = describe_run(run)
+    assert "Run run, preset tiny, step 4" in text
+    assert "nothing learnt" in text
+    assert f"{run_to_dict(run)['parameters']['all']:,}" in text
+    assert max(map(len, text.split("\n"))) <= 80
+    assert [line["step"] for line in run_to_dict(run)["metrics"]] == [2, 2, 4, 4]
+
+
+def test_the_layers_of_runs_stand_side_by_side(run, toys, tmp_path):
+    measured = measure_run(run, toys.make_shards(10, seed=1))
+    longer = Layers(name="longer", distances=(1.0,) * 9, similarities=(0.5,) * 9)
+    text = describe_layers([measured, longer])
+    assert f"{measured.distances[1]:.3f}" in text
+    assert len(text.split("\n")) == 2 + 9
+    pytest.importorskip("matplotlib")
+    draw_layers([measured, longer], tmp_path / "layers.png")
+    assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_shards_of_another_vocabulary_and_a_run_without_checkpoint_are_refused(run, toys, tmp_path):
+    with pytest.raises(CheckpointError, match="knows 40 pieces, the shards have 50"):
+        measure_run(run, toys.make_shards(10, vocab_size=50))
+    with pytest.raises(CheckpointError, match="no checkpoint yet"):
+        measure_run(tmp_path, toys.make_shards(10))
+
+
+def test_of_many_lines_a_few_are_shown_and_the_last():
+    lines = [{"step": step} for step in range(100)]
+    assert [line["step"] for line in thin(lines, 4)] == [24, 49, 74, 99]
+    assert thin(lines[:3], 4) == lines[:3]
