@@ -18,9 +18,10 @@ demo: .venv/ready
 	$(BIN)/albert-data build sample_corpus --tokenizer demo/vocab --max-seq-len 128 --dupe-factor 10 \
 		--validation-fraction 0.1 -o demo/shards
 	$(BIN)/albert-data inspect demo/shards -n 2
+	$(BIN)/albert-data inspect demo/shards --html demo/report.html
 	$(BIN)/albert-data verify demo/shards
 	$(BIN)/albert-data train demo/shards --preset tiny --steps 250 -o demo/run
-	@echo "The shards lie in demo/shards, the training run in demo/run."
+	@echo "The shards lie in demo/shards, their report in demo/report.html, the training run in demo/run."
 
 test: .venv/ready
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto

@@ -36,7 +36,13 @@ from albert_data.shards.reader import Example, Shards, open_shards
 def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
     """Count row by row, token by token."""
     counts: Counter[object] = Counter()
+    keys, pieces = set(), [0] * get_tokenizer().vocab_size
     for example in shards:
+        keys.add(example.document_key)
+        count_positions(example, counts)
+        for i in example.original_ids.tolist():
+            counts["unknown"] += i == get_tokenizer().unk_id
+            pieces[i] += not get_tokenizer().specials.is_special[i]
         counts["length", len(example.input_ids)] += 1
         counts["label", example.sop_label] += 1
         count_standing(example, counts)
@@ -47,6 +53,8 @@ def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
     places = range(2 * EDGE + 1)
     return Statistics(
         config=config,
+        num_documents=len(keys),
+        num_unknown=counts["unknown"],
         num_maskable=counts["maskable"],
         num_broken_words=counts["broken"],
         num_special_masked=counts["special masked"],
@@ -57,7 +65,17 @@ def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
         span_lens=tuple(counts["span", length] for length in spans),
         edge_tokens=tuple(counts["tokens at", place] for place in places),
         edge_masked=tuple(counts["masked at", place] for place in places),
+        position_tokens=tuple(counts["position", place] for place in range(config.max_seq_len)),
+        position_masked=tuple(counts["masked position", place] for place in range(config.max_seq_len)),
+        piece_counts=tuple(pieces),
     )
+
+
+def count_positions(example: Example, counts: Counter[object]) -> None:
+    for place, original in enumerate(example.original_ids.tolist()):
+        counts["position", place] += not get_tokenizer().specials.is_special[original]
+    for place in example.masked_positions.tolist():
+        counts["masked position", place] += 1
 
 
 def count_standing(example: Example, counts: Counter[object]) -> None:
@@ -170,6 +188,8 @@ def test_intended_figures_are_those_of_the_paper(tmp_path) -> None:
 def make_statistics(row_lens: list[int]) -> Statistics:
     return Statistics(
         config=ExampleConfig(max_seq_len=len(row_lens) - 1),
+        num_documents=0,
+        num_unknown=0,
         num_maskable=0,
         num_broken_words=0,
         num_special_masked=0,
@@ -180,6 +200,9 @@ def make_statistics(row_lens: list[int]) -> Statistics:
         span_lens=(0, 0, 0, 0),
         edge_tokens=(0,) * (2 * EDGE + 1),
         edge_masked=(0,) * (2 * EDGE + 1),
+        position_tokens=(0,) * (len(row_lens) - 1),
+        position_masked=(0,) * (len(row_lens) - 1),
+        piece_counts=(3, 0, 7, 7, 1),
     )
 
 
@@ -193,6 +216,30 @@ def test_lengths_are_those_of_the_rows_themselves(row_lens) -> None:
     assert measured.padding_share == pytest.approx(1 - lengths.sum() / padded)
     for first, last, num_rows in measured.row_len_bins:
         assert num_rows == ((lengths >= first) & (lengths <= last)).sum()
+
+
+@given(st.lists(st.integers(0, 9), min_size=9, max_size=300).filter(any), st.integers(1, 400))
+def test_padding_is_that_of_rows_padded_one_by_one(row_lens, group_len) -> None:
+    measured, padded = make_statistics(row_lens), 0
+    for length, rows in enumerate(row_lens):
+        end = length
+        while (end == 0 or end % group_len) and end < measured.config.max_seq_len:
+            end += 1
+        padded += end * rows
+    expected = (padded - measured.num_tokens) / padded if padded else None
+    assert measured.pad_to_groups(group_len) == pytest.approx(expected)
+
+
+def test_padding_is_told_for_group_sizes_up_to_a_whole_row() -> None:
+    measured = make_statistics([0] * 65 + [5] * 64)
+    assert list(measured.padding_by_group) == [8, 16, 32, 64, 128]
+    assert measured.padding_by_group[128] == measured.padding_share
+
+
+def test_the_most_frequent_pieces_come_first_and_unused_ones_never() -> None:
+    measured = make_statistics([0] * 20)
+    assert measured.most_frequent() == [(2, 7), (3, 7), (0, 3), (4, 1)]
+    assert measured.most_frequent(1) == [(2, 7)]
 
 
 def test_bins_cover_every_length_once() -> None:

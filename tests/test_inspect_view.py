@@ -13,7 +13,7 @@ from inspect_fixtures import SMALL, configs, get_tokenizer, make_examples, text_
 
 from albert_data.examples.ragged import Examples
 from albert_data.inspect.terminal import count_columns
-from albert_data.inspect.view import PALETTE, choose_rows, show_example, show_legend, to_dict
+from albert_data.inspect.view import PALETTE, show_example, show_legend, to_dict
 from albert_data.shards.reader import Example
 
 TOKENIZER = get_tokenizer()
@@ -181,18 +181,6 @@ def test_the_legend_explains_every_marker_and_fits(width) -> None:
     legend = show_legend(width)
     assert [mark in legend for mark in ("[MASK:x]", "{y<-x}", "=x=", "\\")] == [True] * 4
     assert max(map(len, legend.splitlines())) <= width
-
-
-@given(num_rows=st.integers(0, 50), count=st.integers(0, 60), seed=st.integers(0, 99))
-def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed) -> None:
-    chosen = choose_rows(num_rows, count, seed)
-    assert len(set(chosen)) == len(chosen) == min(count, num_rows)
-    assert set(chosen) <= set(range(num_rows))
-    assert choose_rows(num_rows, count + 1, seed)[: len(chosen)] == chosen
-
-
-def test_another_seed_chooses_other_rows() -> None:
-    assert choose_rows(1000, 3, 0) != choose_rows(1000, 3, 1)
 
 
 def test_a_row_for_json_holds_what_the_model_sees_and_predicts() -> None:

@@ -18,9 +18,8 @@ from typing import Any
 
 from albert_data.errors import OutputError
 from albert_data.files import read_json, write_bytes, write_json
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, read_manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, WORK_NAME, read_manifest
 
-WORK_NAME = ".build"
 LOCK_SECONDS = 5.0
 _OURS = {WORK_NAME, MANIFEST_NAME, "README.md", "tokenizer", *SPLITS}
 

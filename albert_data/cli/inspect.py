@@ -7,10 +7,18 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from albert_data.train.config import MODEL_PRESETS
+
+if TYPE_CHECKING:
+    from albert_data.inspect.choice import Choice
+    from albert_data.inspect.report import Report
+
+NUM_SHOWN, NUM_IN_HTML = 3, 300
+_LABELS = {"in-order": 0, "swapped": 1}
 
 
 @click.command()
@@ -19,10 +27,8 @@ from albert_data.train.config import MODEL_PRESETS
     "-n",
     "--num-examples",
     type=click.IntRange(0),
-    default=3,
-    show_default=True,
     metavar="ROWS",
-    help="Rows to decode and show.",
+    help=f"Rows to decode and show.  [default: {NUM_SHOWN}; {NUM_IN_HTML} with --html]",
 )
 @click.option(
     "--split",
@@ -39,6 +45,12 @@ from albert_data.train.config import MODEL_PRESETS
     metavar="SEED",
     help="Decides which rows are shown.",
 )
+@click.option("--random", "is_random", is_flag=True, help="Show other rows at each call.")
+@click.option(
+    "--row", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Show this row. May be repeated."
+)
+@click.option("--grep", "text", metavar="TEXT", help="Show the first rows whose text, before masking, holds TEXT.")
+@click.option("--label", type=click.Choice(list(_LABELS)), help="Show only rows whose segments stand so.")
 @click.option(
     "--preset",
     type=click.Choice(list(MODEL_PRESETS)),
@@ -47,7 +59,13 @@ from albert_data.train.config import MODEL_PRESETS
     "xxlarge, or one of version 1, such as base-v1.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-def inspect(out: Path | None, num_examples: int, split: str, seed: int, preset: str | None, as_json: bool) -> None:
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write the report as one HTML page that needs no network.",
+)
+def inspect(out: Path | None, split: str, as_json: bool, html: Path | None, preset: str | None, **rows: Any) -> None:
     """Measure the shards in OUT beside the paper's figures, and decode some rows.
 
     Colours are left out where the output is no terminal or NO_COLOR is set.
@@ -55,6 +73,8 @@ def inspect(out: Path | None, num_examples: int, split: str, seed: int, preset: 
     \b
     Example:
       albert-data inspect shards -n 5 --split validation
+      albert-data inspect shards --grep "white whale" --label swapped
+      albert-data inspect shards --html report.html
       albert-data inspect shards --json > statistics.json
       albert-data inspect --preset base
     """
@@ -65,13 +85,57 @@ def inspect(out: Path | None, num_examples: int, split: str, seed: int, preset: 
         return
     if out is None:
         raise click.UsageError("Missing argument 'OUT' or option '--preset'.")
+    _check_usage(**rows)
+    from albert_data.inspect.html.writing import check_charts, write_page
     from albert_data.inspect.report import inspect_folder
-    from albert_data.inspect.terminal import make_encodable
 
-    report = inspect_folder(out, split=split, num_examples=num_examples, seed=seed)
+    if html:
+        check_charts()
+    default = NUM_IN_HTML if html else NUM_SHOWN
+    report = inspect_folder(out, split=split, choice=_make_choice(default, **rows))
+    if html:
+        write_page(html, report.to_html())
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
-        return
+    elif html:
+        click.echo(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
+    else:
+        _print_text(report)
+
+
+def _check_usage(*, numbers: tuple[int, ...], text: str | None, label: str | None, is_random: bool, **_: Any) -> None:
+    given = {"--grep": text is not None, "--label": label is not None, "--random": is_random}
+    named = [name for name, is_given in given.items() if is_given]
+    if numbers and named:
+        raise click.UsageError(f"--row names the rows by itself; leave out {' and '.join(named)}")
+    if text is not None and is_random:
+        raise click.UsageError("--grep shows the first rows that hold the text; leave out --random")
+
+
+def _make_choice(
+    default: int,
+    *,
+    num_examples: int | None,
+    seed: int,
+    is_random: bool,
+    numbers: tuple[int, ...],
+    text: str | None,
+    label: str | None,
+) -> Choice:
+    from albert_data.inspect.choice import Choice
+
+    return Choice(
+        count=default if num_examples is None else num_examples,
+        seed=int.from_bytes(os.urandom(4), "little") if is_random else seed,
+        numbers=numbers,
+        text=text,
+        label=None if label is None else _LABELS[label],
+    )
+
+
+def _print_text(report: Report) -> None:
+    from albert_data.inspect.terminal import make_encodable
+
     width = shutil.get_terminal_size(fallback=(80, 24)).columns
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     click.echo(make_encodable(report.to_text(width, colour=colour), sys.stdout.encoding))

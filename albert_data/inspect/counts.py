@@ -21,12 +21,13 @@ from albert_data.tokenizer.words import WordRule
 EDGE = 5  # text positions at either end of a row that are counted one by one
 
 
-def no_counts(config: ExampleConfig) -> dict[str, np.ndarray]:
+def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
     """Zeros, one array a name.
 
     words: maskable tokens, words masked in part; specials: special ids masked, special ids as replacements;
     standing: masked tokens that show [MASK], another piece, the original; labels: rows in order, swapped,
-    unpaired; the others as in Statistics, "edges" with edge_tokens and edge_masked in its two rows.
+    unpaired; pieces: tokens of each piece, as they were before masking; the others as in Statistics,
+    "edges" with edge_tokens and edge_masked in its two rows, "positions" with position_tokens and position_masked.
     """
     shapes: dict[str, int | tuple[int, int]] = {
         "words": 2,
@@ -36,6 +37,8 @@ def no_counts(config: ExampleConfig) -> dict[str, np.ndarray]:
         "row_lens": config.max_seq_len + 1,
         "span_lens": config.ngram + 1,
         "edges": (2, 2 * EDGE + 1),
+        "positions": (2, config.max_seq_len),
+        "pieces": vocab_size,
     }
     return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
@@ -58,13 +61,16 @@ def count_sound(batch: Examples, vocab_size: int, max_seq_len: int) -> int:
 
 def count_batch(batch: Examples, specials: Specials, words: WordRule, config: ExampleConfig) -> dict[str, np.ndarray]:
     """Count all that Statistics holds, in sound rows."""
-    counts, is_special = no_counts(config), specials.is_special
+    is_special = specials.is_special
+    counts = no_counts(config, len(is_special))
     original = batch.input_ids.copy()
     standing = swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
     is_masked = flag_masked(batch.offsets, batch.mask_offsets, batch.masked_positions)
     rows = (original, batch.offsets, batch.segment_a_len, is_masked, is_special)
     count_words(*rows, words.starts, words.standalone, counts["words"], counts["span_lens"])
     count_edges(*rows, counts["edges"])
+    count_positions(original, batch.offsets, is_masked, is_special, counts["positions"])
+    counts["pieces"][:] = np.bincount(original, minlength=len(is_special))
     shows_mask = standing == specials.mask_id
     kept = ~shows_mask & (standing == batch.masked_ids)
     random = ~shows_mask & ~kept
@@ -181,3 +187,15 @@ def count_edges(
                 place = 2 * EDGE - (num_text - text)
             counts[0, place] += not is_special[ids[at]]
             counts[1, place] += is_masked[at]
+
+
+@kernel
+def count_positions(
+    ids: np.ndarray, offsets: np.ndarray, is_masked: np.ndarray, is_special: np.ndarray, counts: np.ndarray
+) -> None:
+    """Add maskable (0) and masked (1) tokens by their position in the row, [CLS] at 0."""
+    for row in range(len(offsets) - 1):
+        begin = offsets[row]
+        for at in range(begin, offsets[row + 1]):
+            counts[0, at - begin] += not is_special[ids[at]]
+            counts[1, at - begin] += is_masked[at]

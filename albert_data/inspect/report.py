@@ -7,25 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.inspect import summary, view
+from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.manifest_keys import read_checked_manifest
 from albert_data.inspect.statistics import Statistics, measure
+from albert_data.inspect.terminal import escape_controls
 from albert_data.shards.reader import Shards, open_shards
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`."""
+    """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`, as `choice` has them."""
 
     statistics: dict[str, Statistics]
     shards: Shards
     rows: list[int]
+    choice: Choice
 
     def to_text(self, width: int = summary.WIDTH, *, colour: bool = False) -> str:
         """The summary in at most 80 columns, then the rows in at most `width`."""
-        page = summary.summarise(self.shards.folder, self.shards.manifest, self.statistics)
-        if not self.rows:
-            return page
         tokenizer = self.shards.tokenizer
+        page = summary.summarise(self.shards.folder, self.shards.manifest, self.statistics, tokenizer.pieces)
+        if not self.rows:
+            return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
         shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour) for i in self.rows]
         title = f"Examples of {self.shards.split}"
         return "\n\n".join([page, f"{title}\n{view.show_legend(width, colour=colour)}", *shown])
@@ -33,13 +36,29 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The same, of values that JSON has."""
         examples = [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows]
-        return summary.to_dict(self.shards.folder, self.shards.manifest, self.statistics, examples)
+        pieces = self.shards.tokenizer.pieces
+        return summary.to_dict(self.shards.folder, self.shards.manifest, self.statistics, pieces, examples)
+
+    def to_html(self) -> str:
+        """The report for a browser. Needs matplotlib."""
+        from albert_data.inspect.html.page import render
+
+        return render(self.shards, self.statistics, self.rows, self.choice)
+
+    def _explain_none(self) -> str:
+        """Why there is no row to show."""
+        wanted = []
+        if self.choice.text is not None:
+            wanted.append(f"holds {escape_controls(repr(self.choice.text))}")
+        if self.choice.label is not None:
+            wanted.append(f"is {view.ORDERS[self.choice.label].split(':')[0]}")
+        return f"{self.shards.split} has no row{' that ' if wanted else ''}{' and '.join(wanted)}."
 
 
-def inspect_folder(folder: Path, *, split: str, num_examples: int, seed: int) -> Report:
+def inspect_folder(folder: Path, *, split: str, choice: Choice) -> Report:
     """Measure every split and choose rows of one.
 
-    Raises ShardError if the folder is no finished build, or holds what can't be measured.
+    Raises ShardError if the folder is no finished build, holds what can't be measured, or lacks a row asked for.
     """
     manifest = read_checked_manifest(folder)
     shown = open_shards(folder, split)
@@ -48,5 +67,4 @@ def inspect_folder(folder: Path, *, split: str, num_examples: int, seed: int) ->
         shards = shown if name == split else open_shards(folder, name)
         if len(shards) > 0:
             statistics[name] = measure(shards)
-    rows = view.choose_rows(len(shown), num_examples, seed)
-    return Report(statistics=statistics, shards=shown, rows=rows)
+    return Report(statistics=statistics, shards=shown, rows=choose_rows(shown, choice), choice=choice)

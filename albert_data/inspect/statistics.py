@@ -26,6 +26,8 @@ from albert_data.tokenizer.words import WordRule
 
 SWAPPED_SHARE = 0.5
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
+GROUP_LENS = (8, 16, 32, 64, 128, 256)
+NUM_PIECES = 20
 _NUM_BINS = 8
 
 
@@ -46,9 +48,13 @@ class Statistics:
     label_counts: rows in order, swapped, without a pair; standing_counts: masked tokens that show [MASK],
     another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE text
     positions of a row, at the last EDGE, and between; of rows of over 2 * EDGE tokens of text.
+    position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
+    piece_counts: tokens of each piece of the vocabulary before masking; num_unknown: those of <unk>.
     """
 
     config: ExampleConfig
+    num_documents: int
+    num_unknown: int
     num_maskable: int
     num_broken_words: int
     num_special_masked: int
@@ -59,6 +65,9 @@ class Statistics:
     span_lens: tuple[int, ...]
     edge_tokens: tuple[int, ...]
     edge_masked: tuple[int, ...]
+    position_tokens: tuple[int, ...]
+    position_masked: tuple[int, ...]
+    piece_counts: tuple[int, ...]
 
     @property
     def num_rows(self) -> int:
@@ -80,8 +89,29 @@ class Statistics:
     @property
     def padding_share(self) -> float | None:
         """Of all tokens, if each row were padded to max_seq_len."""
-        padded = self.num_rows * self.config.max_seq_len
+        return self.pad_to_groups(self.config.max_seq_len)
+
+    def pad_to_groups(self, group_len: int) -> float | None:
+        """Share of padding, if each row were padded to the next multiple of `group_len`, or to max_seq_len if less."""
+        ends = (min(max(1, -(-n // group_len)) * group_len, self.config.max_seq_len) for n in range(len(self.row_lens)))
+        padded = sum(end * rows for end, rows in zip(ends, self.row_lens, strict=True))
         return _share(padded - self.num_tokens, padded)
+
+    @property
+    def padding_by_group(self) -> dict[int, float | None]:
+        """Share of padding by the length of a group, in tokens; the last is max_seq_len: one group for all."""
+        lens = [group_len for group_len in GROUP_LENS if group_len < self.config.max_seq_len]
+        return {group_len: self.pad_to_groups(group_len) for group_len in (*lens, self.config.max_seq_len)}
+
+    @property
+    def unknown_share(self) -> float | None:
+        """Of the tokens of text."""
+        return _share(self.num_unknown, self.num_maskable)
+
+    def most_frequent(self, count: int = NUM_PIECES) -> list[tuple[int, int]]:
+        """The ids of the most frequent pieces of text and their tokens; of equal ones, the lower id first."""
+        ranked = sorted(enumerate(self.piece_counts), key=lambda pair: (-pair[1], pair[0]))
+        return [(i, tokens) for i, tokens in ranked[:count] if tokens]
 
     @property
     def row_len_quantiles(self) -> dict[str, int | None]:
@@ -114,7 +144,7 @@ class Statistics:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """All that the paper or this project sets a figure for, and the share of rows without a pair."""
+        """All that the paper or this project sets a figure for, and what tells of a fault where it is large."""
         return (*self._mask_figures(), *self._pair_figures(), *self._must_be_zero())
 
     def _mask_figures(self) -> Iterator[Figure]:
@@ -137,6 +167,7 @@ class Statistics:
         swapped_share = _share(swapped, in_order + swapped)
         yield Figure(name="swapped_share", intended=SWAPPED_SHARE, realised=swapped_share)
         yield Figure(name="unpaired_share", intended=None, realised=_share(unpaired, self.num_rows))
+        yield Figure(name="unknown_share", intended=None, realised=self.unknown_share)
 
     def _must_be_zero(self) -> Iterator[Figure]:
         for name in ("num_broken_words", "num_special_masked", "num_special_replacements"):
@@ -147,6 +178,7 @@ class Statistics:
         in_order, swapped, unpaired = self.label_counts
         ratios = {"first": self.edge_ratios[:EDGE], "last": self.edge_ratios[EDGE:]}
         return {
+            "num_documents": self.num_documents,
             "num_rows": self.num_rows,
             "num_tokens": self.num_tokens,
             "num_maskable": self.num_maskable,
@@ -155,11 +187,16 @@ class Statistics:
             "num_in_order": in_order,
             "num_swapped": swapped,
             "num_unpaired": unpaired,
+            "num_unknown": self.num_unknown,
             "padding_share": self.padding_share,
+            "padding_by_group": [
+                {"group_len": group_len, "padding_share": share} for group_len, share in self.padding_by_group.items()
+            ],
             "row_len": {"mean": self.mean_row_len, **self.row_len_quantiles},
             "row_len_bins": [{"from": a, "to": b, "num_rows": rows} for a, b, rows in self.row_len_bins],
             "figures": {f.name: {"intended": f.intended, "realised": f.realised} for f in self.figures},
             "masked_at_edges": {"intended": 1.0, **ratios, "standard_error": self.edge_error},
+            "by_position": {"num_tokens": self.position_tokens, "num_masked": self.position_masked},
         }
 
 
@@ -179,8 +216,8 @@ def measure(shards: Shards) -> Statistics:
     """
     config, tokenizer = read_example_config(shards.manifest), shards.tokenizer
     words = choose_word_rule(tokenizer, config)
-    totals = no_counts(config)
-    row = 0
+    totals = no_counts(config, tokenizer.vocab_size)
+    row, keys = 0, [np.zeros(0, np.uint64)]
     for batch in shards.batches():
         sound = count_sound(batch, tokenizer.vocab_size, config.max_seq_len)
         if sound < len(batch):
@@ -188,14 +225,21 @@ def measure(shards: Shards) -> Statistics:
             raise ShardError(f"{place}: outside the vocabulary or its own bounds; run `albert-data verify`")
         for name, counts in count_batch(batch, tokenizer.specials, words, config).items():
             totals[name] += counts
+        keys.append(np.unique(batch.document_keys))
         row += len(batch)
-    return _to_statistics(config, totals)
+    num_unknown = int(totals["pieces"][tokenizer.unk_id])
+    totals["pieces"][tokenizer.specials.is_special] = 0
+    return _to_statistics(config, totals, num_unknown, len(np.unique(np.concatenate(keys))))
 
 
-def _to_statistics(config: ExampleConfig, totals: dict[str, np.ndarray]) -> Statistics:
+def _to_statistics(
+    config: ExampleConfig, totals: dict[str, np.ndarray], num_unknown: int, num_documents: int
+) -> Statistics:
     counts = {name: total.tolist() for name, total in totals.items()}
     return Statistics(
         config=config,
+        num_documents=num_documents,
+        num_unknown=num_unknown,
         num_maskable=counts["words"][0],
         num_broken_words=counts["words"][1],
         num_special_masked=counts["specials"][0],
@@ -206,4 +250,7 @@ def _to_statistics(config: ExampleConfig, totals: dict[str, np.ndarray]) -> Stat
         span_lens=tuple(counts["span_lens"]),
         edge_tokens=tuple(counts["edges"][0]),
         edge_masked=tuple(counts["edges"][1]),
+        position_tokens=tuple(counts["positions"][0]),
+        position_masked=tuple(counts["positions"][1]),
+        piece_counts=tuple(counts["pieces"]),
     )

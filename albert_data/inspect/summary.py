@@ -13,9 +13,12 @@ from typing import Any
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
-from albert_data.inspect.terminal import count_noun, escape_controls
+from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
 
 WIDTH = 80
+BUILD_TIME = "not kept, for equal builds have equal bytes; `albert-data build --profile` shows it at the end of a build"
+_BAR_LEN = 32
+_CELL_LEN = 25
 _NONE = "-"
 _LABELS = {
     "masked_share": "masked share of the tokens",
@@ -25,14 +28,17 @@ _LABELS = {
     "shown_as_kept": "masked tokens left unchanged",
     "swapped_share": "pairs with swapped segments",
     "unpaired_share": "rows without a pair",
+    "unknown_share": "tokens of text that are unknown",
     "num_broken_words": "words masked in part",
     "num_special_masked": "special tokens masked",
     "num_special_replacements": "special pieces as replacements",
 }
 
 
-def summarise(folder: Path, manifest: Mapping[str, Any], statistics: Mapping[str, Statistics]) -> str:
-    """The page for a person. statistics: of each split that has rows."""
+def summarise(
+    folder: Path, manifest: Mapping[str, Any], statistics: Mapping[str, Statistics], pieces: Sequence[str]
+) -> str:
+    """The page for a person. statistics: of each split that has rows; pieces: the vocabulary."""
     sections: list[Iterable[str]] = [
         _describe_build(folder, manifest),
         _list_counts(manifest),
@@ -40,8 +46,11 @@ def summarise(folder: Path, manifest: Mapping[str, Any], statistics: Mapping[str
         _list_figures(statistics),
         _list_row_lens(statistics),
         _list_bins(statistics),
+        _list_padding(statistics),
         _list_edges(statistics),
+        _list_pieces(statistics, pieces),
         _list_damage(manifest["damage"]),
+        _fill(f"Build time: {BUILD_TIME}", "", "  "),
     ]
     return "\n\n".join(filter(None, map("\n".join, sections)))
 
@@ -50,9 +59,10 @@ def to_dict(
     folder: Path,
     manifest: Mapping[str, Any],
     statistics: Mapping[str, Statistics],
+    pieces: Sequence[str],
     examples: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The page for a program."""
+    """The page for a program. Its names are stable: a key is added, but not renamed, in a later version."""
     kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
     splits = {
         name: {key: value for key, value in split.items() if key != "shards"} | {"num_shards": len(split["shards"])}
@@ -63,6 +73,11 @@ def to_dict(
         **{key: manifest[key] for key in kept},
         "splits": splits,
         "statistics": {name: measured.to_dict() for name, measured in statistics.items()},
+        "most_frequent_pieces": {
+            name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
+            for name, measured in statistics.items()
+        },
+        "stage_seconds": None,
         "examples": list(examples),
     }
 
@@ -118,20 +133,24 @@ def _list_figures(statistics: Mapping[str, Statistics]) -> list[str]:
     lines = [f"{'Figures':<41}{'intended':>12}" + "".join(f"{name:>13}" for name in statistics)]
     for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
         first = figures[0]
-        cells = "".join(f"{_format(first.name, figure.realised):>13}" for figure in figures)
-        lines.append(f"  {_label(first):<39}{_format(first.name, first.intended):>12}{cells}")
+        cells = "".join(f"{format_figure(first.name, figure.realised):>13}" for figure in figures)
+        lines.append(f"  {label_figure(first):<39}{format_figure(first.name, first.intended):>12}{cells}")
     return lines
 
 
-def _label(figure: Figure) -> str:
+def label_figure(figure: Figure) -> str:
+    """What a figure is, in words."""
     if figure.name in _LABELS:
         return _LABELS[figure.name]
     return f"spans of {count_noun(int(figure.name.removeprefix('spans_of_')), 'word')}"
 
 
-def _format(name: str, value: float | None) -> str:
+def format_figure(name: str, value: float | None) -> str:
+    """A count or a share, or a dash where there is none."""
     if value is None:
         return _NONE
+    if 0 < value < 0.00005:
+        return "<0.01%"
     return f"{value:,.0f}" if name.startswith("num_") else f"{value:.2%}"
 
 
@@ -146,12 +165,43 @@ def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
 
 
 def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    if statistics:
-        yield f"{'Rows by length':<53}" + "".join(f"{name:>13}" for name in statistics)
-    for bins in zip(*(measured.row_len_bins for measured in statistics.values()), strict=True):
-        first, last, _ = bins[0]
-        shares = (rows / m.num_rows for (*_, rows), m in zip(bins, statistics.values(), strict=True))
-        yield f"  {f'{first:,} to {last:,} tokens':<51}" + "".join(f"{share:>13.2%}" for share in shares)
+    """Shares of the rows; the bars are of the first split, the longest as long as there is room."""
+    if not statistics:
+        return
+    yield f"{'Rows by length':<53}" + "".join(f"{name:>13}" for name in statistics)
+    histograms = [[rows / m.num_rows for *_, rows in m.row_len_bins] for m in statistics.values()]
+    bins = next(iter(statistics.values())).row_len_bins
+    for (first, last, _), *shares in zip(bins, *histograms, strict=True):
+        bar = "#" * max(round(_BAR_LEN * shares[0] / max(histograms[0])), shares[0] > 0)
+        label = f"{f'{first:,} to {last:,}':<17}{bar:<34}"
+        yield f"  {label}" + "".join(f"{share:>13.2%}" for share in shares)
+
+
+def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+    if not statistics:
+        return
+    lens = list(next(iter(statistics.values())).padding_by_group)
+    cells = "".join(f"{group_len:>9,}" for group_len in lens)
+    yield "Padding, if a row is padded to the next multiple of so many tokens"
+    yield f"{'':13}{cells}"
+    for name, measured in statistics.items():
+        shares = (format_figure("padding", share) for share in measured.padding_by_group.values())
+        yield f"  {name:<11}" + "".join(f"{share:>9}" for share in shares)
+
+
+def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
+    """The most frequent pieces of each split in two columns, with their share of its tokens of text."""
+    for name, measured in statistics.items():
+        cells = [
+            _fit(f"{escape_controls(pieces[i])} {tokens / measured.num_maskable:.2%}", _CELL_LEN)
+            for i, tokens in measured.most_frequent()
+        ]
+        yield f"Most frequent pieces of {name}"
+        yield from (f"  {''.join(cells[at : at + 3])}".rstrip() for at in range(0, len(cells), 3))
+
+
+def _fit(text: str, columns: int) -> str:
+    return text + " " * max(1, columns - count_columns(text))
 
 
 def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:

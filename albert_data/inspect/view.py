@@ -7,19 +7,14 @@ a backslash stands before it.
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
-import numpy as np
-
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
+from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, decode_segments, name_pair
 from albert_data.inspect.terminal import Run, count_noun, escape_controls, paint, wrap
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import SPACE
 
 MIN_WIDTH = 24
 ORDERS = {
@@ -29,7 +24,6 @@ ORDERS = {
 }
 PALETTE = {"masked": "\x1b[1;34m", "random": "\x1b[1;31m", "kept": "\x1b[1;32m", "label": "\x1b[1m"}
 
-_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 _OUTSIDE = re.compile(r"[\\={]|\[(?=MASK:)")
 _INSIDE = re.compile(r"[\\={}\]]|<(?=-)")
 _LEGEND = (
@@ -38,14 +32,6 @@ _LEGEND = (
     ("kept", "=x=", "shows x unchanged; x is to be predicted"),
     ("", "\\", "comes before a character of the text that is no marker or can't be shown"),
 )
-
-
-def choose_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Draw `count` rows, or all there are; a smaller count draws the first of the same rows."""
-    rng, chosen = random.Random(seed), dict[int, None]()
-    while len(chosen) < min(count, num_rows):
-        chosen[rng.randrange(num_rows)] = None
-    return list(chosen)
 
 
 def show_legend(width: int = 80, *, colour: bool = False) -> str:
@@ -66,9 +52,9 @@ def show_example(example: Example, row: int, tokenizer: Tokenizer, width: int = 
         f"document {example.document_key:016x}",
     )
     lines = [_lay_out(Run(text=""), [Run(text=", ".join(parts), style="label")], width, colour)]
-    for name, begin, end in _find_segments(example):
-        runs = _render(example, begin, end, tokenizer)
-        lines.append(_lay_out(Run(text=f"  {name}  ", style="label"), runs, width, colour))
+    for segment in decode_segments(example, tokenizer):
+        runs = [run for token in segment.tokens for run in _to_runs(token)]
+        lines.append(_lay_out(Run(text=f"  {segment.name}  ", style="label"), runs, width, colour))
     return "\n".join(lines)
 
 
@@ -81,68 +67,16 @@ def _lay_out(label: Run, runs: list[Run], width: int, colour: bool) -> str:
     return "\n".join(paint(line, palette).rstrip() for line in lines)
 
 
-def _find_segments(example: Example) -> Iterator[tuple[str, int, int]]:
-    sep, end = 1 + example.segment_a_len, len(example.input_ids) - 1
-    yield "A", 1, sep
-    if sep + 1 < end:
-        yield "B", sep + 1, end
-
-
-def _render(example: Example, begin: int, end: int, tokenizer: Tokenizer) -> list[Run]:
-    """The runs of one segment; the spaces between words are those of the original."""
-    original = example.original_ids
-    is_masked = np.zeros(len(original), bool)
-    is_masked[example.masked_positions] = True
-    runs: list[Run] = []
-    for masked, group in groupby(range(begin, end), key=lambda at: bool(is_masked[at])):
-        places = list(group)
-        if not masked:
-            text = _join_pieces([tokenizer.pieces[original[at]] for at in places])
-            runs.append(Run(text=_protect(text, _OUTSIDE)))
-            continue
-        for at in places:
-            piece = tokenizer.pieces[original[at]]
-            runs.append(Run(text=" " if piece.startswith(SPACE) else ""))
-            runs.append(_mark(piece, int(original[at]), int(example.input_ids[at]), tokenizer))
-    return runs
-
-
-def _mark(piece: str, original: int, standing: int, tokenizer: Tokenizer) -> Run:
-    if standing == tokenizer.mask_id:
-        return Run(text=f"[MASK:{_name(piece)}]", style="masked")
-    if standing == original:
-        return Run(text=f"={_name(piece)}=", style="kept")
-    other = tokenizer.pieces[standing]
-    if other.startswith(SPACE) == piece.startswith(SPACE):
-        return Run(text=f"{{{_name(other)}<-{_name(piece)}}}", style="random")
-    return Run(text=f"{{{_protect(other, _INSIDE)}<-{_protect(piece, _INSIDE)}}}", style="random")
-
-
-def _name(piece: str) -> str:
-    """A piece as it reads in a marker: without its space in front, unless it is nothing else."""
-    return _protect(piece.removeprefix(SPACE).replace(SPACE, " ") or SPACE, _INSIDE)
+def _to_runs(token: Token) -> list[Run]:
+    if token.kind == PLAIN:
+        return [Run(text=_protect(token.original, _OUTSIDE))]
+    original, shown = (_protect(name, _INSIDE) for name in name_pair(token))
+    marks = {MASKED: f"[MASK:{original}]", KEPT: f"={original}=", RANDOM: f"{{{shown}<-{original}}}"}
+    return [Run(text=" " if token.starts_word else ""), Run(text=marks[token.kind], style=token.kind)]
 
 
 def _protect(text: str, marks: re.Pattern[str]) -> str:
     return escape_controls(marks.sub(r"\\\g<0>", text))
-
-
-def _join_pieces(pieces: list[str]) -> str:
-    """The text of neighbouring tokens; byte pieces that make no whole character stay as they are."""
-    text = ""
-    for is_byte, group in groupby(pieces, key=lambda piece: _BYTE_PIECE.fullmatch(piece) is not None):
-        if is_byte:
-            data = bytes(int(piece[3:5], 16) for piece in group)
-            text += "".join(map(_show_byte, data.decode("utf-8", errors="surrogateescape")))
-        else:
-            text += "".join(group).replace(SPACE, " ")
-    return text
-
-
-def _show_byte(character: str) -> str:
-    """A stray byte, which the decoder leaves as a lone surrogate, by its piece's name."""
-    is_stray = 0xDC80 <= ord(character) <= 0xDCFF
-    return f"<0x{ord(character) - 0xDC00:02X}>" if is_stray else character
 
 
 def to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -176,6 +176,10 @@ class Tokenizer:
             document_keys=text.document_keys,
         )
 
+    def normalise(self, text: str) -> str:
+        """Text as the model sees it: its own rules applied, spaces as "▁"."""
+        return str(self._processor.normalize(text))
+
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a sequence of ids, special pieces left out."""
         return str(self._processor.decode([int(i) for i in ids]))

@@ -1,0 +1,64 @@
+"""The rows that the report embeds, as JSON that no text of a corpus can break out of.
+
+In: rows of a shard. Out: one JSON text for a `script` element of type application/json. A row is
+`{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`; a part is a string of plain
+text, or `[kind, original, shown]` of a masked token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from albert_data.inspect.decoding import PLAIN, Segment, decode_segments, name_pair
+from albert_data.inspect.terminal import escape_controls
+from albert_data.shards.reader import Example, Shards
+from albert_data.tokenizer.model import Tokenizer
+
+MAX_BYTES = 3_500_000
+# "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+
+
+def embed_rows(shards: Shards, rows: Iterable[int]) -> tuple[str, int]:
+    """The JSON, and how many of the rows it holds: as many as fit into MAX_BYTES."""
+    parts: list[str] = []
+    size = 0
+    for row in rows:
+        part = escape_json(_to_dict(shards[row], row, shards.tokenizer))
+        size += len(part.encode()) + 2
+        if size > MAX_BYTES:
+            break
+        parts.append(part)
+    return f"[{','.join(parts)}]", len(parts)
+
+
+def escape_json(value: object) -> str:
+    """JSON that stands safely inside a `script` element."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+
+
+def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "row": row,
+        "label": example.sop_label,
+        "tokens": len(example.input_ids),
+        "masked": len(example.masked_positions),
+        "document": f"{example.document_key:016x}",
+        "segments": [_segment_to_dict(segment) for segment in decode_segments(example, tokenizer)],
+    }
+
+
+def _segment_to_dict(segment: Segment) -> dict[str, Any]:
+    parts: list[str | list[str]] = []
+    for token in segment.tokens:
+        if token.kind == PLAIN:
+            parts.append(escape_controls(token.original))
+            continue
+        if token.starts_word:
+            parts.append(" ")
+        parts.append([token.kind, *map(escape_controls, name_pair(token))])
+    if parts and isinstance(parts[0], str):
+        parts[0] = parts[0].removeprefix(" ")  # of the first word
+    return {"name": segment.name, "parts": parts}

@@ -1,0 +1,176 @@
+"""The report in a real Chromium: it runs without a complaint, and its filters, keys and hints work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, find_browser
+from report_fixtures import ARABIC, write_hostile
+
+from albert_data.inspect.choice import Choice
+from albert_data.inspect.report import inspect_folder
+
+pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
+PATH = find_browser()
+pytestmark = pytest.mark.skipif(PATH is None, reason="no Chromium here: apt-get install chromium")
+TITLE = "document.getElementById('row-title').textContent"
+PLACE = "document.getElementById('place').textContent"
+TIP = "document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = write_hostile(tmp_path_factory.mktemp("shards") / "<b onclick=hacked()>shards")
+    path = folder.parent / "report.html"
+    path.write_text(inspect_folder(folder, split="train", choice=Choice(count=300)).to_html(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory) -> Iterator[Browser]:
+    assert PATH is not None
+    with Browser(PATH, tmp_path_factory.mktemp("browser") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(chromium: Browser, page: Path) -> Iterator[Browser]:
+    """The page freshly loaded; at the end, nothing was logged, thrown or blocked, and nothing of the corpus ran."""
+    chromium.open(page)
+    yield chromium
+    assert chromium.run("typeof window.hacked") == "undefined"
+    assert chromium.console == []
+
+
+def set_field(browser: Browser, field: str, value: str) -> None:
+    browser.run(
+        f"(() => {{ const f = document.getElementById('{field}'); f.value = {value!r};"
+        " f.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+
+
+def list_rows(browser: Browser) -> list[str]:
+    """The titles of all rows that match, by stepping through them."""
+    titles = [browser.run(TITLE)] if "of" in browser.run(PLACE) else []
+    while browser.run("document.getElementById('next').getAttribute('aria-disabled')") == "false":
+        browser.click("#next")
+        titles.append(browser.run(TITLE))
+    return titles
+
+
+def test_each_filter_changes_the_rows_shown(opened: Browser) -> None:
+    everything = list_rows(opened)
+    assert len(set(everything)) == len(everything) > 10
+    for value, says in (("0", ": in order."), ("1", ": swapped"), ("-1", ": no segment B.")):
+        set_field(opened, "label", value)
+        assert sorted(list_rows(opened)) == sorted(title for title in everything if says in title) != []
+    set_field(opened, "label", "")
+    lens = {title: int(title.split(" tokens")[0].split(". ")[1]) for title in everything}
+    set_field(opened, "shortest", "50")
+    assert list_rows(opened) == [title for title in everything if lens[title] >= 50] != everything
+    set_field(opened, "longest", "100")
+    assert list_rows(opened) == [title for title in everything if 50 <= lens[title] <= 100]
+    set_field(opened, "shortest", "")
+    set_field(opened, "longest", "")
+    assert list_rows(opened) == everything
+
+
+def test_text_is_sought_as_one_types_and_none_found_is_said(opened: Browser) -> None:
+    opened.run("document.getElementById('text').focus()")
+    opened.type("RIVER")
+    found = list_rows(opened)
+    assert 0 < len(found) < 10
+    opened.type(" nowhere")
+    assert opened.run(PLACE) == "no row is like this"
+    assert opened.run("document.getElementById('row').hidden")
+
+
+def test_arrow_keys_step_but_not_while_one_types(opened: Browser) -> None:
+    first = opened.run(TITLE)
+    opened.press("ArrowRight")
+    second = opened.run(TITLE)
+    assert (second != first, opened.run(PLACE)[:2]) == (True, "2 ")
+    opened.press("ArrowLeft")
+    assert opened.run(TITLE) == first
+    opened.press("ArrowLeft")
+    assert opened.run(TITLE) == first
+    opened.run("document.getElementById('text').focus()")
+    opened.press("ArrowRight")
+    assert opened.run(TITLE) == first
+
+
+def go_to_masked(browser: Browser) -> str:
+    """A row with masked tokens; what stood at the first of them."""
+    while not browser.run("!!document.querySelector('.token.masked')"):
+        browser.press("ArrowRight")
+    original: str = browser.run("document.querySelector('.token.masked').dataset.original")
+    return original
+
+
+def test_the_mouse_over_a_masked_token_shows_what_stood_there(opened: Browser) -> None:
+    original = go_to_masked(opened)
+    assert opened.run(TIP) == ""
+    opened.point_at(".token.masked")
+    assert opened.run(TIP) == f"{original}masked"
+    assert opened.run("document.querySelector('.token.masked').getAttribute('aria-describedby')") == "tip"
+    opened.point_at("#row-title")
+    assert opened.run(TIP) == ""
+
+
+def test_the_keyboard_reaches_a_masked_token_and_shows_what_stood_there(opened: Browser) -> None:
+    go_to_masked(opened)
+    opened.run("document.getElementById('reveal').focus()")
+    opened.press("Tab")
+    focused = "document.activeElement.dataset.original"
+    assert opened.run("document.activeElement.classList.contains('token')")
+    assert opened.run(TIP).startswith(opened.run(focused))
+    top = "document.getElementById('tip').style.top"
+    before = opened.run(top)
+    opened.run("new Promise(done => { addEventListener('scroll', () => done(), {once: true}); scrollBy(0, -40); })")
+    assert opened.run(TIP).startswith(opened.run(focused)), "the hint goes along when the page is scrolled"
+    assert opened.run(top) != before
+    opened.press("Escape")
+    assert opened.run(TIP) == ""
+
+
+def test_all_that_is_hidden_can_be_shown_at_once(opened: Browser) -> None:
+    original = go_to_masked(opened)
+    token = "document.querySelector('.token.masked').textContent"
+    assert opened.run(token) == "[MASK]"
+    opened.click("#reveal")
+    assert opened.run(token) == f"[MASK:{original}]"
+
+
+def test_text_of_the_corpus_makes_no_element(opened: Browser) -> None:
+    set_field(opened, "text", "</sc")
+    assert "of" in opened.run(PLACE)
+    inside = "[...document.querySelectorAll('#segments *')].map(e => e.tagName)"
+    assert set(opened.run(inside)) <= {"DIV", "SPAN", "P", "BDI"}
+    assert opened.run("document.querySelectorAll('script, img, b').length") == 2
+
+
+def test_right_to_left_text_runs_from_the_right(opened: Browser) -> None:
+    set_field(opened, "text", ARABIC.split()[3])
+    assert "of" in opened.run(PLACE)
+    direction = "getComputedStyle(document.querySelector('#segments p')).direction"
+    assert opened.run(direction) == "rtl"
+    set_field(opened, "text", "river")
+    assert opened.run(direction) == "ltr"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_page_fits_its_window_light_and_dark(opened: Browser, page: Path, tmp_path: Path, width, dark) -> None:
+    opened.open(page, width=width, dark=dark)
+    assert opened.run("document.documentElement.scrollWidth") <= width
+    shades = opened.run(
+        "[document.body, document.querySelector('.fill-ink')].map((e, i) => "
+        "getComputedStyle(e)[i ? 'fill' : 'backgroundColor'].match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0))"
+    )
+    assert (shades[0] < 200 and shades[1] > 600) if dark else (shades[0] > 600 and shades[1] < 200)
+    opened.take_screenshot(tmp_path / "page.png", full=True)
+    data = (tmp_path / "page.png").read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert int.from_bytes(data[16:20], "big") == width

@@ -1,0 +1,263 @@
+"""The HTML report is one safe file: what a corpus holds stays text, and every chart can be read as words too."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inspect_fixtures import edit_manifest, write_folder, write_small
+from report_fixtures import HOSTILE, write_hostile
+
+from albert_data.cli.main import run
+from albert_data.inspect.choice import Choice
+from albert_data.inspect.html import browser
+from albert_data.inspect.html.browser import escape_json
+from albert_data.inspect.report import inspect_folder
+from albert_data.inspect.statistics import measure
+from albert_data.shards.reader import open_shards
+
+pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
+CHARTS = ("lengths", "ngrams", "positions", "standing", "labels", "padding")
+VOID = {"meta", "input", "br", "link", "img"}
+
+
+class Reader(HTMLParser):
+    """All elements of a page, in order, with the text directly inside of each."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, str] = {}
+        self._open: list[int] = []
+        self.feed(page)
+        assert not self._open, "an element is left open"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.elements[self._open.pop()][0] == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts[self._open[-1]] = self.texts.get(self._open[-1], "") + data
+
+    def text_of(self, tag: str, **attributes: str) -> str:
+        """The text of the one element of this kind."""
+        wanted = attributes.items()
+        (found,) = [i for i, (name, has) in enumerate(self.elements) if name == tag and wanted <= has.items()]
+        return self.texts.get(found, "")
+
+
+def write_page(folder: Path, count: int = 300) -> str:
+    return inspect_folder(folder, split="train", choice=Choice(count=count)).to_html()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> str:
+    return write_page(write_small(tmp_path_factory.mktemp("small")))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> str:
+    return write_page(write_hostile(tmp_path_factory.mktemp("hostile") / "<img src=x onerror=hacked()>"))
+
+
+def embedded(page: str) -> list[dict[str, object]]:
+    return json.loads(Reader(page).text_of("script", id="data"))
+
+
+def test_the_page_fetches_nothing_and_is_small(page) -> None:
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)|@import|url\((?!#)|https?://(?!www\.w3\.org/)""", page)
+    assert len(page.encode()) < 5_000_000
+
+
+def test_only_the_pages_own_script_and_style_may_run(page) -> None:
+    reader = Reader(page)
+    (policy,) = [has["content"] for tag, has in reader.elements if has.get("http-equiv") == "Content-Security-Policy"]
+    allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert allowed["default-src"] == "'none'"
+    (script,) = [i for i, (tag, has) in enumerate(reader.elements) if tag == "script" and not has]
+    (style,) = [i for i, (tag, _) in enumerate(reader.elements) if tag == "style"]
+    for key, i in (("script-src", script), ("style-src", style)):
+        assert allowed[key] == f"'sha256-{b64encode(sha256(reader.texts[i].encode()).digest()).decode()}'"
+    assert not any("style" in has or any(key.startswith("on") for key in has) for _, has in reader.elements)
+
+
+def test_what_a_corpus_or_a_path_holds_makes_no_element(page, hostile) -> None:
+    tags = [sorted({tag for tag, _ in Reader(text).elements}) for text in (page, hostile)]
+    assert tags[0] == tags[1]
+    assert "img" not in tags[1]
+    assert hostile.count("<script") == page.count("<script") == 2
+    assert "<title>&lt;img src=x onerror=hacked()&gt;: albert-data</title>" in hostile
+
+
+def test_hostile_text_arrives_whole_as_text(hostile) -> None:
+    texts = [part for row in embedded(hostile) for segment in row["segments"] for part in segment["parts"]]
+    plain = "".join(part for part in texts if isinstance(part, str))
+    assert any(text[:9] in plain for text in HOSTILE)
+
+
+def test_names_in_a_manifest_are_escaped(tmp_path) -> None:
+    folder = write_small(tmp_path)
+
+    def poison(manifest) -> None:
+        manifest["albert_data_version"] = "<script>1</script>"
+        manifest["config"]["language"] = '"><script>2</script>'
+        manifest["damage"] = {"<script>3</script>": 3}
+
+    edit_manifest(folder, poison)
+    assert write_page(folder).count("<script") == 2
+
+
+@given(st.recursive(st.text(), lambda values: st.lists(values) | st.dictionaries(st.text(), values)))
+def test_embedded_json_is_the_same_value_and_cant_end_its_element(value) -> None:
+    text = escape_json(value)
+    assert json.loads(text) == value
+    assert not set("<>&\u2028\u2029") & set(text)
+
+
+def test_rows_beyond_the_pages_size_are_left_out_and_counted(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(browser, "MAX_BYTES", 6_000)
+    page = write_page(write_small(tmp_path))
+    rows = embedded(page)
+    total = len(open_shards(tmp_path))
+    assert 0 < len(rows) < total
+    assert f"{total - len(rows)} more would make the page too large" in page
+
+
+def test_every_chart_has_a_title_words_and_a_table(page) -> None:
+    reader = Reader(page)
+    images = [has for tag, has in reader.elements if tag == "svg"]
+    assert [image["aria-labelledby"] for image in images] == [f"{name}-title {name}-desc" for name in CHARTS]
+    assert {image["role"] for image in images} == {"img"}
+    for name in CHARTS:
+        assert reader.text_of("title", id=f"{name}-title")
+        assert len(reader.text_of("desc", id=f"{name}-desc")) > 20
+        figure = page.split(f'id="chart-{name}"')[1].split("</figure>")[0]
+        assert figure.count("<tr>") > 2
+
+
+def test_ids_are_unique_and_references_lead_somewhere(page) -> None:
+    ids = [has["id"] for _, has in Reader(page).elements if "id" in has]
+    assert len(set(ids)) == len(ids)
+    used = set(re.findall(r"""(?:href="#|url\(#)([^")]+)""", page))
+    assert used <= set(ids)
+
+
+def test_the_charts_have_no_colour_of_their_own(page) -> None:
+    drawings = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
+    assert not re.search(r"#[0-9a-fA-F]{6}\b", drawings)
+    assert "font-family" not in drawings
+
+
+def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
+    page = write_page(write_small(tmp_path))
+    for split in ("train", "validation"):
+        measured = measure(open_shards(tmp_path, split))
+        for share in (measured.padding_share, measured.pad_to_groups(8), measured.unknown_share):
+            assert f"<td>{share:.2%}</td>" in page
+
+
+def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:
+    page = write_page(write_folder(tmp_path, {}))
+    assert "No split has rows." in page
+    assert embedded(page) == []
+
+
+def test_equal_shards_make_equal_pages(tmp_path) -> None:
+    folder = write_small(tmp_path)
+    assert write_page(folder) == write_page(folder)
+
+
+def test_the_command_writes_the_page_and_says_so(tmp_path, capsys) -> None:
+    folder, path = write_small(tmp_path / "shards"), tmp_path / "report.html"
+    assert run(["inspect", str(folder), "--html", str(path), "-n", "5"]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: ")
+    assert len(embedded(path.read_text(encoding="utf-8"))) == 5
+    assert run(["inspect", str(folder), "--html", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folder"] == str(folder)
+    assert sorted(os.listdir(tmp_path)) == ["report.html", "shards"]
+
+
+@pytest.mark.parametrize("name", ["nowhere/report.html", "shards/manifest.json/report.html", "shards"])
+def test_a_path_that_cant_be_written_is_one_line(tmp_path, capsys, name) -> None:
+    folder, path = write_small(tmp_path / "shards"), tmp_path / name
+    assert run(["inspect", str(folder), "--html", str(path)]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("Error: ")
+    assert message.count("\n") == 1
+    assert str(path) in message
+    assert ".tmp" not in message
+
+
+def test_a_full_disk_leaves_the_report_of_before(tmp_path, capsys, monkeypatch) -> None:
+    folder, path = write_small(tmp_path / "shards"), tmp_path / "report.html"
+    path.write_text("before")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert run(["inspect", str(folder), "--html", str(path)]) == 1
+    assert "can't be written: No space left on device" in capsys.readouterr().err
+    assert path.read_text() == "before"
+    assert sorted(os.listdir(tmp_path)) == ["report.html", "shards"]
+
+
+def test_without_matplotlib_the_command_to_install_it_is_named(tmp_path) -> None:
+    folder = write_small(tmp_path / "shards")
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from albert_data.cli.main import run\n"
+        f"sys.exit(run(['inspect', {str(folder)!r}, '--html', {str(tmp_path / 'report.html')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    command = "pip install 'matplotlib>=3.8'"
+    assert done.stderr == f"Error: --html draws its charts with matplotlib; install it: {command}\n"
+    assert not (tmp_path / "report.html").exists()
+
+
+def newer(manifest) -> None:
+    manifest["format_version"] = 2
+
+
+def test_folders_that_are_no_finished_build_are_one_line_each(tmp_path, capsys) -> None:
+    for name in ("newer", "damaged", "keyless"):
+        write_small(tmp_path / name)
+    edit_manifest(tmp_path / "newer", newer)
+    edit_manifest(tmp_path / "keyless", lambda manifest: manifest.pop("splits"))
+    (tmp_path / "damaged" / "manifest.json").write_text('{"format": "albert')
+    (tmp_path / "unfinished" / ".build").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "file").write_text("text")
+    expected = {
+        "other": "holds no manifest.json, so no finished build; run `albert-data build` on it",
+        "unfinished": "is a build that is not finished; give its `albert-data build` command again, and it goes on",
+        "damaged": "manifest.json can't be read: Unterminated string",
+        "keyless": "manifest.json: splits is missing; an object is needed; build anew with --overwrite",
+        "newer": "is of format albert-data 2; this version reads albert-data 1: read it with the albert-data",
+        "nowhere": "nowhere does not exist; make one with `albert-data build`",
+        "file": "file is no folder",
+    }
+    for name, message in expected.items():
+        assert run(["inspect", str(tmp_path / name)]) == 1
+        said = capsys.readouterr().err
+        assert message in said
+        assert said.count("\n") == 1
