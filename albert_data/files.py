@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -60,12 +60,14 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+def hash_file(path: Path, advance: Callable[[int], object] | None = None) -> str:
+    """SHA-256 of a file, in hexadecimal. advance: told of the bytes as they are read."""
     digest = sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
+            if advance is not None:
+                advance(len(chunk))
     return digest.hexdigest()
 
 

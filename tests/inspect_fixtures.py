@@ -6,6 +6,7 @@ import io
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -21,8 +22,10 @@ from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.examples.masks import apply_masks, draw_masks
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
+from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file, read_json, write_json
 from albert_data.inspect.statistics import choose_word_rule
+from albert_data.shards.manifest import hash_content, seal_manifest
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.shards.writer import write_shard
 from albert_data.tokenizer.model import Documents, Tokenizer
@@ -110,18 +113,29 @@ def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config:
     (folder / "tokenizer" / "spiece.model").write_bytes(tokenizer.model)
     described = {name: write_split(folder, name, splits.get(name, [])) for name in ("train", "validation")}
     names = ("vocab_size", "sha256", "pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+    settings = BuildConfig(examples=config).to_flat_dict()
+    inputs = [{"path": "corpus.txt", "bytes": 1000, "modified_ns": 5}]
     manifest = {
         "format": "albert-data",
         "format_version": 1,
         "albert_data_version": "0.1.0",
-        "config": BuildConfig(examples=config).to_flat_dict(),
+        "config": settings,
+        "ngram_shares": ngram_shares(config.ngram).tolist(),
         "tokenizer": {"file": "tokenizer/spiece.model"} | {name: getattr(tokenizer, name) for name in names},
-        "inputs": [{"path": "corpus.txt", "bytes": 1000}],
+        "inputs": inputs,
+        "plan": {
+            "version": "0.1.0",
+            "config": settings,
+            "inputs": inputs,
+            "tokenizer": {"sha256": tokenizer.sha256},
+        },
+        "documents_digest": "0123456789abcdef",
         "counts": {"documents": 1, "sentences": 2, "text_bytes": 1000, "tokens": 1_234_567},
         "damage": {},
         "splits": described,
+        "digest": hash_content(described),
     }
-    write_json(folder / "manifest.json", manifest)
+    write_json(folder / "manifest.json", seal_manifest(manifest))
     return folder
 
 
@@ -152,8 +166,13 @@ def read_part(path: Path, part: int = 0) -> Examples:
 
 
 def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change a manifest so that it does not contradict itself."""
     manifest = read_json(folder / "manifest.json")
     edit(manifest)
+    with suppress(LookupError, TypeError, AttributeError):  # what was edited is no manifest any more
+        manifest["plan"]["config"] = manifest["config"]
+        manifest["digest"] = hash_content(manifest["splits"])
+        manifest = seal_manifest(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 

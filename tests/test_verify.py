@@ -30,12 +30,14 @@ from inspect_fixtures import (
     write_small,
 )
 
+from albert_data.build.progress import Silence
 from albert_data.cli.verify import verify
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
-from albert_data.files import hash_file, read_json
-from albert_data.inspect.audit import MAX_SHARD_FAULTS, Fault, audit
+from albert_data.files import hash_file, read_json, write_json
 from albert_data.inspect.row_checks import find_row_faults, make_row_rules
+from albert_data.inspect.shard_checks import MAX_SHARD_FAULTS, Fault
+from albert_data.inspect.verify import verify as find_faults
 from albert_data.shards.schema import shard_schema, to_record_batch
 
 CLS, SEP, MASK = 2, 3, 4
@@ -57,7 +59,7 @@ def run(folder: Path) -> Result:
 
 
 def find_one(folder: Path) -> Fault:
-    faults = list(audit(folder))
+    faults = list(find_faults(folder))
     assert len(faults) == 1, faults
     return faults[0]
 
@@ -78,9 +80,28 @@ def test_a_fault_is_a_line_and_the_exit_code_is_1(folder) -> None:
     assert result.stdout.count("\n") == 1
 
 
-def test_an_unfinished_build_is_an_error(tmp_path) -> None:
+def test_a_folder_that_is_no_build_is_an_error(tmp_path) -> None:
     assert isinstance(run(tmp_path).exception, ShardError)
     assert isinstance(run(tmp_path / "none").exception, ShardError)
+
+
+def test_an_unfinished_build_says_how_to_go_on(tmp_path) -> None:
+    (tmp_path / ".build").mkdir()
+    write_json(tmp_path / ".build/plan.json", {"inputs": [{"path": "books.jsonl.gz"}]})
+    message = (
+        f"give its command again, and it goes on: albert-data build books.jsonl.gz -o {tmp_path}, with the same options"
+    )
+    assert message in str(run(tmp_path).exception)
+    (tmp_path / ".build/plan.json").write_text("[")
+    assert f"albert-data build INPUT... -o {tmp_path}" in str(run(tmp_path).exception)
+
+
+def test_a_newer_format_version_is_one_line(folder) -> None:
+    edit_manifest(folder, lambda m: m.update(format_version=2))
+    result = run(folder)
+    assert result.exit_code == 1
+    assert "is of format albert-data 2; this version reads albert-data 1: use the version" in result.stdout
+    assert result.stdout.count("\n") == 1
 
 
 def test_a_build_without_rows_is_sound(tmp_path) -> None:
@@ -100,7 +121,7 @@ def flip_byte(path: Path, at: int) -> None:
 def test_a_flipped_byte_in_a_shard_is_a_fault(folder) -> None:
     expected = read_json(folder / "manifest.json")["splits"]["train"]["shards"][0]["sha256"]
     flip_byte(folder / TRAIN, 2000)
-    first = next(audit(folder))
+    first = next(find_faults(folder))
     assert first.file == TRAIN
     assert first.what == f"has the SHA-256 {hash_file(folder / TRAIN)}; the manifest says {expected}"
 
@@ -109,10 +130,9 @@ def test_a_flipped_byte_in_a_shard_is_a_fault(folder) -> None:
 def test_a_truncated_shard_is_a_fault(folder, size) -> None:
     data = (folder / TRAIN).read_bytes()
     (folder / TRAIN).write_bytes(data[:size])
-    whats = [fault.what for fault in audit(folder)]
+    whats = [fault.what for fault in find_faults(folder)]
     assert whats[0] == f"has {len(data[:size]):,} bytes; the manifest says {len(data):,}"
-    assert whats[1].startswith("has the SHA-256")
-    assert whats[2].startswith("can't be read as Arrow: ")
+    assert whats[1].startswith("can't be read as Arrow at the footer, at its end: ")
 
 
 def test_a_shard_too_much_is_a_fault(folder) -> None:
@@ -123,7 +143,7 @@ def test_a_shard_too_much_is_a_fault(folder) -> None:
 def test_the_runs_of_a_build_at_work_are_no_fault(folder) -> None:
     (folder / ".build/runs").mkdir(parents=True)
     shutil.copy(folder / TRAIN, folder / ".build/runs/0.arrow")
-    assert not list(audit(folder))
+    assert not list(find_faults(folder))
 
 
 def test_a_shard_listed_twice_is_a_fault(folder) -> None:
@@ -140,13 +160,13 @@ def test_a_shard_listed_twice_is_a_fault(folder) -> None:
 @pytest.mark.parametrize("name", ["../train/shard-00000.arrow", "/etc/hostname", "a\0b"])
 def test_a_manifest_does_not_lead_out_of_its_folder(folder, name) -> None:
     edit_manifest(folder, lambda m: m["splits"]["validation"]["shards"][0].update(file=name))
-    faults = {fault.file: fault.what for fault in audit(folder)}
+    faults = {fault.file: fault.what for fault in find_faults(folder)}
     assert faults[name].startswith(("lies outside the folder", "is no file name"))
 
 
 def test_another_tokenizer_is_a_fault(folder) -> None:
     flip_byte(folder / "tokenizer/spiece.model", 500)
-    whats = [fault.what for fault in audit(folder)]
+    whats = [fault.what for fault in find_faults(folder)]
     assert whats[0].startswith("has the SHA-256")
     assert whats[1].startswith("no row is checked, as that needs the tokenizer")
 
@@ -154,6 +174,78 @@ def test_another_tokenizer_is_a_fault(folder) -> None:
 def test_special_ids_other_than_the_tokenizers_are_a_fault(folder) -> None:
     edit_manifest(folder, lambda m: m["tokenizer"].update(mask_id=9))
     assert find_one(folder).what == "has the mask_id 4; the manifest says 9"
+
+
+def test_a_quick_look_finds_what_sizes_and_hashes_tell_alone(folder) -> None:
+    quick = CliRunner().invoke(verify, [str(folder), "--quick"])
+    assert quick.exit_code == 0
+    assert quick.stdout.endswith(": sizes and hashes are as the manifest says; no row was looked at\n")
+    edit_rows(folder, change("sop_label", 0, 2))
+    assert not list(find_faults(folder, quick=True))
+    flip_byte(folder / TRAIN, 2000)
+    assert [fault.file for fault in find_faults(folder, quick=True)] == [TRAIN]
+
+
+def test_swapped_shards_are_named(folder) -> None:
+    (folder / TRAIN).rename(folder / "kept")
+    (folder / VALIDATION).rename(folder / TRAIN)
+    (folder / "kept").rename(folder / VALIDATION)
+    faults = {fault.file: fault.what for fault in find_faults(folder)}
+    assert faults == {
+        VALIDATION: f"holds the bytes of {TRAIN}: put each where it belongs",
+        TRAIN: f"holds the bytes of {VALIDATION}: put each where it belongs",
+    }
+
+
+def test_a_renamed_shard_is_known_again(folder) -> None:
+    (folder / TRAIN).rename(folder / "train/shard-1.arrow")
+    faults = {fault.file: fault.what for fault in find_faults(folder)}
+    assert faults["train/shard-1.arrow"].endswith(f". It holds the bytes of {TRAIN}")
+    assert "can't be read" in faults[TRAIN]
+
+
+def test_a_byte_that_no_row_holds_is_named(folder) -> None:
+    """The name of the format's version, which no reader of rows looks at."""
+    data = (folder / TRAIN).read_bytes()
+    place = data.index(b"albert_data_format")
+    flip_byte(folder / TRAIN, place)
+    what = f"is 0x{data[place] ^ 0x40:02x}; the build wrote 0x{data[place]:02x}. The rows are as they were built"
+    assert list(find_faults(folder))[-1] == Fault(file=TRAIN, byte=place, what=what)
+
+
+def test_a_change_that_could_be_sound_is_a_fault_without_a_place(folder) -> None:
+    """A document's key, which may be any number."""
+    sha256 = read_json(folder / "manifest.json")["splits"]["train"]["shards"][0]["sha256"]
+    edit_rows(folder, change("document_keys", 4, 12345))
+    edit_manifest(folder, lambda m: m["splits"]["train"]["shards"][0].update(sha256=sha256))
+    whats = [fault.what for fault in find_faults(folder)]
+    assert whats[0].startswith("has the SHA-256")
+    assert whats[1].startswith("every row keeps the rules: what was changed are values")
+    assert len(whats) == 2
+
+
+def test_workers_change_no_fault(folder) -> None:
+    flip_byte(folder / TRAIN, 2000)
+    flip_byte(folder / VALIDATION, 2000)
+    assert list(find_faults(folder, workers=1)) == list(find_faults(folder, workers=4))
+
+
+class Counted(Silence):
+    def __init__(self) -> None:
+        self.total, self.done = 0, 0
+
+    def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
+        self.total = total or 0
+
+    def advance(self, done: int, text_bytes: int = 0) -> None:
+        self.done += done
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_progress_comes_to_its_end(folder, quick) -> None:
+    progress = Counted()
+    assert not list(find_faults(folder, quick=quick, workers=2, progress=progress))
+    assert progress.done == progress.total > 0
 
 
 # ---- the manifest ----
@@ -177,7 +269,9 @@ def test_a_manifest_that_lacks_a_key_is_a_fault(folder) -> None:
     for key in [key for key in whole if key not in ("format", "format_version")]:
         lacking = {other: value for other, value in whole.items() if other != key}
         (folder / "manifest.json").write_text(json.dumps(lacking))
-        assert find_one(folder).what.startswith(f"{key} is missing")
+        whats = [fault.what for fault in find_faults(folder)]
+        assert len(whats) == 1
+        assert whats[0].startswith(f"{key} is missing")
 
 
 @pytest.mark.parametrize("key", ["num_rows", "num_tokens", "num_masked"])
@@ -279,7 +373,7 @@ def test_a_row_that_breaks_a_rule_is_a_fault(folder, message) -> None:
 def test_a_row_longer_than_max_seq_len_is_a_fault(folder) -> None:
     longest = int(np.diff(read_part(folder / VALIDATION).offsets).max())
     edit_manifest(folder, lambda m: m["config"].update(max_seq_len=longest - 1))
-    validation = [fault for fault in audit(folder) if fault.file == VALIDATION]
+    validation = [fault for fault in find_faults(folder) if fault.file == VALIDATION]
     assert {fault.what for fault in validation} == {f"has {longest} tokens; allowed are 3 to {longest - 1}"}
 
 
@@ -305,10 +399,10 @@ def make_words(masked: list[int]) -> Examples:
 @pytest.mark.parametrize(("masked", "is_whole"), [([2, 3], True), ([1, 5], True), ([2], False), ([1, 3], False)])
 def test_a_word_masked_in_part_is_a_fault_unless_pieces_are_masked(tmp_path, masked, is_whole) -> None:
     folder = write_folder(tmp_path, {"train": [make_words(masked)]})
-    whats = [fault.what for fault in audit(folder)]
+    whats = [fault.what for fault in find_faults(folder)]
     assert whats == [] if is_whole else ["the word from token 2 on is masked in part; words must be masked whole"]
     edit_manifest(folder, lambda m: m["config"].update(whole_word=False))
-    assert not list(audit(folder))
+    assert not list(find_faults(folder))
 
 
 def test_faults_name_the_row_in_its_file(folder) -> None:
@@ -323,7 +417,7 @@ def test_many_faults_of_a_shard_are_counted(folder) -> None:
         examples.sop_label[:] = 5
 
     edit_rows(folder, spoil)
-    faults = list(audit(folder))
+    faults = list(find_faults(folder))
     num_rows = len(read_part(folder / TRAIN))
     assert len(faults) == MAX_SHARD_FAULTS + 1
     assert faults[-1] == Fault(file=TRAIN, what=f"{num_rows - MAX_SHARD_FAULTS} more rows at fault")
@@ -366,7 +460,7 @@ def replace_column(folder: Path, name: str, values: Any, kind: pyarrow.DataType 
 
 
 def find_first(folder: Path) -> Fault:
-    return next(audit(folder))
+    return next(find_faults(folder))
 
 
 def test_positions_without_ids_are_a_fault(folder) -> None:
@@ -397,7 +491,7 @@ def test_any_damaged_bytes_give_faults_and_no_traceback(folder, seed) -> None:
         places = (rng.randrange(size), rng.randrange(1500), size - 1 - rng.randrange(1500))
         data[rng.choice(places)] ^= rng.randrange(1, 256)
     path.write_bytes(data)
-    assert list(audit(folder))
+    assert list(find_faults(folder))
     result = run(folder)
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)

@@ -6,7 +6,6 @@ Every step can be done again after a kill: a shard is where it was made or where
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 from typing import Any
 
 import albert_data
@@ -17,7 +16,7 @@ from albert_data.build.workdir import WorkDir
 from albert_data.config import BuildConfig
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import sync_folder, write_bytes, write_json
-from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SPLITS
+from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SPLITS, hash_content, seal_manifest
 from albert_data.shards.schema import FORMAT_VERSION, SHARD_SUFFIX
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
@@ -32,9 +31,8 @@ def make_manifest(
 ) -> dict[str, Any]:
     """All that is to be known of a build; docs/format.md describes every key."""
     splits = {split: _describe_split(split, shards) for split in SPLITS}
-    content = "".join(shard["sha256"] for split in splits.values() for shard in split["shards"])
     counts = {name: total.counts[name] for name in ("documents", "sentences", "text_bytes", "tokens")}
-    return {
+    manifest = {
         "format": FORMAT_NAME,
         "format_version": FORMAT_VERSION,
         "albert_data_version": albert_data.__version__,
@@ -52,8 +50,9 @@ def make_manifest(
         "counts": counts,
         "damage": dict(sorted(total.damage.items())),
         "splits": splits,
-        "digest": sha256(content.encode()).hexdigest(),
+        "digest": hash_content(splits),
     }
+    return seal_manifest(manifest)
 
 
 def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> dict[str, Any]:

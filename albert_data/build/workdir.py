@@ -18,7 +18,7 @@ from typing import Any
 
 from albert_data.errors import OutputError
 from albert_data.files import read_json, write_bytes, write_json
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, WORK_NAME, read_manifest
+from albert_data.shards.manifest import MANIFEST_NAME, PLAN_NAME, SPLITS, WORK_NAME, read_manifest
 
 LOCK_SECONDS = 5.0
 _OURS = {WORK_NAME, MANIFEST_NAME, "README.md", "tokenizer", *SPLITS}
@@ -32,7 +32,7 @@ class WorkDir:
         self.root = out / WORK_NAME
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
-        self._plan, self._lock_path = self.root / "plan.json", self.root / "lock"
+        self._plan, self._lock_path = self.root / PLAN_NAME, self.root / "lock"
         self._lock: int | None = None
 
     def open(self) -> None:

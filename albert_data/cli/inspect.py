@@ -1,4 +1,4 @@
-"""`albert-data inspect`: statistics of a shard folder, and some of its rows decoded; or a model's parameters."""
+"""`albert-data inspect`: what is in a shard folder, whether it is sound, a model's parameters, training runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _LABELS = {"in-order": 0, "swapped": 1}
+_PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path), required=False)
+@click.argument("paths", type=_PATH, nargs=-1, metavar="OUT | RUN...")
 @click.option(
     "-n",
     "--num-examples",
@@ -51,6 +52,15 @@ _LABELS = {"in-order": 0, "swapped": 1}
 )
 @click.option("--grep", "text", metavar="TEXT", help="Show the first rows whose text, before masking, holds TEXT.")
 @click.option("--label", type=click.Choice(list(_LABELS)), help="Show only rows whose segments stand so.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@click.option("--html", type=_PATH, metavar="PATH", help="Write the report as one HTML page that needs no network.")
+@click.option("--audit", is_flag=True, help="Look for what makes a pretraining set bad, and show nothing else.")
+@click.option(
+    "--corpus",
+    multiple=True,
+    metavar="INPUT",
+    help="What the shards were built from, for --audit to tell sources and lost characters. May be repeated.",
+)
 @click.option(
     "--preset",
     type=click.Choice(list(MODEL_PRESETS)),
@@ -58,15 +68,19 @@ _LABELS = {"in-order": 0, "swapped": 1}
     help="Instead of shards, count the parameters of a model beside the paper's: tiny, base, large, xlarge, "
     "xxlarge, or one of version 1, such as base-v1.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write the report as one HTML page that needs no network.",
-)
-def inspect(out: Path | None, split: str, as_json: bool, html: Path | None, preset: str | None, **rows: Any) -> None:
-    """Measure the shards in OUT beside the paper's figures, and decode some rows.
+@click.option("--shards", type=_PATH, metavar="OUT", help="Of a run: show what its layers do with validation rows.")
+@click.option("--plot", type=_PATH, metavar="PATH", help="Draw that, as .png, .svg or .pdf. Needs matplotlib.")
+def inspect(
+    paths: tuple[Path, ...],
+    as_json: bool,
+    audit: bool,
+    corpus: tuple[str, ...],
+    preset: str | None,
+    shards: Path | None,
+    plot: Path | None,
+    **of_rows: Any,
+) -> None:
+    """Measure the shards in OUT beside the paper's figures, and decode some rows; or show training runs.
 
     Colours are left out where the output is no terminal or NO_COLOR is set.
 
@@ -76,15 +90,33 @@ def inspect(out: Path | None, split: str, as_json: bool, html: Path | None, pres
       albert-data inspect shards --grep "white whale" --label swapped
       albert-data inspect shards --html report.html
       albert-data inspect shards --json > statistics.json
+      albert-data inspect shards --audit --corpus books.jsonl.gz
       albert-data inspect --preset base
+      albert-data inspect run other-run --shards shards --plot layers.png
     """
+    from albert_data.cli.runs import are_runs, show_runs
+
     if preset is not None:
-        if out is not None:
+        if paths:
             raise click.UsageError("Give OUT or --preset, not both.")
         _show_preset(preset, as_json=as_json)
-        return
-    if out is None:
+    elif not paths:
         raise click.UsageError("Missing argument 'OUT' or option '--preset'.")
+    elif are_runs(paths):
+        show_runs(paths, shards=shards, plot=plot, as_json=as_json)
+    elif len(paths) > 1:
+        raise click.UsageError("Give one shard folder; only runs are shown side by side.")
+    elif shards or plot:
+        raise click.UsageError("--shards and --plot are for runs")
+    elif audit:
+        _show_audit(paths[0], corpus, as_json)
+    elif corpus:
+        raise click.UsageError("--corpus is for --audit")
+    else:
+        _show_shards(paths[0], as_json=as_json, **of_rows)
+
+
+def _show_shards(out: Path, *, split: str, as_json: bool, html: Path | None, **rows: Any) -> None:
     _check_usage(**rows)
     from albert_data.inspect.html.writing import check_charts, write_page
     from albert_data.inspect.report import inspect_folder
@@ -145,3 +177,13 @@ def _show_preset(name: str, *, as_json: bool) -> None:
     from albert_data.train.sizes import describe_sizes, sizes_to_dict
 
     click.echo(json.dumps(sizes_to_dict(name), indent=2) if as_json else describe_sizes(name))
+
+
+def _show_audit(out: Path, corpus: tuple[str, ...], as_json: bool) -> None:
+    from albert_data.corpus.inputs import find_inputs
+    from albert_data.inspect.audit import audit_folder
+    from albert_data.inspect.terminal import make_encodable
+
+    found = audit_folder(out, find_inputs(corpus) if corpus else None)
+    text = json.dumps(found.to_dict(), indent=2) if as_json else found.to_text()
+    click.echo(make_encodable(text, sys.stdout.encoding))

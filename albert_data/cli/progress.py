@@ -10,10 +10,14 @@ import click
 
 
 class Bar:
-    """Shows the stages of a run: done, rate in MB of text a second, time left."""
+    """Shows the stages of a run: done, rate in MB of text a second, time left.
 
-    def __init__(self) -> None:
+    tells_stages: whether a stage is a line where there is no terminal.
+    """
+
+    def __init__(self, *, tells_stages: bool = True) -> None:
         self._bar: Any = None
+        self._tells_stages = tells_stages
         self._text_bytes = 0
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
@@ -22,7 +26,7 @@ class Bar:
         self.close()
         tqdm.monitor_interval = 0  # its thread would be forked along
         self._text_bytes = 0
-        if not sys.stderr.isatty():
+        if self._tells_stages and not sys.stderr.isatty():
             _tell(stage)
         self._bar = tqdm(
             total=total,
@@ -47,6 +51,13 @@ class Bar:
             _tell(line)
         else:
             self._bar.write(line, file=sys.stderr)
+
+    def print(self, line: str) -> None:
+        """A line of the command's own output, on stdout, with the bar out of its way."""
+        if self._bar is None or self._bar.disable:
+            click.echo(line)
+        else:
+            self._bar.write(line, file=sys.stdout)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import click
 
+from albert_data.cli.options import workers_option
+
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
-def verify(out: Path) -> None:
+@click.option("--quick", is_flag=True, help="Check sizes and hashes alone, not the rows.")
+@workers_option
+def verify(out: Path, quick: bool, workers: int) -> None:
     """Check the shards in OUT against their manifest, and every row against the format.
 
     Prints a line for each fault, and exits with 1 if there is one.
@@ -18,14 +22,23 @@ def verify(out: Path) -> None:
     \b
     Example:
       albert-data verify shards
+      albert-data verify shards --quick
     """
-    from albert_data.inspect.audit import audit, describe_sound
+    from albert_data.cli.progress import Bar
     from albert_data.inspect.terminal import escape_controls, make_encodable
+    from albert_data.inspect.verify import describe_sound
+    from albert_data.inspect.verify import verify as find_faults
 
-    num_faults = 0
-    for fault in audit(out):
-        num_faults += 1
-        click.echo(make_encodable(escape_controls(f"{out}: {fault}"), sys.stdout.encoding))
+    def tell(what: object) -> None:
+        bar.print(make_encodable(escape_controls(f"{out}: {what}"), sys.stdout.encoding))
+
+    num_faults, bar = 0, Bar(tells_stages=False)
+    try:
+        for fault in find_faults(out, quick=quick, workers=workers, progress=bar):
+            num_faults += 1
+            tell(fault)
+    finally:
+        bar.close()
     if num_faults:
         raise SystemExit(1)
-    click.echo(make_encodable(escape_controls(f"{out}: {describe_sound(out)}"), sys.stdout.encoding))
+    tell(describe_sound(out, quick=quick))

@@ -25,11 +25,15 @@ _KINDS = {
 _TOP = {
     "albert_data_version": str,
     "config": dict,
+    "ngram_shares": list,
     "tokenizer": dict,
     "inputs": list,
+    "plan": dict,
+    "documents_digest": str,
     "counts": dict,
     "damage": dict,
     "splits": dict,
+    "digest": str,
 }
 _TOTALS = {"num_rows": int, "num_tokens": int, "num_masked": int}
 _SHARD = {"file": str, **_TOTALS, "num_bytes": int, "sha256": str}

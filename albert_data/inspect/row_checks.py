@@ -14,14 +14,13 @@ import pyarrow
 
 from albert_data.config import ExampleConfig
 from albert_data.inspect.statistics import choose_word_rule
-from albert_data.inspect.words import find_words
-from albert_data.kernels import kernel
+from albert_data.kernels import helper, kernel
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.model import Specials, Tokenizer
-from albert_data.tokenizer.words import WordRule
 
 SOUND, LENGTH, ID, SEGMENT, LABEL, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(10)
 MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_ID, REPLACEMENT, BROKEN_WORD, SHARED_KEY = range(10, 17)
+IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE = 1, 2, 4, 8, 16
 
 _MESSAGES = {
     LENGTH: "has {value} tokens; allowed are 3 to {max_seq_len}",
@@ -47,18 +46,19 @@ _MESSAGES = {
 class RowRules:
     """What rows are held against.
 
-    may_stand: bool over the vocabulary, may replace a masked token; is_alien: bool over the vocabulary,
-    special pieces that the tokenizer makes of no text, so that they can't lie inside a segment.
+    traits: uint8 over the vocabulary, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer makes
+    of no text, so that it can't lie inside a segment; MAY_STAND, may replace a masked token; STARTS and
+    STANDALONE, see WordRule. alien_low, alien_high: the least and the greatest alien id.
     validation_keys: uint64, sorted; documents that must not be here.
     """
 
     schema: pyarrow.Schema
     config: ExampleConfig
     specials: Specials
-    words: WordRule
     pieces: list[str]
-    may_stand: np.ndarray
-    is_alien: np.ndarray
+    traits: np.ndarray
+    alien_low: int
+    alien_high: int
     validation_keys: np.ndarray
 
 
@@ -66,19 +66,21 @@ def make_row_rules(tokenizer: Tokenizer, config: ExampleConfig) -> RowRules:
     """Rules without validation keys."""
     special_ids = np.flatnonzero(tokenizer.specials.is_special)
     from_text, _ = tokenizer.encode([tokenizer.pieces[i] for i in special_ids])
-    is_alien = tokenizer.specials.is_special.copy()
-    is_alien[from_text] = False
-    may_stand = np.zeros(tokenizer.vocab_size, bool)
-    may_stand[tokenizer.ordinary_ids] = True
-    may_stand[tokenizer.mask_id] = True
+    words, traits = choose_word_rule(tokenizer, config), np.zeros(tokenizer.vocab_size, np.uint8)
+    traits[special_ids] = IS_SPECIAL | IS_ALIEN
+    traits[from_text] &= ~np.uint8(IS_ALIEN)
+    traits[[*tokenizer.ordinary_ids, tokenizer.mask_id]] |= MAY_STAND
+    traits[words.starts] |= STARTS
+    traits[words.standalone] |= STANDALONE
+    aliens = np.flatnonzero(traits & IS_ALIEN)
     return RowRules(
         schema=shard_schema(tokenizer.id_dtype),
         config=config,
         specials=tokenizer.specials,
-        words=choose_word_rule(tokenizer, config),
         pieces=tokenizer.pieces,
-        may_stand=may_stand,
-        is_alien=is_alien,
+        traits=traits,
+        alien_low=int(aliens.min(initial=tokenizer.vocab_size)),
+        alien_high=int(aliens.max(initial=-1)),
         validation_keys=np.empty(0, np.uint64),
     )
 
@@ -99,13 +101,12 @@ def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tup
         rules.config.max_seq_len,
         specials.cls_id,
         specials.sep_id,
-        specials.is_special,
-        rules.is_alien,
-        rules.may_stand,
-        rules.words.starts,
-        rules.words.standalone,
+        rules.traits,
+        rules.alien_low,
+        rules.alien_high,
     )
-    codes[(codes == SOUND) & np.isin(examples.document_keys, rules.validation_keys)] = SHARED_KEY
+    if len(rules.validation_keys):
+        codes[(codes == SOUND) & np.isin(examples.document_keys, rules.validation_keys)] = SHARED_KEY
     for row in np.flatnonzero(codes).tolist():
         yield row, describe(int(codes[row]), int(places[row]), int(values[row]), rules)
 
@@ -122,23 +123,16 @@ def describe(code: int, place: int, value: int, rules: RowRules) -> str:
     )
 
 
-@kernel
+@helper
 def check_frame(
     ids: np.ndarray,
     segment_a_len: int,
     label: int,
-    max_seq_len: int,
-    vocab_size: int,
     cls_id: int,
     sep_id: int,
 ) -> tuple[int, int, int]:
     """Check that a row is [CLS] A [SEP] or [CLS] A [SEP] B [SEP]: the rule broken, the place, the value."""
     length, sep = len(ids), segment_a_len + 1
-    if length < 3 or length > max_seq_len:
-        return LENGTH, 0, length
-    for at in range(length):
-        if ids[at] >= vocab_size:
-            return ID, at, ids[at]
     if segment_a_len < 1 or sep >= length or sep == length - 2:
         return SEGMENT, 0, segment_a_len
     if label < -1 or label > 1:
@@ -155,14 +149,13 @@ def check_frame(
     return SOUND, 0, 0
 
 
-@kernel
+@helper
 def check_masks(
     ids: np.ndarray,
     sep: int,
     positions: np.ndarray,
     masked_ids: np.ndarray,
-    is_special: np.ndarray,
-    may_stand: np.ndarray,
+    traits: np.ndarray,
 ) -> tuple[int, int, int]:
     """Check the masks of a row by themselves: the rule broken, the place, the value."""
     if len(positions) != len(masked_ids):
@@ -173,31 +166,66 @@ def check_masks(
             return MASK_ORDER, i, position
         if position < 1 or position >= len(ids) - 1 or position == sep:
             return MASK_OUTSIDE, i, position
-        if original >= len(is_special) or is_special[original]:
+        if original >= len(traits) or traits[original] & IS_SPECIAL:
             return MASKED_ID, i, original
-        if ids[position] != original and not may_stand[ids[position]]:
+        if ids[position] != original and not traits[ids[position]] & MAY_STAND:
             return REPLACEMENT, position, ids[position]
     return SOUND, 0, 0
 
 
-@kernel
-def check_words(
-    original: np.ndarray,
-    segment_a_len: int,
-    is_masked: np.ndarray,
-    is_special: np.ndarray,
-    starts: np.ndarray,
-    standalone: np.ndarray,
-    begins: np.ndarray,
-    ends: np.ndarray,
-) -> tuple[int, int, int]:
-    """Check that words are masked whole or not at all: the rule broken, the place, the value."""
-    words, _ = find_words(original, 0, len(original), segment_a_len, is_special, starts, standalone, begins, ends)
-    for word in range(words):
-        for at in range(begins[word] + 1, ends[word]):
-            if is_masked[at] != is_masked[begins[word]]:
-                return BROKEN_WORD, begins[word], 0
-    return SOUND, 0, 0
+@helper
+def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, traits: np.ndarray) -> int:
+    """The first unmasked token inside a segment that the tokenizer makes of no text, or 0."""
+    i = 0
+    for at in range(1, len(ids) - 1):
+        if i < len(positions) and positions[i] == at:
+            i += 1
+        elif at != sep and traits[ids[at]] & IS_ALIEN:
+            return at
+    return 0
+
+
+@helper
+def has_broken_word(
+    ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
+) -> bool:
+    """Whether a masked and an unmasked token stand side by side in one word.
+
+    That is looked for beside masked tokens alone: three times as fast as finding all words.
+    """
+    for i in range(len(positions)):
+        at, own = positions[i], traits[masked_ids[i]]
+        first, last = (1, sep) if at < sep else (sep + 1, len(ids) - 1)
+        if at > first and (i == 0 or positions[i - 1] != at - 1):
+            before = traits[ids[at - 1]]
+            if not (before & (IS_SPECIAL | STANDALONE) or own & STARTS):
+                return True
+        if at + 1 < last and (i + 1 == len(positions) or positions[i + 1] != at + 1):
+            after = traits[ids[at + 1]]
+            if not (after & (IS_SPECIAL | STARTS) or own & STANDALONE):
+                return True
+    return False
+
+
+@helper
+def find_broken_word(
+    ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
+) -> int:
+    """Where the first word begins that is masked in part."""
+    original, is_masked = ids.copy(), np.zeros(len(ids), np.bool_)
+    for i in range(len(positions)):
+        original[positions[i]] = masked_ids[i]
+        is_masked[positions[i]] = True
+    begin = 1
+    for at in range(1, len(ids) - 1):
+        if at == sep:
+            continue
+        own, before = traits[original[at]], traits[original[at - 1]]
+        if at in (1, sep + 1) or own & (STARTS | IS_SPECIAL) or before & (STANDALONE | IS_SPECIAL):
+            begin = at
+        elif is_masked[at] != is_masked[begin]:
+            return begin
+    return 0
 
 
 @kernel
@@ -213,49 +241,53 @@ def check_rows(
     max_seq_len: int,
     cls_id: int,
     sep_id: int,
-    is_special: np.ndarray,
-    is_alien: np.ndarray,
-    may_stand: np.ndarray,
-    starts: np.ndarray,
-    standalone: np.ndarray,
+    traits: np.ndarray,
+    alien_low: int,
+    alien_high: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row the first rule that it breaks (0: none), the place and the value: int64."""
+    """For each row the first rule that it breaks (0: none), the place and the value: int64.
+
+    traits: uint8 over the vocabulary, of IS_SPECIAL and the others; alien_low, alien_high: the least and the
+    greatest id with IS_ALIEN. Only a row with more ids between these than its frame and masks explain is
+    looked through for an alien one.
+    """
     num_rows = len(segment_a_len)
     codes, places, values = (
         np.zeros(num_rows, np.int64),
         np.zeros(num_rows, np.int64),
         np.zeros(num_rows, np.int64),
     )
-    begins, ends = np.empty(max_seq_len, np.int64), np.empty(max_seq_len, np.int64)
-    original, is_masked = np.empty(max_seq_len, ids.dtype), np.empty(max_seq_len, np.bool_)
     for row in range(num_rows):
-        row_ids, a_len = ids[offsets[row] : offsets[row + 1]], segment_a_len[row]
+        row_ids, sep = ids[offsets[row] : offsets[row + 1]], segment_a_len[row] + 1
         row_positions = positions[position_offsets[row] : position_offsets[row + 1]]
         row_masked = masked_ids[mask_offsets[row] : mask_offsets[row + 1]]
         length = len(row_ids)
-        code, place, value = check_frame(row_ids, a_len, labels[row], max_seq_len, len(is_special), cls_id, sep_id)
-        if code == SOUND:
-            code, place, value = check_masks(row_ids, a_len + 1, row_positions, row_masked, is_special, may_stand)
-        if code == SOUND:
-            original[:length] = row_ids
-            is_masked[:length] = False
-            for i in range(len(row_positions)):
-                original[row_positions[i]] = row_masked[i]
-                is_masked[row_positions[i]] = True
-            for at in range(1, length - 1):
-                if is_alien[original[at]] and at != a_len + 1:
-                    code, place, value = SPECIAL_INSIDE, at, original[at]
+        if length < 3 or length > max_seq_len:
+            codes[row], values[row] = LENGTH, length
+            continue
+        top, num_low = 0, 0
+        for at in range(length):
+            top = max(top, row_ids[at])
+            num_low += alien_low <= row_ids[at] and row_ids[at] <= alien_high
+        if top >= len(traits):
+            for at in range(length):
+                if row_ids[at] >= len(traits):
+                    codes[row], places[row], values[row] = ID, at, row_ids[at]
                     break
+            continue
+        code, place, value = check_frame(row_ids, segment_a_len[row], labels[row], cls_id, sep_id)
         if code == SOUND:
-            code, place, value = check_words(
-                original[:length],
-                a_len,
-                is_masked,
-                is_special,
-                starts,
-                standalone,
-                begins,
-                ends,
-            )
+            code, place, value = check_masks(row_ids, sep, row_positions, row_masked, traits)
+        if code == SOUND:
+            for at in row_positions:
+                num_low -= alien_low <= row_ids[at] and row_ids[at] <= alien_high
+            num_low -= alien_low <= cls_id and cls_id <= alien_high
+            if alien_low <= sep_id and sep_id <= alien_high:
+                num_low -= 1 if sep == length - 1 else 2
+            alien = find_alien(row_ids, sep, row_positions, traits) if num_low > 0 else 0
+            if alien > 0:
+                code, place, value = SPECIAL_INSIDE, alien, row_ids[alien]
+            elif has_broken_word(row_ids, sep, row_positions, row_masked, traits):
+                code, place = BROKEN_WORD, find_broken_word(row_ids, sep, row_positions, row_masked, traits)
         codes[row], places[row], values[row] = code, place, value
     return codes, places, values

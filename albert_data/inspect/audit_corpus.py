@@ -1,0 +1,128 @@
+"""What shards can't tell and the corpus can: which file a document is from, and which characters are lost.
+
+In: the files that a build read. Out: a source for each document key, and counts of characters before
+normalisation. Shards and manifest hold neither.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from albert_data.build.plan import plan_tasks, read_stream_tasks
+from albert_data.config import TextConfig
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.inputs import Input
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import SPACE
+
+_NUM_CHARACTERS = 0x110000
+_JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji are spelt with them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """names: the files; keys: uint64, sorted, of all documents; sources: int32, the file of each key, the first that
+    has it; characters: int64 over all code points, how often each occurs.
+    """
+
+    names: list[str]
+    keys: np.ndarray
+    sources: np.ndarray
+    characters: np.ndarray
+
+    def find_sources(self, keys: np.ndarray) -> np.ndarray:
+        """The file of each document: int32, -1 where no file has it."""
+        if len(self.keys) == 0:
+            return np.full(len(keys), -1, np.int32)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found: np.ndarray = np.where(self.keys[places] == keys, self.sources[places], -1).astype(np.int32)
+        return found
+
+
+def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
+    """Read all documents once, as a build with these settings reads them. Raises InputError as that does."""
+    names = [item.path for item in inputs]
+    characters = np.zeros(_NUM_CHARACTERS, np.int64)
+    keys, sources = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
+    damage = Damage(strict=False)
+    for block in _read_blocks(inputs, damage):
+        lines = read_documents(block, text, damage)
+        codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
+        counts = np.bincount(codes)
+        characters[: len(counts)] += counts
+        keys.append(lines.document_keys)
+        sources.append(np.full(len(lines.document_keys), names.index(block.path), np.int32))
+    all_keys, first = np.unique(np.concatenate(keys), return_index=True)
+    return Corpus(names=names, keys=all_keys, sources=np.concatenate(sources)[first], characters=characters)
+
+
+def _read_blocks(inputs: list[Input], damage: Damage) -> Iterator[Block]:
+    streams = (read_stream_tasks(number, item, damage) for number, item in enumerate(inputs) if not item.is_splittable)
+    for task in chain(plan_tasks(inputs), *streams):
+        yield from task.read(damage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """A character that does not reach the model as it is. how: what becomes of it."""
+
+    character: str
+    count: int
+    how: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"character": f"U+{ord(self.character):04X}", "count": self.count, "how": self.how}
+
+
+def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[Lost]]:
+    """The number of visible characters, and those that the tokenizer loses, the most frequent first.
+
+    Each distinct character is normalised and encoded by itself. One is lost that normalises to nothing, to a
+    letter without its marks, or to what the vocabulary has no piece for; case and compatibility forms, such as
+    full-width letters, are no loss.
+    """
+    processor = sentencepiece.SentencePieceProcessor()
+    processor.LoadFromSerializedProto(tokenizer.model)
+    codes = [code for code in np.flatnonzero(characters).tolist() if _is_visible(chr(code))]
+    normalised = [str(processor.Normalize(chr(code))).replace(SPACE, "").strip() for code in codes]
+    is_unknown = _find_unknown(normalised, tokenizer)
+    lost = []
+    for code, after, unknown in zip(codes, normalised, is_unknown, strict=True):
+        if how := _explain(chr(code), after, unknown):
+            lost.append(Lost(character=chr(code), count=int(characters[code]), how=how))
+    return int(characters[codes].sum()), sorted(lost, key=lambda one: (-one.count, one.character))
+
+
+def _is_visible(character: str) -> bool:
+    return character in _JOINERS or unicodedata.category(character)[0] not in "CZ"
+
+
+def _find_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> list[bool]:
+    ids, offsets = tokenizer.encode(texts)
+    counts = np.concatenate(([0], np.cumsum(ids == tokenizer.unk_id)))
+    found: list[bool] = (np.diff(counts[offsets]) > 0).tolist()
+    return found
+
+
+def _explain(character: str, after: str, is_unknown: bool) -> str:
+    if not after:
+        return "is removed"
+    if is_unknown:
+        return "is unknown to the vocabulary"
+    before = unicodedata.normalize("NFKD", character)
+    if _count_marks(before) > _count_marks(unicodedata.normalize("NFKD", after)):
+        return f"becomes {after}"
+    return ""
+
+
+def _count_marks(text: str) -> int:
+    return sum(unicodedata.combining(character) > 0 for character in text)

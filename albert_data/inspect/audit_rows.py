@@ -1,0 +1,195 @@
+"""What the audit needs to know of each row, gathered in one pass over the shards.
+
+In: a split. Out: a few numbers a row, and a sample of runs of WINDOW tokens. Rows are compared by 64-bit hashes
+of their original ids: among 10 million rows two unequal ones have the same with a chance of 1 in 400,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from albert_data.draws import mix, threshold
+from albert_data.errors import ShardError
+from albert_data.examples.masks import swap_in
+from albert_data.examples.pairs import SOP_SWAPPED
+from albert_data.inspect.counts import count_sound
+from albert_data.inspect.manifest_keys import read_example_config
+from albert_data.kernels import kernel
+from albert_data.shards.reader import Shards
+
+WINDOW = 12
+MAX_WINDOWS = 1_000_000  # sampled runs of tokens: half a second to sort
+_STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
+_SLACK = 1.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFacts:
+    """Arrays of one value a row, and of one value a sampled window.
+
+    lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, of the original ids.
+    texts: uint64, hash of the text in the document's order, wherever the segments part.
+    rows: uint64, hash of the row with its masks.
+    is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
+    windows: uint64, hash of WINDOW tokens; window_rows: int64, their row; window_places: int32, their first token.
+    """
+
+    lens_a: np.ndarray
+    lens_b: np.ndarray
+    labels: np.ndarray
+    keys: np.ndarray
+    num_unknown: np.ndarray
+    texts: np.ndarray
+    rows: np.ndarray
+    is_equal: np.ndarray
+    num_inside: np.ndarray
+    windows: np.ndarray
+    window_rows: np.ndarray
+    window_places: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_text(self) -> np.ndarray:
+        """Tokens without [CLS] and [SEP]: int32."""
+        total: np.ndarray = self.lens_a + self.lens_b
+        return total
+
+
+def join_facts(parts: Sequence[RowFacts]) -> RowFacts:
+    """All rows of one or more parts."""
+    return RowFacts(
+        **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(RowFacts)}
+    )
+
+
+def gather_facts(shards: Shards, num_tokens: int, traits: np.ndarray) -> RowFacts:
+    """Look at every row of a split. num_tokens: of all splits, by which windows are sampled.
+
+    traits: uint8 over the vocabulary, see make_traits. Raises ShardError at a row outside the vocabulary.
+    """
+    rate = min(1.0, MAX_WINDOWS / max(num_tokens, 1))
+    max_seq_len, parts, row = read_example_config(shards.manifest).max_seq_len, [], 0
+    for batch in shards.batches():
+        if (sound := count_sound(batch, len(traits), max_seq_len)) < len(batch):
+            place = f"{shards.folder}, split {shards.split}, row {row + sound}"
+            raise ShardError(f"{place}: outside the vocabulary or its own bounds; run `albert-data verify`")
+        original = batch.input_ids.copy()
+        swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
+        lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
+        texts, rows, is_equal, num_inside, num_unknown = measure_rows(
+            batch.input_ids, original, batch.offsets, batch.segment_a_len, batch.sop_label, batch.document_keys, traits
+        )
+        windows, window_rows, window_places = sample_windows(
+            original,
+            batch.offsets,
+            batch.segment_a_len,
+            threshold(rate),
+            int(rate * len(original) * _SLACK) + 1000,
+        )
+        parts.append(
+            RowFacts(
+                lens_a=batch.segment_a_len.astype(np.int32),
+                lens_b=np.maximum(lens_b, 0).astype(np.int32),
+                labels=batch.sop_label.copy(),
+                keys=batch.document_keys.copy(),
+                num_unknown=num_unknown,
+                texts=texts,
+                rows=rows,
+                is_equal=is_equal,
+                num_inside=num_inside,
+                windows=windows,
+                window_rows=window_rows + row,
+                window_places=window_places,
+            )
+        )
+        row += len(batch)
+    return join_facts(parts)
+
+
+def make_traits(starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: np.ndarray) -> np.ndarray:
+    """uint8 over the vocabulary, of: pieces that go on with a word, where none of the third kind stands before;
+    pieces for what the vocabulary lacks; pieces after which a word begins, such as a dash."""
+    traits: np.ndarray = starts_inside * _STARTS_INSIDE + is_unknown * _IS_UNKNOWN + parts_words * _PARTS_WORDS
+    return traits.astype(np.uint8)
+
+
+@kernel
+def measure_rows(
+    ids: np.ndarray,
+    original: np.ndarray,
+    offsets: np.ndarray,
+    segment_a_len: np.ndarray,
+    labels: np.ndarray,
+    keys: np.ndarray,
+    traits: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """RowFacts.texts, rows, is_equal, num_inside and num_unknown."""
+    num_rows = len(labels)
+    texts, rows = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint64)
+    is_equal, num_inside = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.int8)
+    num_unknown = np.zeros(num_rows, np.int32)
+    for row in range(num_rows):
+        begin, end = offsets[row], offsets[row + 1]
+        sep = begin + 1 + segment_a_len[row]
+        whole = mix(keys[row] ^ np.uint64(segment_a_len[row]))
+        for at in range(begin, end):
+            whole = mix(whole ^ (np.uint64(ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
+            num_unknown[row] += (traits[original[at]] & _IS_UNKNOWN) > 0
+        is_swapped = labels[row] == SOP_SWAPPED
+        text = np.uint64(0)
+        for part in range(2):
+            first, last = (sep + 1, end - 1) if (part == 0) == is_swapped else (begin + 1, sep)
+            for at in range(first, last):
+                text = mix(text + np.uint64(1) + np.uint64(original[at]))
+        rows[row], texts[row] = whole, text
+        is_equal[row] = end - 1 - (sep + 1) == sep - (begin + 1)
+        for at in range(begin + 1, sep):
+            if not is_equal[row]:
+                break
+            is_equal[row] = original[at] == original[at + sep - begin]
+        num_inside[row] = traits[original[begin + 1]] & _STARTS_INSIDE
+        if sep + 1 < end - 1:
+            num_inside[row] += traits[original[sep + 1]] & _STARTS_INSIDE
+            later, before = (begin + 1, end - 2) if is_swapped else (sep + 1, sep - 1)
+            if traits[original[later]] & _STARTS_INSIDE and traits[original[before]] & _PARTS_WORDS:
+                num_inside[row] -= 1
+    return texts, rows, is_equal, num_inside, num_unknown
+
+
+@kernel
+def sample_windows(
+    ids: np.ndarray, offsets: np.ndarray, segment_a_len: np.ndarray, limit: np.uint64, room: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The runs of WINDOW tokens inside a segment whose hash is at most `limit`: hash, row, first token.
+
+    The hash decides, so that a run is taken wherever it stands, or nowhere. At most `room` are taken.
+    """
+    base, leaving = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
+    for _ in range(WINDOW):
+        leaving *= base
+    hashes, rows, places = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int32)
+    count = 0
+    for row in range(len(segment_a_len)):
+        begin, end = offsets[row], offsets[row + 1]
+        sep = begin + 1 + segment_a_len[row]
+        rolling, filled = np.uint64(0), 0
+        for at in range(begin + 1, end - 1):
+            if at == sep:
+                rolling, filled = np.uint64(0), 0
+                continue
+            rolling = rolling * base + np.uint64(ids[at]) + np.uint64(1)
+            if filled == WINDOW:
+                rolling -= leaving * (np.uint64(ids[at - WINDOW]) + np.uint64(1))
+            else:
+                filled += 1
+            if filled == WINDOW and count < room:
+                mixed = mix(rolling)
+                if mixed <= limit:
+                    hashes[count], rows[count], places[count] = mixed, row, at - WINDOW + 1 - begin
+                    count += 1
+    return hashes[:count], rows[:count], places[:count]

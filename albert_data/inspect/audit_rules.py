@@ -1,0 +1,170 @@
+"""What the audit looks for: for each check its limits, why they lie there, and what to do.
+
+This is the one place of the thresholds; docs/inspect.md says the same in words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+OK, LOOK, BAD, NOT_KNOWN = "ok", "look", "bad", "not known"
+VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from the best on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One check. look, bad: the figure from which on the verdict is so. why: what the limits rest on."""
+
+    name: str
+    title: str
+    look: float
+    bad: float
+    why: str
+    advice: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A rule's outcome. figure: None where nothing could be measured; details: more figures, by stable names."""
+
+    rule: Rule
+    figure: float | None
+    finding: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        if self.figure is None:
+            return NOT_KNOWN
+        return BAD if self.figure >= self.rule.bad else LOOK if self.figure >= self.rule.look else OK
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "title": self.rule.title,
+            "verdict": self.verdict,
+            "figure": self.figure,
+            "look": self.rule.look,
+            "bad": self.rule.bad,
+            "finding": self.finding,
+            "advice": self.rule.advice if self.verdict in (LOOK, BAD) else None,
+            "details": self.details,
+        }
+
+
+ORDER_FROM_LENGTHS = Rule(
+    name="order_from_lengths",
+    title="sentence order guessed from segment lengths",
+    look=0.05,
+    bad=0.1,
+    why="the figure is what a guess fitted on lengths gains over chance, 0 within three standard errors. A guess that "
+    "is right at 55 % tells 0.7 % of the label's one bit, at 60 % 2.9 %. Some is in any text: the sentence that "
+    "overflowed a row opens the next one, and such sentences are long, so that the earlier segment is the longer",
+    advice="a model can learn the label without reading; look at how the pairs were made, and that both orders occur",
+)
+EQUAL_SEGMENTS = Rule(
+    name="equal_segments",
+    title="pairs whose segments are equal",
+    look=0.001,
+    bad=0.01,
+    why="their label is noise; prose has none, lists and refrains a few",
+    advice="drop repeated lines and sentences from the corpus",
+)
+SHARED_DOCUMENTS = Rule(
+    name="shared_documents",
+    title="documents in training and validation",
+    look=1,
+    bad=1,
+    why="a build puts equal documents on one side, so that one alone is a fault",
+    advice="build anew; the shards of several builds were mixed, or edited",
+)
+DUPLICATE_DOCUMENTS = Rule(
+    name="duplicate_documents",
+    title="documents given more than once",
+    look=0.005,
+    bad=0.05,
+    why="a few stray copies do little; one in twenty is a source that was read twice",
+    advice="deduplicate the corpus by whole documents; look for a file under two names",
+)
+DUPLICATE_ROWS = Rule(
+    name="duplicate_rows",
+    title="rows whose text another document has too",
+    look=0.005,
+    bad=0.05,
+    why="as for documents: near copies begin their rows alike; prose has none",
+    advice="deduplicate the corpus by passages; nearly equal documents differ in a line or two",
+)
+NEAR_EMPTY_ROWS = Rule(
+    name="near_empty_rows",
+    title="near-empty rows, beyond those asked for",
+    look=0.02,
+    bad=0.1,
+    why="rows of under a sixteenth of the room; short_seq_prob / 16 of the rows are so by design, and one in 16 of "
+    "the last rows of documents: more than 2 % means documents of three rows and less",
+    advice="documents are short for this length: join them, drop the shortest, or build with a smaller --max-seq-len",
+)
+UNPAIRED_ROWS = Rule(
+    name="unpaired_rows",
+    title="rows without a second segment",
+    look=0.01,
+    bad=0.1,
+    why="only a document of one word, or its last word alone, can't be cut; such rows teach no order",
+    advice="drop documents of one word; look whether each line was taken for a document",
+)
+SEGMENTS_INSIDE_WORD = Rule(
+    name="segments_inside_word",
+    title="segments that begin inside a word",
+    look=0.005,
+    bad=0.03,
+    why="a sentence longer than a row is cut at a word; only a longer word is cut inside. Counted too is what can't be "
+    "told from that: a row that begins after a dash, and cuts after an apostrophe; 0.2 % of books at 128 tokens",
+    advice="look for base64, hashes and lines without spaces, and drop them; or the tokenizer is for another script",
+)
+UNKNOWN_RATE = Rule(
+    name="unknown_rate",
+    title="unknown tokens",
+    look=0.005,
+    bad=0.02,
+    why="a vocabulary of 99.95 % coverage leaves one character in 2,000, about one token in 500, unknown",
+    advice="train the vocabulary on this corpus, with a higher --character-coverage, or drop what is of another script",
+)
+UNKNOWN_BY_SOURCE = Rule(
+    name="unknown_by_source",
+    title="unknown tokens of the worst source",
+    look=0.02,
+    bad=0.1,
+    why="a source of its own script or of broken text shows here, though it may be small in the whole",
+    advice="look into that file: another language, another encoding, or tables and code",
+)
+LARGEST_DOCUMENT = Rule(
+    name="largest_document",
+    title="share of the largest document",
+    look=0.1,
+    bad=0.5,
+    why="a tenth of all tokens in one document is one voice; a half is mostly a file read as one document",
+    advice="look whether documents were parted: in .txt by a blank line, in .jsonl one a line",
+)
+LARGEST_SOURCE = Rule(
+    name="largest_source",
+    title="share of the largest source",
+    look=0.8,
+    bad=0.95,
+    why="of two equal files one has a half; where one has four fifths, the others hardly count",
+    advice="weigh the sources: take a part of the largest, or more of the others",
+)
+BOILERPLATE = Rule(
+    name="boilerplate",
+    title="text that stands in many documents",
+    look=0.01,
+    bad=0.05,
+    why="runs of 12 tokens in at least 1 % of the documents, and in 5; idioms are shorter",
+    advice="drop lines that repeat across documents: headers, licences, navigation",
+)
+LOST_CHARACTERS = Rule(
+    name="lost_characters",
+    title="characters that the tokenizer loses",
+    look=0.002,
+    bad=0.02,
+    why="a vocabulary of 99.95 % coverage leaves out 0.05 %; normalisation should lose none",
+    advice="train the vocabulary without a normalisation that strips them, or with a higher --character-coverage",
+)

@@ -1,0 +1,163 @@
+"""Whether a shard folder still is what its manifest says, byte for byte, and whether its rows are sound.
+
+In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that can be told.
+Shards are checked beside each other by threads. Validation comes first: no document of it may be in training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_data.build.progress import Progress, Silence
+from albert_data.errors import ShardError, TokenizerError
+from albert_data.files import hash_file
+from albert_data.inspect.manifest_keys import find_key_faults, read_example_config
+from albert_data.inspect.manifest_values import find_value_faults
+from albert_data.inspect.row_checks import RowRules, make_row_rules
+from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file, locate
+from albert_data.inspect.terminal import count_noun
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, read_manifest
+from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+
+_TRAIN = SPLITS[0]
+
+
+def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Progress | None = None) -> Iterator[Fault]:
+    """Check all that a manifest promises, and every row.
+
+    quick: sizes and hashes alone. Of the faults in the rows of a shard the first MAX_SHARD_FAULTS are given, and
+    the number of the others. Raises ShardError if the folder holds no manifest: it is no finished build.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except ShardError as error:
+        if not (folder / MANIFEST_NAME).is_file():
+            raise
+        yield Fault(file=MANIFEST_NAME, what=str(error))
+        return
+    key_faults = [Fault(file=MANIFEST_NAME, what=what) for what in find_key_faults(manifest)]
+    yield from key_faults
+    if key_faults:
+        return
+    yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(manifest))
+    yield from _find_unlisted(folder, manifest)
+    rules = yield from _check_tokenizer(folder, manifest, quick)
+    with _count_bytes(manifest, progress or Silence(), with_rows=rules is not None) as advance:
+        yield from _check_splits(folder, manifest, rules, workers, advance)
+
+
+def _list_shards(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [shard for split in manifest["splits"].values() for shard in split["shards"]]
+
+
+def _find_unlisted(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Fault]:
+    listed = Counter(shard["file"] for shard in _list_shards(manifest))
+    for name, times in listed.items():
+        if times > 1:
+            yield Fault(file=name, what=f"is listed {times} times in the manifest; allowed is once")
+    for path in sorted(folder.rglob(f"*{SHARD_SUFFIX}")):
+        name = path.relative_to(folder).as_posix()
+        is_hidden = any(part.startswith(".") for part in name.split("/"))  # a build at work keeps its runs so
+        if name not in listed and not is_hidden:
+            what = "is not listed in the manifest; a shard folder holds no other shards"
+            yield Fault(file=name, what=what + _name_twin(path, manifest))
+
+
+def _name_twin(path: Path, manifest: Mapping[str, Any]) -> str:
+    """Which listed shard an unlisted file holds: it was renamed or copied."""
+    same_size = [
+        shard for shard in _list_shards(manifest) if path.is_file() and shard["num_bytes"] == path.stat().st_size
+    ]
+    if same_size:
+        found = hash_file(path)
+        for shard in same_size:
+            if shard["sha256"] == found:
+                return f". It holds the bytes of {shard['file']}"
+    return ""
+
+
+def _check_tokenizer(folder: Path, manifest: Mapping[str, Any], quick: bool) -> Generator[Fault, None, RowRules | None]:
+    """Yields the faults; returns the rules for the rows, if they are wanted and can be known."""
+    expected, name = manifest["tokenizer"], manifest["tokenizer"]["file"]
+    faults = list(check_file(folder, name, expected, {}, lambda num_bytes: None))
+    yield from faults
+    if quick:
+        return None
+    try:
+        if faults:
+            raise TokenizerError("the file is another one than at the build")
+        tokenizer = load_tokenizer(locate(folder, name))
+    except TokenizerError as error:
+        yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")
+        return None
+    yield from _compare_specials(name, tokenizer, expected)
+    return make_row_rules(tokenizer, read_example_config(manifest))
+
+
+def _compare_specials(name: str, tokenizer: Tokenizer, expected: Mapping[str, Any]) -> Iterator[Fault]:
+    found = {"vocab_size": tokenizer.vocab_size, **tokenizer.specials.to_dict()}
+    for key, value in found.items():
+        if value != expected[key]:
+            yield Fault(file=name, what=f"has the {key} {value}; the manifest says {expected[key]}")
+
+
+@contextmanager
+def _count_bytes(manifest: Mapping[str, Any], progress: Progress, *, with_rows: bool) -> Iterator[Advance]:
+    """What threads tell of the bytes that they have done: each is hashed, then looked at if rows are checked."""
+    size, lock = sum(shard["num_bytes"] for shard in _list_shards(manifest)), threading.Lock()
+    progress.start("verifying", 2 * size if with_rows else size)
+
+    def advance(num_bytes: int) -> None:
+        with lock:
+            progress.advance(num_bytes)
+
+    yield advance
+
+
+def _check_splits(
+    folder: Path, manifest: Mapping[str, Any], rules: RowRules | None, workers: int, advance: Advance
+) -> Iterator[Fault]:
+    check = ShardCheck(
+        folder=folder,
+        rules=rules,
+        others={shard["sha256"]: shard["file"] for shard in _list_shards(manifest)},
+        compression=str(manifest["config"].get("compression")),
+        keeps_keys=True,
+        advance=advance,
+    )
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for name in sorted(manifest["splits"], key=SPLITS.index, reverse=True):
+            check = dataclasses.replace(check, keeps_keys=name != _TRAIN)
+            keys = [np.empty(0, np.uint64)]
+            for checked in pool.map(check, manifest["splits"][name]["shards"]):
+                yield from checked.faults
+                keys += checked.keys
+            if check.rules is not None and name != _TRAIN:
+                rules = dataclasses.replace(check.rules, validation_keys=np.unique(np.concatenate(keys)))
+                check = dataclasses.replace(check, rules=rules)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def describe_sound(folder: Path, *, quick: bool = False) -> str:
+    """What a folder without faults holds, in one line."""
+    splits = read_manifest(folder)["splits"].values()
+    shards, rows, tokens = (
+        sum(len(split["shards"]) for split in splits),
+        sum(split["num_rows"] for split in splits),
+        sum(split["num_tokens"] for split in splits),
+    )
+    counts = (count_noun(shards, "shard"), count_noun(rows, "row"), count_noun(tokens, "token"))
+    proof = "sizes and hashes are as the manifest says; no row was looked at" if quick else "all as the manifest says"
+    return f"{', '.join(counts)}: {proof}"

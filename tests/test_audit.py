@@ -1,0 +1,329 @@
+"""`inspect --audit` finds each fault in shards built from a corpus that has it, and is quiet on one that has none."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import audit_reference
+import build_fixtures as fixtures
+import numpy as np
+import pytest
+from audit_reference import RULES
+from click.testing import CliRunner
+from hypothesis import given
+from inspect_fixtures import configs, edit_rows, get_tokenizer, make_examples, text_documents
+from toy_language import make_sentences, train_model
+
+from albert_data.cli.main import cli, run
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import InputError
+from albert_data.examples.ragged import Examples
+from albert_data.inspect.audit import Audit, audit_folder
+from albert_data.inspect.audit_corpus import find_lost
+from albert_data.inspect.audit_order import guess_order
+from albert_data.inspect.audit_rows import WINDOW, make_traits, measure_rows, sample_windows
+from albert_data.inspect.audit_rules import BAD, LOOK, NOT_KNOWN, OK, Check
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters"}
+Documents = list[str]
+
+
+def write_documents(count: int, seed: int) -> Documents:
+    """Made-up documents of some 30 sentences, a few rows each."""
+    lines = list(make_sentences(30 * count, seed=seed))
+    return ["\n".join(lines[begin : begin + 30]) for begin in range(0, len(lines), 30)]
+
+
+def build_and_audit(folder: Path, tokenizer: Tokenizer, files: dict[str, Documents], *, with_corpus: bool) -> Audit:
+    (folder / "in").mkdir(parents=True)
+    for name, documents in files.items():
+        (folder / "in" / name).write_bytes(fixtures.to_txt(documents))
+    fixtures.run_build(folder / "in", folder / "out", tokenizer, max_seq_len=64)
+    return audit_folder(folder / "out", find_inputs([str(folder / "in")]) if with_corpus else None)
+
+
+def get_check(audit: Audit, name: str) -> Check:
+    return next(check for check in audit.checks if check.rule.name == name)
+
+
+def verdicts(audit: Audit) -> dict[str, str]:
+    return {check.rule.name: check.verdict for check in audit.checks}
+
+
+CLEAN = write_documents(150, seed=1)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> tuple[Path, Audit]:
+    folder = tmp_path_factory.mktemp("clean")
+    files = {"a.txt": CLEAN[:80], "b.txt": CLEAN[80:]}
+    return folder, build_and_audit(folder, tokenizer, files, with_corpus=True)
+
+
+def test_a_clean_corpus_is_ok_in_all(clean: tuple[Path, Audit]):
+    assert verdicts(clean[1]) == {rule.name: OK for rule in RULES}
+
+
+def test_without_the_corpus_sources_are_not_known(clean: tuple[Path, Audit]):
+    found = verdicts(audit_folder(clean[0] / "out"))
+    assert found == {rule.name: NOT_KNOWN if rule.name in NEED_CORPUS else OK for rule in RULES}
+
+
+def repeat_sentences(documents: Documents) -> Documents:
+    return [*documents, *("\n".join(line.split("\n")[:1] * 2) for line in write_documents(60, seed=5))]
+
+
+def give_some_twice(documents: Documents) -> Documents:
+    return [*documents, *documents[:20]]
+
+
+def change_last_lines(documents: Documents) -> Documents:
+    return [*documents, *(document + "\n" + CLEAN[-1].split("\n")[i] for i, document in enumerate(documents[:30]))]
+
+
+def add_shorts(documents: Documents) -> Documents:
+    return [*documents, *(" ".join(line.split()[:2]) for line in make_sentences(300, seed=7))]
+
+
+def add_words(documents: Documents) -> Documents:
+    return [*documents, *(sorted(line.split(), key=len)[0] for line in make_sentences(300, seed=8))]
+
+
+def add_endless_words(documents: Documents) -> Documents:
+    rng = random.Random(0)
+    return [*documents, *("".join(rng.choices("abcdefghijklmnoprstu", k=600)) for _ in range(20))]
+
+
+def add_unknown_script(documents: Documents) -> Documents:
+    rng = random.Random(0)
+    letters = "ႠႡႢႣႤႥႦႧ"
+    return [*documents, *("\n".join(" ".join(rng.choices(letters, k=9)) for _ in range(9)) for _ in range(40))]
+
+
+def join_most(documents: Documents) -> Documents:
+    return ["\n".join(documents[:120]), *documents[120:]]
+
+
+def add_licence(documents: Documents) -> Documents:
+    licence = " ".join(CLEAN[0].split()[:40])
+    return [f"{document}\n{licence}" for document in documents]
+
+
+FAULTS: dict[str, Callable[[Documents], Documents]] = {
+    "equal_segments": repeat_sentences,
+    "duplicate_documents": give_some_twice,
+    "duplicate_rows": change_last_lines,
+    "near_empty_rows": add_shorts,
+    "unpaired_rows": add_words,
+    "segments_inside_word": add_endless_words,
+    "unknown_rate": add_unknown_script,
+    "largest_document": join_most,
+    "boilerplate": add_licence,
+    "lost_characters": add_unknown_script,
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: Tokenizer):
+    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": FAULTS[name](CLEAN)}, with_corpus=name in NEED_CORPUS)
+    assert get_check(audit, name).verdict in (LOOK, BAD), audit.to_text()
+    assert "To do: " in audit.to_text()
+
+
+def test_a_source_of_another_script_and_one_of_nearly_all_are_named(tmp_path: Path, tokenizer: Tokenizer):
+    files = {"big.txt": CLEAN, "odd.txt": add_unknown_script([])[:2]}
+    audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=True)
+    worst, largest = get_check(audit, "unknown_by_source"), get_check(audit, "largest_source")
+    assert worst.verdict == largest.verdict == BAD
+    assert "odd.txt" in worst.finding
+    assert "big.txt" in largest.finding
+    assert sum(largest.details["shares"].values()) == pytest.approx(1)
+
+
+def test_boilerplate_is_shown(tmp_path: Path, tokenizer: Tokenizer):
+    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": add_licence(CLEAN)}, with_corpus=False)
+    details = get_check(audit, "boilerplate").details
+    assert details["example_documents"] > 100
+    assert details["example"].split()[1] in CLEAN[0]
+
+
+def test_another_corpus_is_an_error(clean: tuple[Path, Audit], tmp_path: Path):
+    (tmp_path / "other.txt").write_text("Not one of these documents.")
+    with pytest.raises(InputError, match="none of the shards' documents"):
+        audit_folder(clean[0] / "out", find_inputs([str(tmp_path / "other.txt")]))
+
+
+# ---- faults that no corpus makes ----
+
+
+@pytest.fixture
+def built(clean: tuple[Path, Audit], tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A build of one record batch a split, free to change."""
+    build_and_audit(tmp_path, tokenizer, {"a.txt": CLEAN}, with_corpus=False)
+    return tmp_path / "out"
+
+
+def test_a_document_in_both_splits_is_bad(built: Path):
+    key = int(next(open_shards(built, "validation").batches()).document_keys[0])
+
+    def edit(examples: Examples) -> None:
+        examples.document_keys[3] = key
+
+    edit_rows(built, edit)
+    check = get_check(audit_folder(built), "shared_documents")
+    assert check.verdict == BAD
+    assert check.details["document_keys"] == [f"{key:016x}"]
+
+
+def test_an_order_that_lengths_tell_is_bad(built: Path):
+    def edit(examples: Examples) -> None:
+        lens_b = np.diff(examples.offsets) - examples.segment_a_len - 3
+        examples.sop_label[examples.sop_label >= 0] = (examples.segment_a_len > lens_b)[examples.sop_label >= 0]
+
+    edit_rows(built, edit)
+    check = get_check(audit_folder(built), "order_from_lengths")
+    assert check.verdict == BAD
+    assert check.details["accuracy"] > 0.9
+
+
+def test_labels_of_one_value_are_bad(built: Path):
+    def edit(examples: Examples) -> None:
+        examples.sop_label[examples.sop_label == 1] = 0
+
+    edit_rows(built, edit)
+    assert get_check(audit_folder(built), "order_from_lengths").verdict == BAD
+
+
+def test_guesses_by_chance_are_as_good_as_chance():
+    """Over 100 sets the deviations in standard errors have a mean square of 1, itself +- 0.14."""
+    rng, squares = np.random.default_rng(0), []
+    for _ in range(100):
+        lens_a, lens_b = rng.integers(1, 300, (2, 500))
+        accuracy, error = guess_order(lens_a, lens_b, rng.random(500) < 0.5)
+        squares.append(((accuracy - 0.5) / error) ** 2)
+    assert 0.58 < np.mean(squares) < 1.42
+
+
+def test_few_pairs_are_not_judged():
+    assert guess_order(np.arange(20), np.arange(20), np.zeros(20, bool)) is None
+
+
+def test_stripped_accents_are_lost_characters(tmp_path: Path):
+    pairs = [("é", "e"), ("ß", ""), ("Ａ", "a")]
+    rules = "".join(f"{ord(before):X}\t{' '.join(f'{ord(c):X}' for c in after)}\n" for before, after in pairs)
+    (tmp_path / "rules.tsv").write_text(rules)
+    model = train_model(normalization_rule_tsv=str(tmp_path / "rules.tsv"))
+    characters = np.bincount([ord(c) for c in "éé e ß\u200bＡ"], minlength=0x110000)
+    total, lost = find_lost(characters, Tokenizer(model, "a tokenizer that strips accents"))
+    assert total == 5
+    assert [(one.character, one.count, one.how) for one in lost] == [("é", 2, "becomes e"), ("ß", 1, "is removed")]
+
+
+# ---- kernels against plain Python ----
+
+
+@given(documents=text_documents(), config=configs())
+def test_rows_are_measured_as_in_plain_python(documents, config):
+    examples, tokenizer = make_examples(documents, config), get_tokenizer()
+    inside = np.arange(tokenizer.vocab_size) % 3 == 0
+    unknown = np.arange(tokenizer.vocab_size) % 5 == 1
+    parting = np.arange(tokenizer.vocab_size) % 2 == 0
+    ids, offsets = examples.input_ids.copy(), examples.offsets
+    rows = [ids[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    for i, row in enumerate(rows):
+        masks = slice(examples.mask_offsets[i], examples.mask_offsets[i + 1])
+        row[examples.masked_positions[masks]] = examples.masked_ids[masks]
+    texts, whole, is_equal, num_inside, num_unknown = measure_rows(
+        examples.input_ids,
+        ids,
+        offsets,
+        examples.segment_a_len,
+        examples.sop_label,
+        examples.document_keys,
+        make_traits(inside, unknown, parting),
+    )
+    parts = [
+        (row[1 : 1 + a].tolist(), row[2 + a : -1].tolist()) for row, a in zip(rows, examples.segment_a_len, strict=True)
+    ]
+    ordered = [tuple(b + a if s == 1 else a + b) for (a, b), s in zip(parts, examples.sop_label, strict=True)]
+    assert is_equal.tolist() == [a == b for a, b in parts]
+    for pair, label, count in zip(parts, examples.sop_label, num_inside.tolist(), strict=True):
+        first, second = pair[::-1] if label == 1 else pair
+        goes_on = bool(second) and inside[second[0]] and not parting[first[-1]]
+        assert count == int(inside[first[0]]) + int(goes_on)
+    assert num_unknown.tolist() == [int(unknown[row].sum()) for row in rows]
+    assert len(set(zip(ordered, texts.tolist(), strict=True))) == len(set(ordered)) == len(set(texts.tolist()))
+    assert len(set(whole.tolist())) == len(rows)
+    check_windows(parts, ids, examples)
+
+
+def check_windows(parts: list[tuple[list[int], list[int]]], ids: np.ndarray, examples: Examples) -> None:
+    wanted = {
+        (row, at + (1 if part == 0 else 2 + len(pair[0]))): tuple(pair[part][at : at + WINDOW])
+        for row, pair in enumerate(parts)
+        for part in (0, 1)
+        for at in range(len(pair[part]) - WINDOW + 1)
+    }
+    hashes, rows, places = sample_windows(
+        ids, examples.offsets, examples.segment_a_len, np.uint64(2**64 - 1), len(ids) + 1
+    )
+    found = dict(zip(zip(rows.tolist(), places.tolist(), strict=True), hashes.tolist(), strict=True))
+    assert found.keys() == wanted.keys()
+    assert Counter(Counter(found.values()).values()) == Counter(Counter(wanted.values()).values())
+    half, *_ = sample_windows(ids, examples.offsets, examples.segment_a_len, np.uint64(2**63), len(ids) + 1)
+    assert half.tolist() == [value for value in hashes.tolist() if value <= 2**63]
+
+
+# ---- the command ----
+
+
+def test_json_has_every_check_by_name(clean: tuple[Path, Audit]):
+    folder = clean[0]
+    result = CliRunner().invoke(
+        cli, ["inspect", str(folder / "out"), "--audit", "--json", "--corpus", str(folder / "in")]
+    )
+    found = json.loads(result.stdout)
+    assert found["checks"].keys() == {rule.name for rule in RULES}
+    assert found["verdicts"] == {"ok": len(RULES), "not_known": 0, "look": 0, "bad": 0}
+    assert found["checks"]["equal_segments"].keys() >= {
+        "verdict",
+        "figure",
+        "look",
+        "bad",
+        "finding",
+        "advice",
+        "details",
+    }
+
+
+def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
+    result = CliRunner().invoke(cli, ["inspect", str(clean[0] / "out"), "--audit"])
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines()[1:])) <= 80
+
+
+def test_corpus_is_for_the_audit_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["inspect", str(tmp_path), "--corpus", "x"]) == 2
+    assert "--corpus is for --audit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": "albert-data", "format_version": 2}'])
+def test_a_manifest_that_can_not_be_read_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "manifest.json").write_text(text)
+    assert run(["inspect", str(tmp_path), "--audit"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"Error: {tmp_path}/manifest.json")
+    assert printed.err.count("\n") == 1
+
+
+def test_every_limit_stands_in_the_documents():
+    page = (Path(__file__).parent.parent / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert audit_reference.render() in page, "put what `python tests/audit_reference.py` prints into docs/audit.md"
+    assert all(rule.look <= rule.bad for rule in RULES)

@@ -1,0 +1,209 @@
+"""`albert-data verify` misses no damage: random ones to a real build, of every kind, and each names its file."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from click.testing import CliRunner
+
+from albert_data.cli.main import cli
+from albert_data.files import read_json
+from albert_data.inspect.shard_checks import Fault
+from albert_data.inspect.verify import verify as find_faults
+from albert_data.tokenizer.model import Tokenizer
+
+MANIFEST, MODEL = "manifest.json", "tokenizer/spiece.model"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    return build_sound(tmp_path_factory.mktemp("damage"), tokenizer, "none")
+
+
+def build_sound(folder: Path, tokenizer: Tokenizer, compression: str) -> Path:
+    """A build of three training shards and one of validation, with a document of no UTF-8 among the others."""
+    documents = fixtures.make_documents(150, seed=9)
+    (folder / "in.txt").write_bytes(fixtures.to_txt(documents) + b"\nNot \xff text.\n")
+    fixtures.run_build(folder / "in.txt", folder / "out", tokenizer, num_shards=3, compression=compression)
+    assert not list(find_faults(folder / "out"))
+    return folder / "out"
+
+
+def list_shards(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.arrow"))
+
+
+def flip_bit(folder: Path, rng: random.Random, name: str) -> set[str]:
+    data = bytearray((folder / name).read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    (folder / name).write_bytes(data)
+    return {name}
+
+
+def cut(folder: Path, rng: random.Random, name: str) -> set[str]:
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: rng.randrange(len(data))])
+    return {name}
+
+
+def append(folder: Path, rng: random.Random, name: str) -> set[str]:
+    with (folder / name).open("ab") as file:
+        file.write(rng.randbytes(rng.randint(1, 5000)))
+    return {name}
+
+
+def blank_out(folder: Path, rng: random.Random, name: str) -> set[str]:
+    """Zeros over a sector, as a disk leaves them; once more where all was zero."""
+    data = bytearray((folder / name).read_bytes())
+    while True:
+        at = rng.randrange(0, len(data), 512)
+        if any(data[at : at + 512]):
+            data[at : at + 512] = bytes(len(data[at : at + 512]))
+            (folder / name).write_bytes(data)
+            return {name}
+
+
+def remove(folder: Path, rng: random.Random, name: str) -> set[str]:
+    (folder / name).unlink()
+    return {name}
+
+
+def add(folder: Path, rng: random.Random, name: str) -> set[str]:
+    extra = f"{rng.choice(('train', 'validation'))}/shard-{rng.randrange(10, 99):05d}.arrow"
+    shutil.copy(folder / name, folder / extra)
+    return {extra}
+
+
+def rename(folder: Path, rng: random.Random, name: str) -> set[str]:
+    (new,) = add(folder, rng, name)
+    (folder / name).unlink()
+    return {name, new}
+
+
+def swap(folder: Path, rng: random.Random, name: str) -> set[str]:
+    other = rng.choice([shard for shard in list_shards(folder) if shard != name])
+    first, second = (folder / name).read_bytes(), (folder / other).read_bytes()
+    (folder / name).write_bytes(second)
+    (folder / other).write_bytes(first)
+    return {name, other}
+
+
+def list_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every single value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
+    for key, inner in items:
+        yield from list_places(inner, (*place, key))
+    if not isinstance(value, (dict, list)):
+        yield place
+
+
+def change_value(value: Any, rng: random.Random) -> Any:
+    if isinstance(value, bool) or value is None:
+        return not value
+    if isinstance(value, (int, float)):
+        return value + rng.choice((-1, 1, 7, value or 1))
+    at = rng.randrange(len(value))
+    return value[:at] + rng.choice([c for c in "0a/" if c != value[at]]) + value[at + 1 :]
+
+
+def edit_manifest(folder: Path, rng: random.Random, name: str) -> set[str]:
+    manifest = read_json(folder / MANIFEST)
+    *way, last = rng.choice(list(list_places(manifest)))
+    holder = manifest
+    for key in way:
+        holder = holder[key]
+    if rng.random() < 0.1 and isinstance(holder, dict):
+        del holder[last]
+    else:
+        holder[last] = change_value(holder[last], rng)
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=rng.choice((None, 2))))
+    return {MANIFEST}
+
+
+def damage_tokenizer(folder: Path, rng: random.Random, name: str) -> set[str]:
+    return rng.choice((flip_bit, cut, append, remove))(folder, rng, MODEL)
+
+
+KINDS = (flip_bit, flip_bit, flip_bit, cut, append, blank_out, remove, add, rename, swap)
+KINDS += (edit_manifest, edit_manifest, edit_manifest, damage_tokenizer)
+
+
+def damage(sound: Path, folder: Path, seed: int) -> tuple[str, set[str], list[Fault]]:
+    """Damage a copy in one way: the kind, the files that it concerns, and what verify says."""
+    shutil.copytree(sound, folder)
+    rng = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    files = kind(folder, rng, rng.choice(list_shards(folder)))
+    faults = list(find_faults(folder, workers=2))
+    assert files <= {fault.file for fault in faults}, (seed, kind.__name__, files, faults)
+    assert list(find_faults(folder, quick=True)), (seed, kind.__name__)
+    return kind.__name__, files, faults
+
+
+def test_random_damages_are_found_and_named(sound: Path, tmp_path: Path):
+    for seed in range(3 * len(KINDS)):
+        damage(sound, tmp_path / str(seed), seed)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_flipped_bits_in_compressed_shards_are_found(compression: str, tmp_path: Path, tokenizer: Tokenizer):
+    whole = build_sound(tmp_path, tokenizer, compression)
+    for seed in range(30):
+        damage(whole, tmp_path / str(seed), seed * len(KINDS))
+
+
+def test_a_damage_ends_the_command_with_1(sound: Path, tmp_path: Path):
+    _, files, faults = damage(sound, tmp_path / "out", 0)
+    result = CliRunner().invoke(cli, ["verify", str(tmp_path / "out")])
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == len(faults)
+    assert all(name in result.stdout for name in files)
+
+
+def test_every_value_of_the_manifest_is_guarded(sound: Path, tmp_path: Path):
+    """Each single value changed, one after the other."""
+    folder, rng = Path(shutil.copytree(sound, tmp_path / "out")), random.Random(0)
+    whole = read_json(folder / MANIFEST)
+    assert whole["damage"] == {"invalid_utf8": 1}
+    for *way, last in list_places(whole):
+        manifest = json.loads(json.dumps(whole))
+        holder = manifest
+        for key in way:
+            holder = holder[key]
+        holder[last] = change_value(holder[last], rng)
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+        faults = list(find_faults(folder, quick=True))
+        assert MANIFEST in {fault.file for fault in faults}, (way, last)
+
+
+@pytest.mark.slow
+def test_each_of_500_random_damages_is_found_and_named(sound: Path, tmp_path: Path):
+    kinds, places = Counter[str](), Counter[str]()
+    for seed in range(1000, 1500):
+        kind, files, faults = damage(sound, tmp_path / "out", seed)
+        shutil.rmtree(tmp_path / "out")
+        kinds[kind] += 1
+        if kind == "flip_bit":
+            places[find_place([fault for fault in faults if fault.file in files])] += 1
+    print(f"found {kinds.total()} of 500: {dict(kinds)}; flipped bits are placed by: {dict(places)}")
+    assert kinds.total() == 500
+
+
+def find_place(faults: list[Fault]) -> str:
+    """How near a flipped bit was named."""
+    if any(fault.row is not None for fault in faults):
+        return "row"
+    if any(fault.byte is not None for fault in faults):
+        return "byte"
+    if any("record batch" in fault.what or "footer" in fault.what for fault in faults):
+        return "part of the file"
+    return "file"
