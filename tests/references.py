@@ -165,7 +165,8 @@ def make_rows(
         while units and sum(map(len, chunk)) + len(units[0]) <= target:
             chunk.append(units.pop(0))
         if len(chunk) > 1:
-            boundary = 1 + below(draw(state, 2), len(chunk) - 1)
+            place = 1 + below(draw(state, 2), sum(map(len, chunk)) - 1)
+            boundary = min(range(1, len(chunk)), key=lambda number: abs(sum(map(len, chunk[:number])) - place))
             first, second = flatten(chunk[:boundary]), flatten(chunk[boundary:])
         else:
             first, second = halve(chunk[0], vocabulary)
