@@ -251,6 +251,14 @@ def test_rows_come_in_any_order_asked_for(shards: Shards, wanted: list[int]):
     assert plain(shards.rows(np.array(wanted, np.int64))) == [rows[i] for i in wanted]
 
 
+def test_no_rows_are_copies_too_of_the_dtypes_of_the_others(shards: Shards):
+    none, some = (shards.rows(np.arange(count)) for count in (0, 1))
+    for field in dataclasses.fields(none):
+        empty, full = getattr(none, field.name), getattr(some, field.name)
+        assert empty.flags.writeable, field.name
+        assert empty.dtype == full.dtype, field.name
+
+
 def test_all_rows_come_in_every_way_of_asking(shards: Shards):
     rows = numbered_rows(100)
     assert len(shards) == 100

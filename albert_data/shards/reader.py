@@ -110,8 +110,8 @@ class Shards:
         outside = indices[(indices < 0) | (indices >= len(self))]
         if len(outside):
             raise IndexError(f"row {outside[0]} of a split of {len(self)} rows")
-        if len(indices) == 0:
-            return slice_rows(self._batch(0), 0, 0) if self._places else no_rows()
+        if not self._places:
+            return no_rows()
         numbers = np.searchsorted(self._begins, indices, side="right") - 1
         try:
             return self._columns.take(numbers, indices - self._begins[numbers])

@@ -63,7 +63,7 @@ class Batch:
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def to(self, device: torch.device) -> Batch:
-        """Copy to a device; from page-locked memory the copy runs beside the computation."""
+        """Copy to a device; from page-locked memory nobody waits for the copy."""
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         moved: dict[str, Any] = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
         return dataclasses.replace(self, **moved)

@@ -15,13 +15,24 @@ class Budget:
     """The share of a run that is done, 0 to 1.
 
     began: time.perf_counter() at the start of this process's work; seconds: spent on the run by others before it.
+    By the clock, the share counts from the end of the first update on, since that compiles: what lies before it
+    would be taken from the warm-up. schedule_begin: when that was, in seconds of the run; None before.
     """
 
-    def __init__(self, config: TrainConfig, steps_per_epoch: int, *, began: float, seconds: float) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        steps_per_epoch: int,
+        *,
+        began: float,
+        seconds: float = 0.0,
+        schedule_begin: float | None = None,
+    ) -> None:
         self._config = config
         self._began, self._seconds_before = began, seconds
         self._end_seconds = {"evaluation": LEAST_SECONDS, "checkpoint": LEAST_SECONDS}
         self._last_share: float | None = None
+        self.schedule_begin = schedule_begin
         self.num_steps = config.steps
         if config.epochs is not None:
             self.num_steps = max(1, round(config.epochs * steps_per_epoch))
@@ -35,17 +46,28 @@ class Budget:
     def is_timed(self) -> bool:
         return self._config.minutes is not None
 
+    @property
+    def end_seconds(self) -> float:
+        """What the evaluation and the checkpoint at the end will take."""
+        return SPARE * sum(self._end_seconds.values())
+
     def note(self, work: str, seconds: float) -> None:
         """Remember how long an "evaluation" or a "checkpoint" took, for the last ones have to fit in."""
         self._end_seconds[work] = max(LEAST_SECONDS, seconds)
+
+    def begin(self) -> None:
+        """Let the schedule of a run by the clock begin, if it has not."""
+        if self.is_timed and self.schedule_begin is None:
+            self.schedule_begin = self.seconds
 
     def share_done(self, step: int) -> float:
         """Of the run, by this process's clock where the clock counts: the ranks go by that of the first."""
         if self.num_steps is not None:
             return step / self.num_steps
         assert self._config.minutes is not None
-        budget = self._config.minutes * 60 - SPARE * sum(self._end_seconds.values())
-        return self.seconds / budget if budget > self.seconds else 1.0
+        end, now = self._config.minutes * 60 - self.end_seconds, self.seconds
+        begin = now if self.schedule_begin is None else self.schedule_begin
+        return (now - begin) / (end - begin) if end > now else 1.0
 
     def rate(self, step: int, share: float) -> float:
         """The learning rate of update `step`, counted from 0, with `share` of the run done."""

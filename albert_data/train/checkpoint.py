@@ -52,8 +52,6 @@ def save_checkpoint(
             _sync(temporary / name)
         write_json(temporary / STATE_FILE, {"format_version": FORMAT_VERSION, "step": step, **state})
         sync_folder(temporary)
-        if path.exists():  # the same step again, after a resume: the same content
-            shutil.rmtree(path)
         temporary.rename(path)
         sync_folder(path.parent)
     except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
@@ -106,11 +104,24 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> Tensors:
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Take over what `pack_optimizer` gave."""
+    """Take over what `pack_optimizer` gave: of no step, or of each parameter all.
+
+    Raises ValueError for anything else, for the fused kernels of PyTorch look at no shape.
+    """
     state: dict[int, Tensors] = {}
     for key, tensor in tensors.items():
         room, _, rest = key.partition(".")
         if room == "optimizer":
             number, _, name = rest.partition(".")
             state.setdefault(int(number), {})[name] = tensor
+    parameters: list[Tensor] = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if state and set(state) != set(range(len(parameters))):
+        raise ValueError("the optimiser's state is not that of its parameters")
+    for at, found in state.items():
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameters[at].shape)
+        if isinstance(optimizer, torch.optim.AdamW):
+            shapes["step"] = torch.Size()
+        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
+        if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
+            raise ValueError(f"the optimiser's state of parameter {at} has other shapes")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -64,7 +64,12 @@ def join_ranks(device_type: str) -> Iterator[Ranks]:
     if ranks.num_ranks == 1:
         yield ranks
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo")
+    try:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo")
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"WORLD_SIZE is {ranks.num_ranks}, but the processes don't meet: {error}; start them by torchrun"
+        ) from error
     try:
         yield ranks
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 from albert_data.errors import ConfigError
@@ -9,6 +10,14 @@ from albert_data.train.metrics import Figures
 
 EVENTS_FOLDER = "tensorboard"
 MISSING = "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
+
+
+def require_tensorboard() -> None:
+    """Raise ConfigError where TensorBoard is not installed."""
+    try:
+        importlib.import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
 
 
 class TensorBoardWriter:
@@ -19,10 +28,8 @@ class TensorBoardWriter:
 
         Raises ConfigError where TensorBoard is not installed.
         """
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(MISSING) from error
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(log_dir=str(run / EVENTS_FOLDER), purge_step=step + 1 if step else None)
 

@@ -76,7 +76,7 @@ class RowReader:
         """Batches of one shape, filled in turn. epoch: from 1 on the masks are drawn anew."""
         examples = self._shards.rows(rows)
         check_rows(examples, rows, vocab_size=self._vocab_size, max_seq_len=self._law.max_seq_len)
-        if self._remask is not None and epoch:
+        if self._remask is not None and epoch and len(rows):  # a rank may have none of a short batch
             examples = self._remask(examples, rows, epoch)
         cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
         return [
@@ -90,6 +90,7 @@ def check_rows(examples: Examples, rows: np.ndarray, *, vocab_size: int, max_seq
     lengths, num_masks = np.diff(examples.offsets), np.diff(examples.mask_offsets)
     is_bad = (lengths < 2) | (lengths > max_seq_len)
     is_bad |= (examples.segment_a_len < 0) | (examples.segment_a_len > lengths - 2)
+    is_bad |= (examples.sop_label < -1) | (examples.sop_label > 1)
     is_outside = examples.masked_positions >= np.repeat(lengths, num_masks)
     is_outside |= examples.masked_ids >= vocab_size
     is_bad[np.repeat(np.arange(len(rows)), num_masks)[is_outside]] = True

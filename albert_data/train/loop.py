@@ -14,7 +14,9 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from albert_data.errors import AlbertDataError
+import numpy as np
+
+from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
@@ -22,12 +24,13 @@ from albert_data.train.checkpoint import list_checkpoints
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
-from albert_data.train.events import TensorBoardWriter
+from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, claim_folder, keep_tokenizer, read_run_file
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
+from albert_data.train.order import padded_len
 from albert_data.train.precision import choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.run_page import write_run_page
@@ -72,17 +75,25 @@ def train(
             remask=config.remask,
         )
         session = start_session(config, shape, precision, ranks, manifest, initial)
+        if config.tensorboard:
+            require_tensorboard()
         if ranks.is_first:
             claim_folder(run, config, shape, session.identity, resume=resume)
             keep_tokenizer(run, out)
         ranks.wait()
-        if resume and (state := restore_newest(session, run)) is not None:
-            loader.load_state_dict(state)
-        budget = Budget(config, loader.steps_per_epoch, began=began, seconds=session.seconds)
+        if resume:
+            restore_newest(session, loader, run)
+        budget = Budget(
+            config,
+            loader.steps_per_epoch,
+            began=began,
+            seconds=session.seconds,
+            schedule_begin=session.schedule_begin,
+        )
         with Report(budget, is_first=ranks.is_first) as report, Interrupt() as interrupt:
             for line in describe_start(session, loader, splits, budget):
                 report.say(line)
-            return _Loop(session, splits, run, report, budget, loader, interrupt).run()
+            return _Loop(session, splits, run, report, budget, loader, interrupt).run(is_saved=initial is None)
 
 
 def open_splits(out: Path) -> Splits:
@@ -110,21 +121,36 @@ class _Loop:
         self._report, self._budget, self._loader, self._interrupt = report, budget, loader, interrupt
         self._ranks: Ranks = session.ranks
         self._peak = peak_flops(session.precision.device_reason, session.precision.format)
-        self._recent: deque[tuple[int, list[Batch]]] = deque(maxlen=session.config.log_every)
+        self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
 
-    def run(self) -> Path | None:
+    def run(self, *, is_saved: bool) -> Path | None:
+        """Train to the end, or until somebody asks to stop. is_saved: whether the first weights can be made again."""
+        try:
+            return self._run_steps(is_saved=is_saved)
+        finally:
+            if self._ranks.is_first and self._tensorboard is not None:
+                self._tensorboard.close()
+
+    def _run_steps(self, *, is_saved: bool) -> Path | None:
         session, config = self._session, self._session.config
+        if not is_saved:
+            self._save()
         if session.step:
-            is_over = self._budget.share_done(session.step) >= 1
+            is_over = self._agree_on_share() >= 1
             nothing = ": nothing is left to do" if is_over else ""
             self._report.say(f"resuming at step {session.step:,}{nothing}")
             if is_over:
                 return list_checkpoints(self._run)[-1]
         if self._budget.is_timed and session.step == 0:
             self._evaluate(is_last=False)  # it tells how long the last one will take
+            if self._agree_on_share() >= 1:
+                raise ConfigError(
+                    f"minutes is {config.minutes:g}; to begin took {self._budget.seconds:.0f} seconds, and to end will "
+                    f"take {self._budget.end_seconds:.0f}: nothing is left to train in; give more, or less --eval-rows"
+                )
         lap = time.perf_counter()
         for batches in self._loader.stream(session.precision.device):
             is_last, is_asked = self._update(batches)
@@ -145,6 +171,11 @@ class _Loop:
             lap = time.perf_counter()
         raise AssertionError("the loader ended before the run")
 
+    def _agree_on_share(self) -> float:
+        """How much of the run is done, by the first rank's clock."""
+        share = self._budget.share_done(self._session.step) if self._ranks.is_first else 0.0
+        return self._ranks.sum([share])[0]
+
     def _update(self, batches: list[Batch]) -> tuple[bool, bool]:
         """Make a step. Returns whether it is the last of the run, and whether to stop for now."""
         session, budget, ranks = self._session, self._budget, self._ranks
@@ -158,10 +189,11 @@ class _Loop:
         )
         self._rate = budget.rate(session.step, share)
         is_last = budget.is_last(session.step, share)
-        self._recent.append((session.step, batches))
+        self._recent.append((session.step, [batch.rows for batch in batches]))
         row_len = batches[0].input_ids_BT.shape[1]
         with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
             update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
+        budget.begin()
         shape = session.model.config
         for batch in batches:
             num_rows, num_asked_for = len(batch.input_ids_BT), len(batch.masked_indices_N)
@@ -195,7 +227,7 @@ class _Loop:
 
     def _name_rows(self, step: int) -> str:
         """The rows of a recent step, by shard."""
-        rows = [row for at, batches in self._recent if at == step for batch in batches for row in batch.rows.tolist()]
+        rows = [row for at, parts in self._recent if at == step for part in parts for row in part.tolist()]
         named = ", ".join(str(row) for row in sorted(rows)[:_ROWS_NAMED])
         more = f" and {len(rows) - _ROWS_NAMED} more" if len(rows) > _ROWS_NAMED else ""
         return f"training rows {named}{more}"
@@ -225,15 +257,20 @@ class _Loop:
         session, config, validation = self._session, self._session.config, self._splits.validation
         if validation is None:
             return
+        self._read_tally()  # weights that are lost give no figures
         began = time.perf_counter()
-        values: dict[str, Any] = evaluate(
-            session.model,
-            validation,
-            session.precision,
-            num_rows=config.eval_rows,
-            batch_tokens=config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks),
-            ranks=self._ranks,
-        )
+        batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
+        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), batch_tokens):
+            values: dict[str, Any] = evaluate(
+                session.model,
+                validation,
+                session.precision,
+                num_rows=config.eval_rows,
+                batch_tokens=batch_tokens,
+                ranks=self._ranks,
+            )
+        if not all_finite(values):
+            raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
         self._budget.note("evaluation", time.perf_counter() - began)
         if not is_last:
             self._write("validation", values)
@@ -255,24 +292,18 @@ class _Loop:
     def _save(self) -> None:
         self._read_tally()
         began = time.perf_counter()
-        self._session.seconds = self._budget.seconds
+        self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
             save_session(self._session, self._run, self._loader.state_dict())
         self._ranks.wait()
         self._budget.note("checkpoint", time.perf_counter() - began)
 
     def _finish(self) -> Path:
-        self._close()
         if self._ranks.is_first and (page := write_run_page(self._run)) is not None:
             self._report.say(f"the curves of the run: {page}")
         return list_checkpoints(self._run)[-1]
 
-    def _close(self) -> None:
-        if self._ranks.is_first and self._tensorboard is not None:
-            self._tensorboard.close()
-
     def _say_how_to_resume(self) -> None:
-        self._close()
         self._report.say(
             f"interrupted; step {self._session.step:,} is saved. "
             f"Go on with: albert-data train {self._splits.folder} --output {self._run} --resume"

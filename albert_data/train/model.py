@@ -83,7 +83,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.norm = LayerNorm(config.hidden_size)
 
-    def forward(self, x_BTH: Tensor, mask_B11T: Tensor | None) -> Tensor:
+    def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
         qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
         q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
         mixed_BATD = F.scaled_dot_product_attention(
@@ -119,7 +119,7 @@ class Encoder(nn.Module):
         self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
         self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
-    def forward(self, x_BTH: Tensor, mask_B11T: Tensor | None) -> Tensor:
+    def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
         for attention, ffn in self.pairs:
             x_BTH = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
         return x_BTH
@@ -154,8 +154,7 @@ class Albert(nn.Module):
 
     def encode(self, batch: Batch) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they mean nothing."""
-        full = batch.num_tokens == batch.input_ids_BT.numel()
-        mask_B11T = None if full else batch.valid_BT[:, None, None, :]
+        mask_B11T = batch.valid_BT[:, None, None, :]  # of full rows too, or they would be a graph of their own
         x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
         x_BTH = self.encoder(x_BTH, mask_B11T)
         return x_BTH

@@ -114,7 +114,7 @@ def lr_at(place: float, total: float, config: TrainConfig, *, stride: float = 1)
 
     stride: what one step adds to the place; the first step of the warm-up has a rate of its own, not 0.
     """
-    warmup = round(config.warmup_share * total) if stride == 1 else config.warmup_share * total
+    warmup = round(config.warmup_share * total / stride) * stride
     if place < warmup:
         return config.lr * min(1.0, (place + stride) / warmup)
     return config.lr * max(0.0, (total - place) / (total - warmup)) if total > warmup else config.lr

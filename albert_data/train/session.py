@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
-from albert_data.train.batch import Batch
+from albert_data.train.batch import ID_DTYPE, Batch
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -30,6 +30,7 @@ from albert_data.train.checkpoint import (
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import Identity, check_identity, make_identity
+from albert_data.train.loader import ShardLoader
 from albert_data.train.metrics import Tally
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
@@ -50,7 +51,10 @@ class Initial:
 
 @dataclass(kw_only=True)
 class Session:
-    """Everything that an update reads and changes. seconds: spent on the run so far, evaluations included."""
+    """Everything that an update reads and changes. seconds: spent on the run so far, evaluations included.
+
+    schedule_begin: at which of these a run by the clock had made its first update, which compiles; None before.
+    """
 
     config: TrainConfig
     precision: Precision
@@ -63,6 +67,7 @@ class Session:
     tally: Tally
     step: int = 0
     seconds: float = 0.0
+    schedule_begin: float | None = None
 
     def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
         """Ranks exchange their gradients with those of the last micro-batch of a step alone."""
@@ -132,7 +137,9 @@ def start_session(
 
 def compile_model(model: Albert) -> None:
     """Compile each module that is computed, a shared one once for all layers, for each shape of a batch."""
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MAX_GRAPHS)
+    limits: Any = torch._dynamo.config
+    name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
+    setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
     encoder = model.encoder
     for module in (model.embeddings, *encoder.attentions, *encoder.ffns, model.mlm_head):
         module.compile(dynamic=False)
@@ -172,6 +179,7 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
         tensors={**pack_optimizer(session.optimizer), **sums},
         state={
             "seconds": session.seconds,
+            "schedule_begin": session.schedule_begin,
             "loader": loader_state,
             "scaler": session.scaler.state_dict(),
             "tally": tally,
@@ -183,28 +191,28 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
     )
 
 
-def restore_newest(session: Session, run: Path) -> dict[str, int] | None:
-    """Take over the newest checkpoint and return the loader's state.
-
-    Without one, the run was stopped before its first, and starts anew: None.
-    """
+def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
+    """Take over the newest checkpoint. Without one, the run was stopped before its first, and starts anew: False."""
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        return None
+        return False
     weights, tensors, state = load_checkpoint(checkpoints[-1])
-    check_identity(session.identity, state["identity"], checkpoints[-1])
     try:
+        check_identity(session.identity, state["identity"], checkpoints[-1])
         session.model.load_state_dict(weights)
         unpack_optimizer(session.optimizer, tensors)
         session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
-        session.step, session.seconds = state["step"], state["seconds"]
-        loader_state: dict[str, int] = state["loader"]
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        if state["step"] and not session.optimizer.state:
+            raise ValueError("the optimiser's state is missing")
+        session.step, session.seconds = int(state["step"]), float(state["seconds"])
+        session.schedule_begin = None if state["schedule_begin"] is None else float(state["schedule_begin"])
+        loader.load_state_dict(state["loader"])
+    except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
             f"{checkpoints[-1]}: lacks what a run needs ({error}); delete it, and --resume goes on from the one before"
         ) from error
-    return loader_state
+    return True
 
 
 @contextmanager
@@ -223,7 +231,20 @@ def explain_out_of_memory(session: Session, row_len: int, cells: int) -> Iterato
 
 
 def find_fitting(session: Session, row_len: int, cells: int) -> int:
-    """The largest of a half, a quarter, .. of so many cells that goes through the model; 0 if none does."""
+    """The largest of a half, a quarter, .. of so many cells that goes through the model; 0 if none does.
+
+    Of several ranks none may go through it alone: then it is a half, untried.
+    """
+    if session.ranks.num_ranks > 1:
+        return cells // 2 if cells // 2 >= row_len else 0
+    room = [torch.empty_like(p) for p in session.model.parameters() for _ in range(2) if not session.optimizer.state]
+    try:
+        return _try_smaller(session, row_len, cells)
+    finally:
+        del room  # as much as the optimiser will need
+
+
+def _try_smaller(session: Session, row_len: int, cells: int) -> int:
     while (cells := cells // 2) >= row_len:
         session.optimizer.zero_grad()
         torch.cuda.empty_cache()
@@ -239,7 +260,7 @@ def find_fitting(session: Session, row_len: int, cells: int) -> int:
 
 def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
     """Rows of nothing, as large as rows of text; a sixth is masked, rather more than of text."""
-    zeros_BT = torch.zeros(num_rows, row_len, dtype=torch.int64, device=device)
+    zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
     masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
     return Batch(
         input_ids_BT=zeros_BT,
@@ -247,7 +268,7 @@ def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
         valid_BT=zeros_BT == 0,
         masked_indices_N=masked_indices_N,
         masked_labels_N=torch.zeros_like(masked_indices_N),
-        sop_labels_B=zeros_BT[:, 0],
+        sop_labels_B=zeros_BT[:, 0].long(),
         num_tokens=num_rows * row_len,
         num_masked=len(masked_indices_N),
         num_pairs=num_rows,

@@ -26,8 +26,9 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-def make(*, seconds: float = 0.0, **length: float | int | None) -> Budget:
-    return Budget(TrainConfig(**{"steps": None, **length}), 50, began=100.0, seconds=seconds)
+def make(*, seconds: float = 0.0, schedule_begin: float | None = None, **length: float | int | None) -> Budget:
+    config = TrainConfig(**{"steps": None, **length})
+    return Budget(config, 50, began=100.0, seconds=seconds, schedule_begin=schedule_begin)
 
 
 def test_steps_count_themselves():
@@ -41,12 +42,16 @@ def test_epochs_are_so_many_steps():
     assert make(epochs=0.001).num_steps == 1
 
 
-def test_minutes_go_by_the_clock_and_leave_time_for_the_end(clock):
+def test_minutes_go_by_the_clock_from_the_first_update_on_and_leave_time_for_the_end(clock):
     budget = make(minutes=1.0)
     budget.note("evaluation", 6.0)
     budget.note("checkpoint", 2.0)
-    training_seconds = 60 - SPARE * 8
+    clock.now += 10
+    assert budget.share_done(0) == 0, "what is opened and compiled first is not of the schedule"
+    budget.begin()
+    training_seconds = 60 - 10 - SPARE * 8
     clock.now += training_seconds / 2
+    budget.begin()
     assert budget.share_done(17) == pytest.approx(0.5)
     clock.now += training_seconds
     assert budget.share_done(18) == 1
@@ -63,10 +68,10 @@ def test_the_last_step_is_the_one_after_which_another_would_be_late(clock):
     ]
 
 
-def test_time_spent_before_a_resume_counts(clock):
-    budget = make(minutes=1.0, seconds=30.0)
+def test_a_resumed_run_goes_on_where_its_schedule_was(clock):
+    budget = make(minutes=1.0, seconds=30.0, schedule_begin=10.0)
     assert budget.seconds == 30
-    assert budget.share_done(5) > 0.5
+    assert budget.share_done(5) == pytest.approx(20 / (50 - SPARE * 2))
 
 
 def test_a_budget_that_the_end_alone_takes_is_over_at_once(clock):

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from albert_data.errors import ConfigError
 from albert_data.files import write_json
 from albert_data.shards.schema import FORMAT_VERSION, shard_schema
 from albert_data.shards.writer import write_shard
 from albert_data.train.checkpoint import list_checkpoints
-from albert_data.train.distributed import read_ranks
+from albert_data.train.distributed import join_ranks, read_ranks
+from albert_data.train.loader import ShardLoader
 
 OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")
 
@@ -78,6 +81,25 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
             assert line[2:] == pytest.approx(other[2:], abs=1e-4)
     assert "2 processes" in said[0]
     assert "step 12" not in said[1], "the first alone reports"
+
+
+def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):
+    shards = toys.make_shards(5)
+    loaders = [ShardLoader(shards, batch_tokens=4 * 64, rank=rank, num_ranks=4) for rank in range(4)]
+    steps = [list(loader.stream(torch.device("cpu"), 6)) for loader in loaders]
+    for of_ranks in zip(*steps, strict=True):
+        assert len({batch.input_ids_BT.shape for batches in of_ranks for batch in batches}) == 1
+    rows = [sorted(row for step in steps for batch in step[at] for row in batch.rows) for at in range(6)]
+    assert [sorted(rows[at] + rows[at + 1]) for at in (0, 2, 4)] == [[0, 1, 2, 3, 4]] * 3
+
+
+def test_processes_that_do_not_meet_are_one_line(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match="WORLD_SIZE is 2.*torchrun"), join_ranks("cpu"):
+        pass
 
 
 @pytest.mark.slow  # two processes that train until they are stopped

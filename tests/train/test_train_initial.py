@@ -72,3 +72,15 @@ def test_a_path_without_weights_is_refused(first, tmp_path):
     shutil.rmtree(first / "checkpoints")
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         load_initial(first)
+
+
+def test_a_run_stopped_before_its_first_step_still_has_the_weights_that_it_began_with(first, tmp_path, monkeypatch):
+    run = tmp_path / "second"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "update", lambda *given, **counts: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            loop.train(tmp_path / "out", run, STILL, initial=load_initial(first))
+    assert [path.name for path in list_checkpoints(run)] == ["step-00000000"]
+    loop.train(tmp_path / "out", run, STILL, resume=True)
+    one, other = weights_of(first), weights_of(run)
+    assert all(torch.allclose(one[name], other[name], rtol=0, atol=1e-9) for name in one)

@@ -255,6 +255,25 @@ def test_a_run_by_epochs_reads_all_rows_so_often(toys, use_shards, tmp_path):
     assert last.name == "step-00000010"
 
 
+def test_a_time_too_short_to_train_in_is_refused(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*nothing is left to train in"):
+        loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, minutes=0.01))
+
+
+def test_an_evaluation_of_lost_weights_is_one_line(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    update = loop.update
+
+    def spoil(session, batches, **counts):
+        update(session, batches, **counts)
+        session.model.pooler.weight.data.fill_(math.nan)
+
+    monkeypatch.setattr(loop, "update", spoil)
+    with pytest.raises(AlbertDataError, match="not finite"):
+        loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_every=1, log_every=4))
+
+
 @pytest.mark.slow  # it takes the time that it is given
 def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from albert_data.errors import CheckpointError, OutputError
 from albert_data.files import read_json, write_json
@@ -199,4 +200,33 @@ def test_a_checkpoint_without_its_optimiser_is_refused(finished, tmp_path):
     del state["loader"]
     write_json(newest / "state.json", state)
     with pytest.raises(CheckpointError, match=r"lacks what a run needs.*'loader'"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+
+
+@pytest.mark.parametrize("damage", ["shape", "missing part", "missing parameter", "all"])
+def test_an_optimiser_of_other_shapes_is_refused(finished, tmp_path, damage):
+    """The fused kernels would read beyond a tensor that is too small."""
+    newest = list_checkpoints(finished)[-1]
+    tensors = load_file(newest / "training.safetensors")
+    if damage == "shape":
+        tensors["optimizer.0.exp_avg"] = tensors["optimizer.0.exp_avg"][:1].clone()
+    elif damage == "missing part":
+        del tensors["optimizer.0.exp_avg"]
+    else:
+        gone = "optimizer.0." if damage == "missing parameter" else "optimizer."
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
+    save_file(tensors, newest / "training.safetensors")
+    with pytest.raises(CheckpointError, match="lacks what a run needs.*optimiser's state"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("identity", None), ("loader", {}), ("loader", "x"), ("step", "x"), ("tally", []), ("seconds", {})],
+)
+def test_a_damaged_state_is_refused_in_one_line(finished, tmp_path, key, value):
+    newest = list_checkpoints(finished)[-1]
+    state = read_json(newest / "state.json")
+    write_json(newest / "state.json", {**state, key: value})
+    with pytest.raises(CheckpointError):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
