@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from albert_data.train.config import MODEL_PRESETS
 
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _LABELS = {"in-order": 0, "swapped": 1}
 _PATH = click.Path(path_type=Path)
+# What the options are for, the mode that heeds them, and they: one who asks for more than a mode shows is told so.
+# --json goes with every mode.
+_OPTIONS = (
+    (
+        "rows of a shard folder",
+        "shards",
+        ("num_examples", "split", "seed", "is_random", "numbers", "text", "label", "html"),
+    ),
+    ("a shard folder", "audit", ("audit",)),
+    ("--audit", "audit", ("corpus",)),
+    ("runs", "runs", ("shards", "plot")),
+)
 
 
 @click.command()
@@ -99,21 +112,34 @@ def inspect(
     if preset is not None:
         if paths:
             raise click.UsageError("Give OUT or --preset, not both.")
+        _check_options("preset")
         _show_preset(preset, as_json=as_json)
     elif not paths:
         raise click.UsageError("Missing argument 'OUT' or option '--preset'.")
     elif are_runs(paths):
+        _check_options("runs")
         show_runs(paths, shards=shards, plot=plot, as_json=as_json)
     elif len(paths) > 1:
         raise click.UsageError("Give one shard folder; only runs are shown side by side.")
-    elif shards or plot:
-        raise click.UsageError("--shards and --plot are for runs")
     elif audit:
+        _check_options("audit")
         _show_audit(paths[0], corpus, as_json)
-    elif corpus:
-        raise click.UsageError("--corpus is for --audit")
     else:
+        _check_options("shards")
         _show_shards(paths[0], as_json=as_json, **of_rows)
+
+
+def _check_options(mode: str) -> None:
+    """Raise UsageError, naming them, for options on the command line that this mode would not heed."""
+    context = click.get_current_context()
+    named = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
+    faults = []
+    for purpose, owner, options in _OPTIONS:
+        given = [named[o] for o in options if context.get_parameter_source(o) is ParameterSource.COMMANDLINE]
+        if given and owner != mode:
+            faults.append(f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} for {purpose}")
+    if faults:
+        raise click.UsageError(f"{'; '.join(faults)}: leave out what does not go together")
 
 
 def _show_shards(out: Path, *, split: str, as_json: bool, html: Path | None, **rows: Any) -> None:
