@@ -31,7 +31,7 @@ NOT_PREDICTED = -100  # transformers' label for a token that is not masked
 WARM_UP = 3
 CEILING_SIZES = {"cuda": (8192, 16384), "cpu": (2048,)}
 # Cells (rows x length) of a batch: what keeps an H200 busy within its memory, for transformers' logits of every
-# token too; on a CPU, the batch of TRAIN_PRESETS["tiny"].
+# token too; on a CPU, the batch of RECIPES["quick"]["tiny"].
 BATCH_CELLS = {"tiny": 2048, "base": 65_536, "large": 32_768}
 OTHER_CELLS = 16_384
 

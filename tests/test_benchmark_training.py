@@ -16,7 +16,7 @@ from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from benchmarks import __main__, training_command
 from benchmarks.results import Results
 from benchmarks.speed import main as speed_command
-from benchmarks.training_command import Run, measure_run, train
+from benchmarks.training_command import Run, choose_models, measure_run, train
 from benchmarks.training_report import write_report
 from benchmarks.training_rows import OURS, TRANSFORMERS, Ceiling, Speed, Training, read_row
 
@@ -190,6 +190,11 @@ def test_a_wrong_argument_is_named(arguments: list[str], message: str):
     done = run(*arguments)
     assert done.exit_code
     assert message in done.output
+
+
+def test_a_gpu_measures_the_large_models_of_version_2_and_a_cpu_the_small_one():
+    assert choose_models(is_gpu=True) == ["base", "large", "xlarge", "xxlarge"]
+    assert choose_models(is_gpu=False) == ["tiny"]
 
 
 def test_train_is_a_command_of_the_benchmark_and_all_else_is_speed():
