@@ -54,8 +54,10 @@ def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> 
         except ModuleNotFoundError as error:
             raise ConfigError(f"this needs {package}; install it with: pip install 'albert-data[{extra}]'") from error
     from albert_data.shards.reader import open_shards
-    from albert_data.train.layers import draw_layers, measure_run
+    from albert_data.train.layers import check_plot, draw_layers, measure_run
 
+    if plot is not None:
+        check_plot(plot)
     rows = open_shards(shards, split="validation")
     measured = [measure_run(run, rows) for run in runs]
     if plot is not None:

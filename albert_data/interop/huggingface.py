@@ -18,13 +18,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.files import hash_file, read_json, write_bytes
 from albert_data.interop.huggingface_tokenizer import to_json, tokenizer_files
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig
-from albert_data.train.folder import RUN_FILE
+from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, check_types, read_run_file
 from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -83,6 +83,7 @@ def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokeni
     _refuse_if_taken(out)
     path = _newest(run) if checkpoint is None else checkpoint
     pieces = _find_tokenizer(run, tokenizer)
+    _check_tokenizer(run, pieces, tokenizer)
     write_folder(load_model(path), pieces, out)
     return path
 
@@ -116,8 +117,10 @@ def import_model(folder: Path) -> Albert:
     What layers share comes as whole groups (share "all", num_groups), as transformers has it.
     Raises CheckpointError where a file is missing or damaged, ConfigError where the model is of another kind.
     """
-    model = Albert(config_from_huggingface(_read_config(folder / CONFIG_FILE)))
-    model.load_state_dict(from_huggingface(_read_weights(folder / WEIGHTS_FILE), model))
+    config = config_from_huggingface(_read_config(folder / CONFIG_FILE))
+    with torch.device("meta"):  # of sizes that the weights have not, the shapes are the error, not the memory
+        model = Albert(config)
+    model.load_state_dict(from_huggingface(_read_weights(folder / WEIGHTS_FILE), model), assign=True)
     return model.eval()
 
 
@@ -151,12 +154,14 @@ def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
         )
     try:
         found = {here: settings[there] for here, there in _SETTINGS.items() if here != "dropout"}
-        groups = {"num_groups": settings.get("num_hidden_groups", 1), "dropout": dropouts[0]}
-        return AlbertConfig(**found, **groups)
     except KeyError as error:
         raise ConfigError(f"config.json lacks {error.args[0]}; save the model again with transformers") from error
-    except TypeError as error:
-        raise ConfigError(f"config.json holds a setting of a wrong type ({error})") from error
+    found |= {"num_groups": settings.get("num_hidden_groups", 1), "dropout": dropouts[0]}
+    try:
+        check_types(AlbertConfig, found, {**_SETTINGS, "num_groups": "num_hidden_groups"})
+        return AlbertConfig(**found)
+    except ConfigError as error:
+        raise ConfigError(f"config.json: {error}") from error
 
 
 def to_huggingface(model: Albert) -> dict[str, Tensor]:
@@ -245,6 +250,15 @@ def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
     if tokenizer.sha256 != hash_file(own):
         raise ConfigError(f"--tokenizer {given} is another than {own}, of which the run is; leave out --tokenizer")
     return tokenizer
+
+
+def _check_tokenizer(run: Path, tokenizer: Tokenizer, given: Path | None) -> None:
+    known = read_run_file(run)["identity"].get(TOKENIZER_KEY)
+    if tokenizer.sha256 != known:
+        raise TokenizerError(
+            f"{given or run / 'tokenizer' / MODEL_NAME}: is not the tokenizer that {run} was trained with "
+            f"(SHA-256 {tokenizer.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); give that of its shards"
+        )
 
 
 def _refuse_if_taken(out: Path) -> None:

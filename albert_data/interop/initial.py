@@ -22,7 +22,13 @@ def load_initial(path: Path) -> Initial:
         path = checkpoints[-1]
     if (path / STATE_FILE).is_file():
         _, _, state = load_checkpoint(path)
-        return Initial(model=load_model(path), tokenizer_sha256=state["identity"].get(TOKENIZER_KEY), origin=path)
+        identity = state.get("identity")
+        if not isinstance(identity, dict):
+            raise CheckpointError(
+                f"{path / STATE_FILE}: lacks identity, and so does not tell its vocabulary; "
+                "begin with another checkpoint, or without --init-from"
+            )
+        return Initial(model=load_model(path), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=path)
     if (path / "config.json").is_file():
         tokenizer = path / MODEL_NAME
         digest = hash_file(tokenizer) if tokenizer.is_file() else None

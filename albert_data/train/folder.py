@@ -10,10 +10,11 @@ Steps are part of it, since the learning rate of each step depends on their numb
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from albert_data.errors import CheckpointError, OutputError
+from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import read_json, write_bytes, write_json
 from albert_data.train.config import AlbertConfig, TrainConfig
 
@@ -74,17 +75,50 @@ def claim_folder(run: Path, config: TrainConfig, shape: AlbertConfig, identity: 
 
 
 def read_run_file(run: Path) -> dict[str, Any]:
-    """Return the settings ("config"), the shape of the model ("model") and the identity of the run in this folder."""
+    """Return the settings ("config"), the shape of the model ("model") and the identity of the run in this folder.
+
+    Raises CheckpointError where these are missing or of no `TrainConfig` and `AlbertConfig`.
+    """
     path = run / RUN_FILE
     try:
         content = read_json(path)
-        return {name: dict(content[name]) for name in ("config", "model", "identity")}
+        found = {name: _read_object(content, name) for name in ("config", "model", "identity")}
+        for name, kind in (("config", TrainConfig), ("model", AlbertConfig)):
+            check_types(kind, found[name])
+            kind(**found[name])
+        return found
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(
             f"{run}: there is no run to resume ({RUN_FILE} is missing); check --output, or leave out --resume"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise CheckpointError(f"{path}: lacks {error.args[0]}; start another run with a new --output") from error
+    except (OSError, ValueError, ConfigError) as error:
         raise CheckpointError(f"{path}: can't be read ({error}); start another run with a new --output") from error
+
+
+def _read_object(content: dict[str, Any], name: str) -> dict[str, Any]:
+    value = content[name]
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} is {value!r}; an object is needed")
+    return value
+
+
+def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | None = None) -> None:
+    """Raise ConfigError, naming it, for a value that is unknown to a class of settings or of another type.
+
+    names: what the settings are called where the values are from, if otherwise.
+    """
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        shown = (names or {}).get(name, name)
+        if name not in hints:
+            raise ConfigError(f"{shown} is {value!r}, a setting that is not known here")
+        hint = hints[name]
+        is_allowed = isinstance(value, hint | int if isinstance(0.0, hint) else hint)
+        if not is_allowed or (isinstance(value, bool) and hint is not bool):
+            wanted = str(getattr(hint, "__name__", hint)).replace("None", "null").replace("|", "or")
+            raise ConfigError(f"{shown} is {value!r}, of a wrong type; {wanted} is needed")
 
 
 def keep_tokenizer(run: Path, shards: Path) -> None:

@@ -16,13 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_data.errors import CheckpointError
+from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.loader import Rows, fixed_batches
 from albert_data.train.model import Albert
+from albert_data.train.order import padded_len
 
 BATCH_TOKENS = 16_384
 NUM_ROWS = 256
+PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,10 @@ class Layers:
 
 
 def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
-    """Measure the newest checkpoint of a run. Raises CheckpointError if it has none or knows another vocabulary."""
+    """Measure the newest checkpoint of a run.
+
+    Raises CheckpointError if it has none, knows another vocabulary, or has too few positions for the rows.
+    """
     checkpoints = list_checkpoints(run)
     if not checkpoints:
         raise CheckpointError(f"{run}: the run has no checkpoint yet; wait for its first")
@@ -44,6 +49,12 @@ def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
         raise CheckpointError(
             f"{run}: knows {model.config.vocab_size:,} pieces, the shards have "
             f"{shards.manifest['tokenizer']['vocab_size']:,}; give the shards that it was trained on"
+        )
+    longest = padded_len(int(shards.lengths[:num_rows].max(initial=1)))
+    if longest > model.config.max_positions:
+        raise CheckpointError(
+            f"{run}: has {model.config.max_positions:,} positions, and rows of the shards take {longest:,}; "
+            "give the shards that it was trained on"
         )
     distances, similarities = measure_layers(model, shards, num_rows=num_rows)
     return Layers(name=run.name, distances=tuple(distances), similarities=tuple(similarities))
@@ -89,6 +100,14 @@ def record_states(model: Albert) -> Iterator[list[Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def check_plot(path: Path) -> None:
+    """Raise ConfigError for a name that tells no format of `draw_layers`, OutputError where its folder is missing."""
+    if path.suffix.lower() not in PLOT_ENDINGS:
+        raise ConfigError(f"--plot {path}: its name says no format; allowed endings are {', '.join(PLOT_ENDINGS)}")
+    if not path.parent.is_dir():
+        raise OutputError(f"--plot {path}: {path.parent} is no folder; make it, or choose another")
 
 
 def draw_layers(measured: list[Layers], path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import read_run_file
-from albert_data.train.run_figures import CHANCE_LOSS, RunFigures, read_run
+from albert_data.train.run_figures import CHANCE_LOSS, RunFigures, number, read_run
 from albert_data.train.sizes import count_parameters, describe_paper, describe_parts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
 def describe_run(run: Path) -> str:
     """The page of one run: what it is, its curves, its parameters beside the paper's."""
     figures, config = read_run(run), _shape_of(run)
-    settings = figures.sections["config"]
+    settings = read_run_file(run)["config"]
     head = f"Run {figures.name}, preset {settings['preset']}, step {figures.last_step:,}"
     return "\n\n".join([head, _describe_curves(figures), describe_parts(config), describe_paper()])
 
@@ -35,7 +35,7 @@ def run_to_dict(run: Path) -> dict[str, Any]:
     sizes = count_parameters(config)
     return {
         "run": figures.name,
-        "config": figures.sections["config"],
+        "config": read_run_file(run)["config"],
         "model": asdict(config),
         "parameters": {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all},
         "metrics": figures.lines,
@@ -52,7 +52,7 @@ def _describe_curves(figures: RunFigures) -> str:
     ]
     found = [line for line in figures.lines if line["split"] == "validation"]
     for line in thin(found, MOST_LINES):
-        loss, right, sop_loss, sop_right = (line.get(name) for name in _FIGURES)
+        loss, right, sop_loss, sop_right = (number(line, name) for name in _FIGURES)
         lines.append(
             f"{line['step']:>20,}{_number(loss, '11.3f')}{_number(right, '8.1%')}"
             f"{_number(sop_loss, '11.3f')}{_number(sop_right, '8.1%')}"
@@ -64,9 +64,9 @@ def _describe_curves(figures: RunFigures) -> str:
         lines.append(f"  {'nothing learnt':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{0.5:8.1%}")
     training = [line for line in figures.lines if line["split"] == "train"]
     if training:
-        speeds = sorted(line["tokens_per_second"] for line in training)
-        lines.append(f"  training: MLM loss {_number(training[-1]['mlm_loss'], '.3f')} at the last line, ")
-        lines[-1] += f"{speeds[len(speeds) // 2]:,.0f} tokens/s"
+        speeds = sorted(value for _, value in figures.points("tokens_per_second", "train"))
+        lines.append(f"  training: MLM loss {_number(number(training[-1], 'mlm_loss'), '.3f')} at the last line")
+        lines[-1] += f", {speeds[len(speeds) // 2]:,.0f} tokens/s" if speeds else ""
     return "\n".join(lines)
 
 

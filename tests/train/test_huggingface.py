@@ -400,7 +400,18 @@ def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_mod
     run = copy_without_tokenizer(trained / "run", tmp_path / "run")
     (tmp_path / "other.model").write_bytes(tokenizer_model)
     shown = fails(capsys, run, "-o", tmp_path / "model", "--tokenizer", tmp_path / "other.model")
-    assert "pieces, but the model 4,000" in shown
+    assert f"other.model: is not the tokenizer that {run} was trained with" in shown
+    model, other = load_model(list_checkpoints(run)[-1]), load_tokenizer(tmp_path / "other.model")
+    with pytest.raises(ConfigError, match="pieces, but the model 4,000"):
+        huggingface.write_folder(model, other, tmp_path / "model")
+
+
+def test_a_tokenizer_changed_in_the_run_is_refused(trained, tmp_path, tokenizer_model, capsys):
+    shutil.copytree(trained / "run", tmp_path / "run")
+    (tmp_path / "run" / "tokenizer" / "spiece.model").write_bytes(tokenizer_model)
+    shown = fails(capsys, tmp_path / "run", "-o", tmp_path / "model")
+    assert "spiece.model: is not the tokenizer" in shown
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_full_disk_leaves_no_half_folder(tokenizer, tmp_path, monkeypatch):
@@ -424,7 +435,11 @@ def test_a_full_disk_leaves_no_half_folder(tokenizer, tmp_path, monkeypatch):
         ({"type_vocab_size": 3}, ConfigError, "type_vocab_size 3"),
         ({"attention_probs_dropout_prob": 0.5}, ConfigError, "one dropout"),
         ({"num_hidden_groups": 3}, ConfigError, "num_groups is 3"),
-        ({"hidden_size": "32"}, ConfigError, "wrong type"),
+        ({"hidden_size": "32"}, ConfigError, "hidden_size is '32', of a wrong type; int is needed"),
+        ({"hidden_size": 32.0}, ConfigError, "hidden_size is 32.0, of a wrong type"),
+        ({"num_attention_heads": 4.0}, ConfigError, "num_attention_heads is 4.0, of a wrong type"),
+        ({"num_hidden_groups": None}, ConfigError, "num_hidden_groups is None, of a wrong type"),
+        ({"vocab_size": 2**31 - 1}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\)"),
         ({"vocab_size": 41}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\).*\(41, 16\)"),
         ({"num_hidden_groups": 2}, CheckpointError, "lack albert.encoder.albert_layer_groups.1"),
         ({"num_hidden_groups": 1, "inner_group_num": 1}, CheckpointError, "hold albert.*albert_layers.1"),

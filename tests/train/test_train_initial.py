@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 
 import pytest
@@ -69,6 +70,10 @@ def test_rows_longer_than_the_positions_are_refused(toys, use_shards, first, tmp
 def test_a_path_without_weights_is_refused(first, tmp_path):
     with pytest.raises(CheckpointError, match="holds no weights to begin with"):
         load_initial(tmp_path / "nowhere")
+    state = list_checkpoints(first)[-1] / "state.json"
+    state.write_text(json.dumps({k: v for k, v in json.loads(state.read_text()).items() if k != "identity"}))
+    with pytest.raises(CheckpointError, match=r"state.json: lacks identity"):
+        load_initial(first)
     shutil.rmtree(first / "checkpoints")
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         load_initial(first)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 
 import numpy as np
 import pytest
 import torch
 
+from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, AlbertConfig
@@ -82,8 +85,70 @@ def test_the_layers_of_runs_stand_side_by_side(run, toys, tmp_path):
 def test_shards_of_another_vocabulary_and_a_run_without_checkpoint_are_refused(run, toys, tmp_path):
     with pytest.raises(CheckpointError, match="knows 40 pieces, the shards have 50"):
         measure_run(run, toys.make_shards(10, vocab_size=50))
+    with pytest.raises(CheckpointError, match=r"has 512 positions, and rows of the shards take \d{3};"):
+        measure_run(run, toys.make_shards(50, max_seq_len=900))
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         measure_run(tmp_path, toys.make_shards(10))
+
+
+def fails(capsys, code: int, *arguments: object) -> str:
+    capsys.readouterr()
+    assert run_command(["inspect", *map(str, arguments)]) == code
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "message"),
+    [
+        ("config", {"colour": 1}, "colour is 1, a setting that is not known here"),
+        ("config", {"lr": "fast"}, "lr is 'fast', of a wrong type; float is needed"),
+        ("config", {"steps": 2.5}, "steps is 2.5, of a wrong type; int or null is needed"),
+        ("config", {"steps": None}, "none is given; give exactly one of"),
+        ("config", {"compile": 1}, "compile is 1, of a wrong type; bool is needed"),
+        ("model", {"num_layers": True}, "num_layers is True, of a wrong type"),
+        ("model", {"num_layers": 0}, "num_layers is 0; allowed are 1 to"),
+        ("model", None, "model is None; an object is needed"),
+    ],
+    ids=str,
+)
+def test_a_damaged_run_file_is_one_line_that_names_it(run, capsys, section, changes, message):
+    content = json.loads((run / "run.json").read_text())
+    content[section] = None if changes is None else {**content[section], **changes}
+    (run / "run.json").write_text(json.dumps(content))
+    shown = fails(capsys, 1, run)
+    assert shown.startswith(f"Error: {run / 'run.json'}: can't be read ({message}")
+    assert shown.count("\n") == 1
+
+
+def test_figures_that_a_line_lacks_are_left_out(run):
+    lines = [
+        {"step": 2, "split": split, "mlm_loss": "low", "tokens_per_second": "?"} for split in ("train", "validation")
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0] | {"step": 4}]))
+    text = describe_run(run)
+    assert re.search(r"^ +2 +- +- +- +-$", text, re.MULTILINE)
+    assert re.search(r"training: MLM loss +- at the last line$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("x.foo", "allowed endings are .png, .svg, .pdf"), ("missing/x.png", "is no folder")]
+)
+def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, capsys, name, message):
+    pytest.importorskip("matplotlib")
+    assert message in fails(capsys, 1, run, "--shards", tmp_path / "nowhere", "--plot", tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--audit", "--audit is for a shard folder:"),
+        ("--html x --grep y", "--grep and --html are for rows"),
+        ("--row 1 --corpus x", "--row is for rows of a shard folder; --corpus is for --audit:"),
+    ],
+)
+def test_options_of_shards_do_not_go_with_runs(tmp_path, capsys, options, message):
+    (tmp_path / "run.json").write_text("{}")
+    assert message in fails(capsys, 2, tmp_path, *options.split())
 
 
 def test_of_many_lines_a_few_are_shown_and_the_last():
