@@ -83,12 +83,14 @@ def plan_tasks(inputs: list[Input]) -> list[MapTask]:
     task_bytes = min(max(sum(item.size for item in files) // _TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
     tasks: list[tuple[Span, ...]] = []
     group: list[Span] = []
+    group_bytes = 0
     for item in files:
         for span in _split_file(item, task_bytes):
             group.append(span)
-            if sum(part.end - part.start for part in group) >= task_bytes:
+            group_bytes += span.end - span.start
+            if group_bytes >= task_bytes:
                 tasks.append(tuple(group))
-                group = []
+                group, group_bytes = [], 0
     if group:
         tasks.append(tuple(group))
     return [

@@ -15,7 +15,7 @@ from albert_data.errors import AlbertDataError
 COMMANDS = {
     "vocab": "Train a SentencePiece vocabulary on text.",
     "build": "Turn text into pretraining shards.",
-    "inspect": "Show what is in a shard folder.",
+    "inspect": "Show what is in shards, and what became of a training run.",
     "verify": "Check a shard folder against its manifest.",
     "train": "Pretrain a small ALBERT on a shard folder.",
     "export": "Write a trained model as a Hugging Face folder.",

@@ -30,6 +30,7 @@ def show_runs(runs: tuple[Path, ...], *, shards: Path | None, plot: Path | None,
     """Print each run and, where shards are given, the layers of all of them side by side."""
     from albert_data.inspect.terminal import escape_controls, make_encodable
     from albert_data.train.run_view import describe_layers, describe_run, run_to_dict
+    from albert_data.train.sizes import describe_paper
 
     if plot is not None and shards is None:
         raise click.UsageError("--plot draws what the layers do with validation rows; give --shards too")
@@ -38,7 +39,7 @@ def show_runs(runs: tuple[Path, ...], *, shards: Path | None, plot: Path | None,
         found = [run_to_dict(run) for run in runs]
         click.echo(json.dumps({"runs": found, "layers": [dataclasses.asdict(one) for one in measured]}, indent=2))
         return
-    pages = [describe_run(run) for run in runs]
+    pages = [*(describe_run(run) for run in runs), describe_paper()]
     pages += [describe_layers(measured)] if measured else []
     for page in pages:
         text = "\n".join(map(escape_controls, page.split("\n")))

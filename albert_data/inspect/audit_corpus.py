@@ -51,6 +51,7 @@ class Corpus:
 def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
     """Read all documents once, as a build with these settings reads them. Raises InputError as that does."""
     names = [item.path for item in inputs]
+    numbers = {name: number for number, name in reversed(list(enumerate(names)))}  # the first, if one comes twice
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
     keys, sources = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     damage = Damage(strict=False)
@@ -60,7 +61,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
         counts = np.bincount(codes)
         characters[: len(counts)] += counts
         keys.append(lines.document_keys)
-        sources.append(np.full(len(lines.document_keys), names.index(block.path), np.int32))
+        sources.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
     all_keys, first = np.unique(np.concatenate(keys), return_index=True)
     return Corpus(names=names, keys=all_keys, sources=np.concatenate(sources)[first], characters=characters)
 

@@ -1,6 +1,6 @@
 """What the audit looks for: for each check its limits, why they lie there, and what to do.
 
-This is the one place of the thresholds; docs/inspect.md says the same in words.
+This is the one place of the thresholds; docs/audit.md has them in a table.
 """
 
 from __future__ import annotations

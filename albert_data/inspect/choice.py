@@ -42,6 +42,8 @@ class Choice:
     def __post_init__(self) -> None:
         if self.text is not None and not self.text.strip():
             raise ConfigError("the text to look for is empty; give a word or a phrase")
+        if self.text is not None and any("\ud800" <= character <= "\udfff" for character in self.text):
+            raise ConfigError("the text to look for is not UTF-8; check the terminal's encoding")
 
 
 def choose_rows(shards: Shards, choice: Choice) -> list[int]:

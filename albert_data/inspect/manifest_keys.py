@@ -107,4 +107,16 @@ def _compare(value: object, kinds: Mapping[str, type], where: str) -> Iterator[s
 def _is_kind(value: object, kind: type) -> bool:
     if kind in (int, float) and isinstance(value, bool):
         return False
+    if isinstance(value, str) and not value.isprintable() and not _is_utf8(value):
+        return False
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return False
     return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _is_utf8(value: str) -> bool:
+    """Whether it is text: JSON can write half a surrogate pair, which nothing can print or open."""
+    try:
+        return value.encode() is not None
+    except UnicodeEncodeError:
+        return False

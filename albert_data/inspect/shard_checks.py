@@ -23,6 +23,7 @@ from albert_data.errors import ShardError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
 from albert_data.inspect.terminal import count_noun
+from albert_data.shards.schema import has_nulls
 
 MAX_SHARD_FAULTS = 10
 _TOTALS = ("num_rows", "num_tokens", "num_masked")
@@ -187,17 +188,11 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
             at = f"record batch {i}"
             batch = reader.get_batch(i)
             batch.validate(full=True)
-            if any(_has_nulls(column) for column in batch.columns):
+            if any(has_nulls(column) for column in batch.columns):
                 raise ShardError(f"holds nulls in {at}; none are allowed")
             yield batch
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name of no UTF-8
         raise ShardError(f"can't be read as Arrow at {at}: {' '.join(str(error).split())}") from error
-
-
-def _has_nulls(column: pyarrow.Array) -> bool:
-    if column.null_count:
-        return True
-    return pyarrow.types.is_list(column.type) and bool(column.values.null_count)
 
 
 def find_changed_byte(

@@ -21,7 +21,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import SPLITS, read_manifest
 from albert_data.shards.rows import no_rows, slice_rows
-from albert_data.shards.schema import from_record_batch
+from albert_data.shards.schema import check_batch, from_record_batch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
 _BATCHES_HELD = 16
@@ -66,8 +66,10 @@ class Shards:
     def _read_batch(self, number: int) -> pyarrow.RecordBatch:
         reader, i = self._places[number]
         try:
-            return reader.get_batch(i)
-        except (OSError, pyarrow.ArrowInvalid) as error:
+            batch = reader.get_batch(i)
+            check_batch(batch)
+            return batch
+        except (OSError, ValueError, pyarrow.ArrowException) as error:
             raise ShardError(
                 f"{self.folder}, split {self.split}, batch {number}: {error}; run `albert-data verify`"
             ) from error
@@ -79,7 +81,7 @@ class Shards:
     @cached_property
     def _begins(self) -> np.ndarray:
         """The number of the first row of each batch, and of all rows: int64."""
-        lengths = [reader.get_batch(i).num_rows for reader, i in self._places]
+        lengths = [self._read_batch(number).num_rows for number in range(len(self._places))]
         return np.cumsum([0, *lengths], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -155,13 +157,17 @@ def open_shards(path: str | Path, split: str = "train") -> Shards:
 def _inside(folder: Path, name: str) -> Path:
     """A shard's path; a manifest must not lead out of its folder."""
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise ShardError(f"{folder}: the manifest names a shard outside the folder: {name}")
+    try:
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+    except ValueError:  # a name that is no text
+        is_inside = False
+    if not is_inside:
+        raise ShardError(f"{folder}: the manifest names a shard outside the folder: {name!a}")
     return path
 
 
 def _open_file(path: Path) -> pyarrow.ipc.RecordBatchFileReader:
     try:
         return pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
-    except (OSError, pyarrow.ArrowInvalid) as error:
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise ShardError(f"shard {path} can't be read: {error}; run `albert-data verify`") from error

@@ -64,6 +64,28 @@ def _to_array(values: np.ndarray) -> pyarrow.Array:
     return pyarrow.Array.from_buffers(pyarrow.from_numpy_dtype(values.dtype), len(values), buffers, null_count=0)
 
 
+def check_batch(batch: pyarrow.RecordBatch) -> None:
+    """Raise ValueError unless a batch has our columns, whole and without nulls, and as many masks as originals.
+
+    Arrow looks at none of this when it reads, and who follows a damaged offset reads beyond the file.
+    """
+    if not any(batch.schema.equals(shard_schema(dtype)) for dtype in (np.uint16, np.uint32)):
+        found = ", ".join(f"{column.name} {column.type}" for column in batch.schema)
+        raise ValueError(f"has the columns {found}; see docs/format.md for those that are allowed")
+    batch.validate(full=True)
+    if any(has_nulls(column) for column in batch.columns):
+        raise ValueError("holds nulls; none are allowed")
+    masks, originals = (batch.column(name).offsets.to_numpy() for name in ("masked_positions", "masked_ids"))
+    if not np.array_equal(masks - masks[:1], originals - originals[:1]):
+        raise ValueError("has other numbers of masked_positions than of masked_ids")
+
+
+def has_nulls(column: pyarrow.Array) -> bool:
+    if column.null_count:
+        return True
+    return pyarrow.types.is_list(column.type) and bool(column.values.null_count)
+
+
 def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:
     """The rows of a batch, their values still where Arrow has them."""
     input_ids, masked = batch.column("input_ids"), batch.column("masked_ids")

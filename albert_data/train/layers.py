@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.errors import CheckpointError, ConfigError, OutputError, ShardError
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.loader import Rows, fixed_batches
 from albert_data.train.model import Albert
@@ -57,7 +57,7 @@ def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
             "give the shards that it was trained on"
         )
     distances, similarities = measure_layers(model, shards, num_rows=num_rows)
-    return Layers(name=run.name, distances=tuple(distances), similarities=tuple(similarities))
+    return Layers(name=str(run), distances=tuple(distances), similarities=tuple(similarities))
 
 
 @torch.no_grad()
@@ -74,7 +74,9 @@ def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[
             x_NH, y_NH = before[real_BT].double(), after[real_BT].double()
             sums_L2[layer] += (float((y_NH - x_NH).norm(dim=1).sum()), float(F.cosine_similarity(x_NH, y_NH).sum()))
         num_tokens += int(real_BT.sum())
-    means_L2 = sums_L2 / max(num_tokens, 1)
+    if not num_tokens:
+        raise ShardError("there are no rows to measure layers on; build the shards with --validation-fraction")
+    means_L2 = sums_L2 / num_tokens
     return means_L2[:, 0].tolist(), means_L2[:, 1].tolist()
 
 
@@ -118,8 +120,8 @@ def draw_layers(measured: list[Layers], path: Path) -> None:
     axes = figure.subplots(1, 2)
     for one, marker in zip(measured, "osD^vPX*" * (1 + len(measured) // 8), strict=False):
         layers = range(1, len(one.distances) + 1)
-        axes[0].plot(layers, one.distances, marker=marker, markersize=4, label=one.name)
-        axes[1].plot(layers, one.similarities, marker=marker, markersize=4, label=one.name)
+        axes[0].plot(layers, one.distances, marker=marker, markersize=4, label=one.name[-24:])
+        axes[1].plot(layers, one.similarities, marker=marker, markersize=4, label=one.name[-24:])
     for axis, title in zip(axes, ("L2 distance", "cosine similarity"), strict=True):
         axis.set_xlabel("layer")
         axis.set_title(f"{title} of input and output")

@@ -5,6 +5,7 @@ In: the files of a run and, for the layers, `Layers`. Out: lines of at most 80 c
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import read_run_file
 from albert_data.train.run_figures import CHANCE_LOSS, RunFigures, number, read_run
-from albert_data.train.sizes import count_parameters, describe_paper, describe_parts
+from albert_data.train.sizes import count_parameters, describe_parts
 
 if TYPE_CHECKING:
     from albert_data.train.layers import Layers
@@ -22,11 +23,11 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
 
 
 def describe_run(run: Path) -> str:
-    """The page of one run: what it is, its curves, its parameters beside the paper's."""
+    """The page of one run: what it is, its curves, its parameters."""
     figures, config = read_run(run), _shape_of(run)
     settings = read_run_file(run)["config"]
-    head = f"Run {figures.name}, preset {settings['preset']}, step {figures.last_step:,}"
-    return "\n\n".join([head, _describe_curves(figures), describe_parts(config), describe_paper()])
+    head = f"Run {run}, preset {settings['preset']}, step {figures.last_step:,}"
+    return "\n\n".join([head, _describe_curves(figures), describe_parts(config)])
 
 
 def run_to_dict(run: Path) -> dict[str, Any]:
@@ -34,12 +35,17 @@ def run_to_dict(run: Path) -> dict[str, Any]:
     figures, config = read_run(run), _shape_of(run)
     sizes = count_parameters(config)
     return {
-        "run": figures.name,
+        "run": str(run),
         "config": read_run_file(run)["config"],
         "model": asdict(config),
         "parameters": {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all},
-        "metrics": figures.lines,
+        "metrics": [{key: _finite(value) for key, value in line.items()} for line in figures.lines],
     }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shape_of(run: Path) -> AlbertConfig:
@@ -58,7 +64,7 @@ def _describe_curves(figures: RunFigures) -> str:
             f"{_number(sop_loss, '11.3f')}{_number(sop_right, '8.1%')}"
         )
     if not found:
-        lines.append("  none: the shards have no validation rows")
+        lines.append("  none: the shards have no validation rows, or none was read yet")
     if figures.unigram_loss is not None:
         alone = f"{figures.unigram_loss:11.3f}"
         lines.append(f"  {'nothing learnt':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{0.5:8.1%}")
@@ -82,8 +88,12 @@ def _number(value: float | None, form: str) -> str:
 
 
 def describe_layers(measured: list[Layers]) -> str:
-    """A table of the layers of each run, side by side."""
-    names = [one.name[:20] for one in measured]
+    """Tables of the layers of each run, three side by side: more take over 80 columns."""
+    return "\n\n".join(_describe_some(measured[begin : begin + 3]) for begin in range(0, len(measured), 3))
+
+
+def _describe_some(measured: list[Layers]) -> str:
+    names = [one.name[-20:] for one in measured]
     head = "Layers  " + "".join(f"{name:>24}" for name in names)
     lines = [head, "        " + "          L2      cosine  " * len(measured)]
     for layer in range(max(len(one.distances) for one in measured)):
