@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import audit_reference
 import build_fixtures as fixtures
@@ -22,6 +23,7 @@ from albert_data.cli.main import cli, run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 from albert_data.examples.ragged import Examples
+from albert_data.inspect import audit_rows
 from albert_data.inspect.audit import Audit, audit_folder
 from albert_data.inspect.audit_corpus import find_lost
 from albert_data.inspect.audit_order import guess_order
@@ -40,11 +42,13 @@ def write_documents(count: int, seed: int) -> Documents:
     return ["\n".join(lines[begin : begin + 30]) for begin in range(0, len(lines), 30)]
 
 
-def build_and_audit(folder: Path, tokenizer: Tokenizer, files: dict[str, Documents], *, with_corpus: bool) -> Audit:
+def build_and_audit(
+    folder: Path, tokenizer: Tokenizer, files: dict[str, Documents], *, with_corpus: bool, **changes: Any
+) -> Audit:
     (folder / "in").mkdir(parents=True)
     for name, documents in files.items():
         (folder / "in" / name).write_bytes(fixtures.to_txt(documents))
-    fixtures.run_build(folder / "in", folder / "out", tokenizer, max_seq_len=64)
+    fixtures.run_build(folder / "in", folder / "out", tokenizer, max_seq_len=64, **changes)
     return audit_folder(folder / "out", find_inputs([str(folder / "in")]) if with_corpus else None)
 
 
@@ -151,6 +155,45 @@ def test_boilerplate_is_shown(tmp_path: Path, tokenizer: Tokenizer):
     details = get_check(audit, "boilerplate").details
     assert details["example_documents"] > 100
     assert details["example"].split()[1] in CLEAN[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_footer_counts_for_its_part_of_the_text_in_a_sample(
+    seed: int, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    """Documents of one row: each sampled run is then a footer's or not, with nothing between, for all footers."""
+    footer = " ".join(" ".join(make_sentences(9, seed=20 + seed)).split()[:20])
+    documents = [f"{line}\n{footer}" for line in make_sentences(1500, seed=9)]
+    whole = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False)
+    monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 3000)
+    monkeypatch.setattr(audit_rows, "LEAST_DOCUMENTS", 50)
+    check, every = get_check(audit_folder(tmp_path / "out"), "boilerplate"), get_check(whole, "boilerplate")
+    assert every.details["num_documents_sampled"] > 1400 > 10 * check.details["num_documents_sampled"] > 300
+    assert check.details["num_sampled"] <= 3000
+    assert every.figure > 0.1
+    assert check.figure == pytest.approx(every.figure, rel=0.15)
+
+
+def test_of_few_long_documents_all_are_sampled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 1000)
+    monkeypatch.setattr(audit_rows, "LEAST_DOCUMENTS", 8)
+    keys = np.arange(40, dtype=np.uint64)
+    is_chosen, share = audit_rows.choose_documents(keys[:6], np.full(6, 1000.0))
+    assert is_chosen.all()
+    assert share == pytest.approx(1 / 6)
+    is_chosen, share = audit_rows.choose_documents(keys, np.full(40, 1000.0))
+    assert (is_chosen.sum(), share) == (8, 1 / 8)
+    is_chosen, share = audit_rows.choose_documents(keys, np.full(40, 50.0))
+    assert (is_chosen.sum(), share) == (20, 1.0)
+
+
+@pytest.mark.parametrize("dupe_factor", [1, 2, 10])
+def test_passes_over_a_tiny_document_are_no_copies(dupe_factor: int, tmp_path: Path, tokenizer: Tokenizer):
+    lines = make_sentences(600, seed=11)
+    tiny = list(dict.fromkeys(" ".join(line.split()[: 2 + i % 8]) for i, line in enumerate(lines)))
+    documents = [*tiny, *tiny[:8], *CLEAN[:8], *CLEAN[:4]]
+    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False, dupe_factor=dupe_factor)
+    assert get_check(audit, "duplicate_documents").details["count"] == 12
 
 
 def test_another_corpus_is_an_error(clean: tuple[Path, Audit], tmp_path: Path):
@@ -270,14 +313,16 @@ def check_windows(parts: list[tuple[list[int], list[int]]], ids: np.ndarray, exa
         for part in (0, 1)
         for at in range(len(pair[part]) - WINDOW + 1)
     }
-    hashes, rows, places = sample_windows(
-        ids, examples.offsets, examples.segment_a_len, np.uint64(2**64 - 1), len(ids) + 1
-    )
+    rest = (ids, examples.offsets, examples.segment_a_len)
+    all_rows = np.ones(len(parts), bool)
+    hashes, rows, places = sample_windows(*rest, all_rows, np.uint64(2**64 - 1))
     found = dict(zip(zip(rows.tolist(), places.tolist(), strict=True), hashes.tolist(), strict=True))
     assert found.keys() == wanted.keys()
     assert Counter(Counter(found.values()).values()) == Counter(Counter(wanted.values()).values())
-    half, *_ = sample_windows(ids, examples.offsets, examples.segment_a_len, np.uint64(2**63), len(ids) + 1)
+    half, *_ = sample_windows(*rest, all_rows, np.uint64(2**63))
     assert half.tolist() == [value for value in hashes.tolist() if value <= 2**63]
+    odd, *_ = sample_windows(*rest, np.arange(len(parts)) % 2 == 1, np.uint64(2**64 - 1))
+    assert odd.tolist() == hashes[rows % 2 == 1].tolist()
 
 
 # ---- the command ----

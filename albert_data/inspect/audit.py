@@ -21,7 +21,15 @@ from albert_data.errors import InputError
 from albert_data.inspect import audit_rules as rules
 from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit_order import guess_order
-from albert_data.inspect.audit_rows import WINDOW, RowFacts, gather_facts, join_facts, make_traits
+from albert_data.inspect.audit_rows import (
+    WINDOW,
+    RowFacts,
+    choose_documents,
+    gather_facts,
+    gather_windows,
+    join_facts,
+    make_traits,
+)
 from albert_data.inspect.audit_rules import Check, Rule
 from albert_data.inspect.manifest_keys import read_checked_manifest, read_example_config
 from albert_data.inspect.terminal import count_noun, escape_controls
@@ -86,7 +94,7 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     opened = [shards for shards in opened if len(shards) > 0]
     if not opened:
         return Audit(folder=folder, checks=[])
-    subject = _gather(opened, manifest)
+    subject = _gather(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
     read = None if corpus is None else read_corpus(corpus, _read_text_config(manifest))
     checks += [*_check_sources(subject, read), _check_characters(subject, read)]
@@ -121,7 +129,7 @@ class _Subject:
         return summed
 
 
-def _gather(opened: list[Shards], manifest: Mapping[str, Any]) -> _Subject:
+def _gather(opened: list[Shards]) -> _Subject:
     tokenizer = opened[0].tokenizer
     words, pieces = tokenizer.word_rule, tokenizer.pieces
     is_byte = np.array([_BYTE_PIECE.fullmatch(piece) is not None for piece in pieces])
@@ -130,11 +138,8 @@ def _gather(opened: list[Shards], manifest: Mapping[str, Any]) -> _Subject:
     starts_inside = ~(words.starts | words.standalone | tokenizer.specials.is_special | is_unknown)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
     traits = make_traits(starts_inside, is_unknown, words.standalone & ~is_apostrophe)
-    num_tokens = sum(manifest["splits"][shards.split]["num_tokens"] for shards in opened)
-    parts = [gather_facts(shards, num_tokens, traits) for shards in opened]
+    parts = [gather_facts(shards, traits) for shards in opened]
     begins = np.cumsum([0, *map(len, parts)]).tolist()
-    for part, begin in zip(parts, begins, strict=False):
-        part.window_rows[:] += begin
     facts = join_facts(parts)
     documents, owners = np.unique(facts.keys, return_inverse=True)
     has_prefix = read_settings(tokenizer.model).add_dummy_prefix
@@ -212,15 +217,28 @@ def _check_near_empty(subject: _Subject) -> Check:
 
 def _check_copies(subject: _Subject) -> Iterator[Check]:
     yield _check_shared(subject)
-    facts, num_documents = subject.facts, len(subject.documents)
-    _, which, counts = np.unique(facts.rows, return_inverse=True, return_counts=True)
-    is_once = subject.add_by_document((counts[which] == 1).astype(float))
-    yield _check_share(
-        rules.DUPLICATE_DOCUMENTS, int(np.count_nonzero(is_once == 0)), num_documents, "different document"
-    )
+    facts = subject.facts
+    num_copied = int(np.count_nonzero(_find_copied(subject)))
+    yield _check_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
     has_twin = _stand_in_documents(facts.texts, subject.owners) >= 2
     yield _check_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(facts), "row")
     yield _check_boilerplate(subject)
+
+
+def _find_copied(subject: _Subject) -> np.ndarray:
+    """Documents given more than once: bool, for each.
+
+    Copies of a document have equal rows. So have passes over one of a few tokens, by chance; but given once, such a
+    one fits a row and has no more tokens than that in each pass. Passes over one too long for a row are never alike.
+    """
+    facts = subject.facts
+    _, which, counts = np.unique(facts.rows, return_inverse=True, return_counts=True)
+    is_once = subject.add_by_document((counts[which] == 1).astype(float))
+    longest = np.zeros(len(subject.documents))
+    np.maximum.at(longest, subject.owners, facts.num_text)
+    passes = read_example_config(subject.shards[0].manifest).dupe_factor
+    copied: np.ndarray = (is_once == 0) & (subject.add_by_document(facts.num_text) >= 2 * passes * longest)
+    return copied
 
 
 def _check_shared(subject: _Subject) -> Check:
@@ -244,21 +262,25 @@ def _stand_in_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
 
 
 def _check_boilerplate(subject: _Subject) -> Check:
-    facts, rule = subject.facts, rules.BOILERPLATE
-    if len(facts.windows) == 0:
+    rule = rules.BOILERPLATE
+    is_chosen, part = choose_documents(subject.documents, subject.add_by_document(subject.facts.num_text))
+    windows, num_chosen = gather_windows(subject.shards, is_chosen[subject.owners], part), int(is_chosen.sum())
+    if len(windows) == 0:
         return Check(rule=rule, figure=None, finding=f"no segment has {WINDOW} tokens")
-    spread = _stand_in_documents(facts.windows, subject.owners[facts.window_rows])
-    least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * len(subject.documents))))
+    spread = _stand_in_documents(windows.hashes, subject.owners[windows.rows])
+    least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
     share, most = _share(int(np.count_nonzero(spread >= least)), len(spread)), int(np.argmax(spread))
-    finding = f"{_percent(share)} of the runs of {WINDOW} tokens stand in at least {least:,} documents each"
+    documents = count_noun(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
+    finding = f"{_percent(share)} of the runs of {WINDOW} tokens stand in at least {least:,} of {documents} each"
     details: dict[str, Any] = {
         "share": share,
         "in_documents": least,
         "window_tokens": WINDOW,
         "num_sampled": len(spread),
+        "num_documents_sampled": num_chosen,
     }
     if share > 0:
-        text = _decode_window(subject, int(facts.window_rows[most]), int(facts.window_places[most]))
+        text = _decode_window(subject, int(windows.rows[most]), int(windows.places[most]))
         finding += f'; most of all "{text}", in {spread[most]:,}'
         details |= {"example": text, "example_documents": int(spread[most])}
     return Check(rule=rule, figure=share, finding=finding, details=details)

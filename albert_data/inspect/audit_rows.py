@@ -1,7 +1,8 @@
-"""What the audit needs to know of each row, gathered in one pass over the shards.
+"""What the audit needs to know of each row, gathered in one pass over the shards, and runs of tokens, in a second.
 
-In: a split. Out: a few numbers a row, and a sample of runs of WINDOW tokens. Rows are compared by 64-bit hashes
-of their original ids: among 10 million rows two unequal ones have the same with a chance of 1 in 400,000.
+In: a split. Out: a few numbers a row, and all runs of WINDOW tokens of a sample of documents. Rows are compared by
+64-bit hashes of their original ids: among 10 million rows two unequal ones have the same with a chance of 1 in
+400,000.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from albert_data.draws import mix, threshold
 from albert_data.errors import ShardError
 from albert_data.examples.masks import swap_in
 from albert_data.examples.pairs import SOP_SWAPPED
+from albert_data.examples.ragged import Examples
 from albert_data.inspect.counts import count_sound
 from albert_data.inspect.manifest_keys import read_example_config
 from albert_data.kernels import kernel
@@ -22,19 +24,19 @@ from albert_data.shards.reader import Shards
 
 WINDOW = 12
 MAX_WINDOWS = 1_000_000  # sampled runs of tokens: half a second to sort
+LEAST_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
+_SAMPLING = np.uint64(0xD1B54A32D192ED03)
 _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
-_SLACK = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """Arrays of one value a row, and of one value a sampled window.
+    """Arrays of one value a row.
 
     lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, of the original ids.
     texts: uint64, hash of the text in the document's order, wherever the segments part.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
-    windows: uint64, hash of WINDOW tokens; window_rows: int64, their row; window_places: int32, their first token.
     """
 
     lens_a: np.ndarray
@@ -46,9 +48,6 @@ class RowFacts:
     rows: np.ndarray
     is_equal: np.ndarray
     num_inside: np.ndarray
-    windows: np.ndarray
-    window_rows: np.ndarray
-    window_places: np.ndarray
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -60,6 +59,18 @@ class RowFacts:
         return total
 
 
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """Runs of WINDOW tokens. hashes: uint64; rows: int64, of all splits; places: int32, of the first token."""
+
+    hashes: np.ndarray
+    rows: np.ndarray
+    places: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
 def join_facts(parts: Sequence[RowFacts]) -> RowFacts:
     """All rows of one or more parts."""
     return RowFacts(
@@ -67,29 +78,20 @@ def join_facts(parts: Sequence[RowFacts]) -> RowFacts:
     )
 
 
-def gather_facts(shards: Shards, num_tokens: int, traits: np.ndarray) -> RowFacts:
-    """Look at every row of a split. num_tokens: of all splits, by which windows are sampled.
+def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
+    """Look at every row of a split.
 
     traits: uint8 over the vocabulary, see make_traits. Raises ShardError at a row outside the vocabulary.
     """
-    rate = min(1.0, MAX_WINDOWS / max(num_tokens, 1))
     max_seq_len, parts, row = read_example_config(shards.manifest).max_seq_len, [], 0
     for batch in shards.batches():
         if (sound := count_sound(batch, len(traits), max_seq_len)) < len(batch):
             place = f"{shards.folder}, split {shards.split}, row {row + sound}"
             raise ShardError(f"{place}: outside the vocabulary or its own bounds; run `albert-data verify`")
-        original = batch.input_ids.copy()
-        swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
+        original = _restore_ids(batch)
         lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
         texts, rows, is_equal, num_inside, num_unknown = measure_rows(
             batch.input_ids, original, batch.offsets, batch.segment_a_len, batch.sop_label, batch.document_keys, traits
-        )
-        windows, window_rows, window_places = sample_windows(
-            original,
-            batch.offsets,
-            batch.segment_a_len,
-            threshold(rate),
-            int(rate * len(original) * _SLACK) + 1000,
         )
         parts.append(
             RowFacts(
@@ -102,13 +104,44 @@ def gather_facts(shards: Shards, num_tokens: int, traits: np.ndarray) -> RowFact
                 rows=rows,
                 is_equal=is_equal,
                 num_inside=num_inside,
-                windows=windows,
-                window_rows=window_rows + row,
-                window_places=window_places,
             )
         )
         row += len(batch)
     return join_facts(parts)
+
+
+def _restore_ids(batch: Examples) -> np.ndarray:
+    original: np.ndarray = batch.input_ids.copy()
+    swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
+    return original
+
+
+def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, float]:
+    """A sample of documents of about MAX_WINDOWS tokens, and the share of their windows to take, 1 if it can be.
+
+    lens: tokens of each. Out: bool, for each. Where documents are long, LEAST_DOCUMENTS are taken, or all, and of
+    their windows fewer, by the hash of a window: no header is then a large part of its document.
+    """
+    order = np.argsort(rank_documents(keys))
+    sizes = np.cumsum(lens[order])
+    count = max(int(np.searchsorted(sizes, MAX_WINDOWS, side="right")), min(LEAST_DOCUMENTS, len(keys)))
+    is_chosen = np.zeros(len(keys), np.bool_)
+    is_chosen[order[:count]] = True
+    return is_chosen, min(1.0, MAX_WINDOWS / max(float(sizes[count - 1]), 1.0))
+
+
+def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float) -> Windows:
+    """A share of the windows of the rows chosen. is_chosen: bool, for each row of all splits, one after another."""
+    parts, row = [], 0
+    for batch in (batch for shards in opened for batch in shards.batches()):
+        chosen = is_chosen[row : row + len(batch)]
+        if chosen.any():
+            ids = _restore_ids(batch)
+            hashes, rows, places = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
+            parts.append((hashes.copy(), rows + row, places.copy()))
+        row += len(batch)
+    hashes, rows, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Windows(hashes=hashes, rows=rows, places=places)
 
 
 def make_traits(starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: np.ndarray) -> np.ndarray:
@@ -162,19 +195,34 @@ def measure_rows(
 
 
 @kernel
-def sample_windows(
-    ids: np.ndarray, offsets: np.ndarray, segment_a_len: np.ndarray, limit: np.uint64, room: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The runs of WINDOW tokens inside a segment whose hash is at most `limit`: hash, row, first token.
+def rank_documents(keys: np.ndarray) -> np.ndarray:
+    """A number for each document that says how early it is sampled, drawn from its key alone: uint64."""
+    ranks = np.empty(len(keys), np.uint64)
+    for i in range(len(keys)):
+        ranks[i] = mix(keys[i] ^ _SAMPLING)
+    return ranks
 
-    The hash decides, so that a run is taken wherever it stands, or nowhere. At most `room` are taken.
+
+@kernel
+def sample_windows(
+    ids: np.ndarray, offsets: np.ndarray, segment_a_len: np.ndarray, is_chosen: np.ndarray, limit: np.uint64
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The runs of WINDOW tokens inside a segment of a chosen row whose hash is at most `limit`: hash, row, first token.
+
+    The hash decides, so that a run is taken wherever it stands, or nowhere.
     """
     base, leaving = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
     for _ in range(WINDOW):
         leaving *= base
+    room = 0
+    for row in range(len(segment_a_len)):
+        if is_chosen[row]:
+            room += offsets[row + 1] - offsets[row]
     hashes, rows, places = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int32)
     count = 0
     for row in range(len(segment_a_len)):
+        if not is_chosen[row]:
+            continue
         begin, end = offsets[row], offsets[row + 1]
         sep = begin + 1 + segment_a_len[row]
         rolling, filled = np.uint64(0), 0
@@ -187,7 +235,7 @@ def sample_windows(
                 rolling -= leaving * (np.uint64(ids[at - WINDOW]) + np.uint64(1))
             else:
                 filled += 1
-            if filled == WINDOW and count < room:
+            if filled == WINDOW:
                 mixed = mix(rolling)
                 if mixed <= limit:
                     hashes[count], rows[count], places[count] = mixed, row, at - WINDOW + 1 - begin
