@@ -9,7 +9,7 @@ BIN := .venv/bin
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,report,tensorboard,test]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,huggingface,report,tensorboard,test]'
 	touch $@
 
 demo: .venv/ready

@@ -71,7 +71,7 @@ def workers_option(command: Command) -> Command:
         type=click.IntRange(1, 1024),
         default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         show_default="one a core",
-        help="Worker processes.",
+        help="Workers, one beside the other.",
     )(command)
 
 
