@@ -20,7 +20,7 @@ from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load
 from albert_data.train.config import RECIPES
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.model import Albert
-from albert_data.train.precision import choose_precision
+from albert_data.train.precision import Precision, choose_precision
 from albert_data.train.session import choose_shape
 
 TINY = dataclasses.replace(
@@ -311,3 +311,16 @@ def test_bf16_trains_too(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, precision="bf16"))
     assert toys.read_metrics(tmp_path / "run")[-1]["mlm_loss"] < 5
+
+
+def test_fp16_scales_its_loss_and_a_scale_that_collapses_stops_the_run(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40))
+    half = Precision(device=torch.device("cpu"), device_reason="test", format="fp16", format_reason="test")
+    monkeypatch.setattr(loop, "choose_precision", lambda *given, **named: half)
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    line = toys.read_metrics(tmp_path / "run")[-1]
+    assert line["mlm_loss"] < 5
+    assert line["skipped_steps"] == 0
+    monkeypatch.setattr(torch.amp.GradScaler, "get_scale", lambda scaler: 0.5)
+    with pytest.raises(AlbertDataError, match="float16 can't hold the gradients: the loss scale fell to 0.5"):
+        loop.train(tmp_path, tmp_path / "other", TINY)
