@@ -128,7 +128,7 @@ def start_session(
         ranks=ranks,
         identity=identity,
         model=model,
-        network=DistributedDataParallel(model, broadcast_buffers=False) if ranks.num_ranks > 1 else model,
+        network=DistributedDataParallel(model) if ranks.num_ranks > 1 else model,
         optimizer=make_optimizer(model, config),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
