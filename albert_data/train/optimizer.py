@@ -40,7 +40,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Make one step. closure: none is taken."""
+        """Make one step. closure: as in every optimiser of PyTorch, whose overloads return its loss; none is taken."""
         if closure is not None:
             raise TypeError("Lamb takes no closure")
         for group in self.param_groups:
