@@ -1,6 +1,9 @@
-"""What all tests share: a tiny tokenizer, and hypothesis without deadlines and with fixed seeds."""
+"""What all tests share: a tiny tokenizer, a cache folder, and hypothesis without deadlines and with fixed seeds."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +14,15 @@ from albert_data.tokenizer.model import Tokenizer
 # The first example of a test may compile kernels; fixed seeds keep the suite's verdict the same for all.
 settings.register_profile("albert", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("albert")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where commands keep the times of builds while tests run, in other processes too: not with the user's own."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,16 @@ from hypothesis import strategies as st
 from inspect_fixtures import edit_manifest, write_folder, write_small
 from report_fixtures import HOSTILE, write_hostile
 
+from albert_data.build.build import BuildReport
+from albert_data.build.stages import Stages
+from albert_data.build.times import save_times
 from albert_data.cli.main import run
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html import browser
 from albert_data.inspect.html.browser import escape_json
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
+from albert_data.shards.manifest import read_manifest
 from albert_data.shards.reader import open_shards
 
 pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
@@ -172,6 +176,24 @@ def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
         measured = measure(open_shards(tmp_path, split))
         for share in (measured.padding_share, measured.pad_to_groups(8), measured.unknown_share):
             assert f"<td>{share:.2%}</td>" in page
+
+
+def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = write_small(tmp_path / "shards")
+    page = write_page(folder)
+    assert "Where the time of the build went: not known here; the machine and account that built it keep it" in page
+    assert "chart-stages" not in page
+    stages = Stages({"read": 1.0, "mask": 3.0})
+    report = BuildReport(
+        manifest=read_manifest(folder), seconds=2.5, resumed_tasks=0, was_finished=False, stages=stages
+    )
+    assert save_times(report, 2) is None
+    figure = write_page(folder).split('id="chart-stages"')[1].split("</figure>")[0]
+    assert "2.5 s with 2 workers" in figure
+    assert "Most went to mask: 75.0 % of 4.00 s." in figure
+    assert "<td>3.00</td><td>75.0 %</td>" in figure
+    assert "Where the time of the build went: not known" not in write_page(folder)
 
 
 def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -46,3 +46,24 @@ class Stages(dict[str, float]):
     def add(self, other: dict[str, float]) -> None:
         for stage, seconds in other.items():
             self[stage] = self.get(stage, 0.0) + seconds
+
+
+def tabulate_stages(stages: Mapping[str, float], text_bytes: int) -> list[list[str]]:
+    """A table: the stages that were run, seconds, their share, and how much of the text a second did. Last, all."""
+    total = sum(stages.values())
+    rows = [(stage, stages[stage]) for stage in STAGES if stage in stages] + [("all stages", total)]
+    cells = [
+        [name, f"{seconds:,.2f}", f"{100 * seconds / max(total, 1e-9):.1f} %", _rate(text_bytes, seconds)]
+        for name, seconds in rows
+    ]
+    return [["stage", "seconds", "share", "MB/s"], *cells]
+
+
+def _rate(text_bytes: int, seconds: float) -> str:
+    return f"{text_bytes / 1e6 / seconds:,.1f}" if seconds else "-"
+
+
+def format_stages(stages: Mapping[str, float], text_bytes: int) -> list[str]:
+    """The same as lines of a terminal."""
+    table = tabulate_stages(stages, text_bytes)
+    return [f"{name:<14} {seconds:>9} {share:>7} {rate:>9}" for name, seconds, share, rate in table]

@@ -117,6 +117,7 @@ def build(
     config = build_config(settings)
     from albert_data.build.build import build as build_shards
     from albert_data.build.engine import MultiprocessEngine
+    from albert_data.build.times import save_times
     from albert_data.build.warming import compile_ahead, load_to_encode
     from albert_data.cli.main import INTERRUPTED
     from albert_data.cli.progress import Bar
@@ -139,5 +140,9 @@ def build(
     finally:
         bar.close()
     click.echo(describe_build(report, output))
-    if profile and not report.was_finished:
+    if report.was_finished:
+        return
+    if profile:
         click.echo(describe_stages(report))
+    if fault := save_times(report, workers):
+        click.echo(f"Its times are not kept for `inspect`: {fault}", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from albert_data.build.build import BuildReport
 from albert_data.build.plan import plan_tasks
-from albert_data.build.stages import STAGES
+from albert_data.build.stages import format_stages
 from albert_data.build.vocabulary import VocabReport
 from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
@@ -72,18 +72,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
 
 def describe_stages(report: BuildReport) -> str:
     """Seconds of each stage, over all workers, and how much of the text it did in one."""
-    megabytes, total = report.manifest["counts"]["text_bytes"] / 1e6, sum(report.stages.values())
-    rows = [(stage, report.stages[stage]) for stage in STAGES if stage in report.stages] + [("all stages", total)]
-    return "\n".join(
-        [
-            f"{'stage':<14} {'seconds':>9} {'share':>7} {'MB/s':>9}",
-            *(
-                f"{stage:<14} {seconds:>9.2f} {100 * seconds / max(total, 1e-9):>5.1f} % "
-                f"{megabytes / max(seconds, 1e-9):>9,.1f}"
-                for stage, seconds in rows
-            ),
-        ]
-    )
+    return "\n".join(format_stages(report.stages, report.manifest["counts"]["text_bytes"]))
 
 
 def _rate(report: BuildReport) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from albert_data.build.times import BuildTimes, read_times
 from albert_data.inspect import summary, view
 from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.manifest_keys import read_checked_manifest
@@ -16,17 +17,23 @@ from albert_data.shards.reader import Shards, open_shards
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`, as `choice` has them."""
+    """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`, as `choice` has them.
+
+    build_time: None where this machine does not know it.
+    """
 
     statistics: dict[str, Statistics]
     shards: Shards
     rows: list[int]
     choice: Choice
+    build_time: BuildTimes | None
 
     def to_text(self, width: int = summary.WIDTH, *, colour: bool = False) -> str:
         """The summary in at most 80 columns, then the rows in at most `width`."""
         tokenizer = self.shards.tokenizer
-        page = summary.summarise(self.shards.folder, self.shards.manifest, self.statistics, tokenizer.pieces)
+        page = summary.summarise(
+            self.shards.folder, self.shards.manifest, self.statistics, tokenizer.pieces, self.build_time
+        )
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
         shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour) for i in self.rows]
@@ -37,13 +44,14 @@ class Report:
         """The same, of values that JSON has."""
         examples = [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows]
         pieces = self.shards.tokenizer.pieces
-        return summary.to_dict(self.shards.folder, self.shards.manifest, self.statistics, pieces, examples)
+        page = summary.to_dict(self.shards.folder, self.shards.manifest, self.statistics, pieces, self.build_time)
+        return {**page, "examples": examples}
 
     def to_html(self) -> str:
         """The report for a browser. Needs matplotlib."""
         from albert_data.inspect.html.page import render
 
-        return render(self.shards, self.statistics, self.rows, self.choice)
+        return render(self.shards, self.statistics, self.rows, self.choice, self.build_time)
 
     def _explain_none(self) -> str:
         """Why there is no row to show."""
@@ -67,4 +75,10 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice) -> Report:
         shards = shown if name == split else open_shards(folder, name)
         if len(shards) > 0:
             statistics[name] = measure(shards)
-    return Report(statistics=statistics, shards=shown, rows=choose_rows(shown, choice), choice=choice)
+    return Report(
+        statistics=statistics,
+        shards=shown,
+        rows=choose_rows(shown, choice),
+        choice=choice,
+        build_time=read_times(manifest),
+    )

@@ -10,13 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from albert_data.build.stages import format_stages
+from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
 
 WIDTH = 80
-BUILD_TIME = "not kept, for equal builds have equal bytes; `albert-data build --profile` shows it at the end of a build"
+NO_BUILD_TIME = (
+    "not known here; the machine and account that built it keep it, and `albert-data build --profile` prints it"
+)
 _BAR_LEN = 32
 _CELL_LEN = 25
 _NONE = "-"
@@ -36,7 +40,11 @@ _LABELS = {
 
 
 def summarise(
-    folder: Path, manifest: Mapping[str, Any], statistics: Mapping[str, Statistics], pieces: Sequence[str]
+    folder: Path,
+    manifest: Mapping[str, Any],
+    statistics: Mapping[str, Statistics],
+    pieces: Sequence[str],
+    build_time: BuildTimes | None,
 ) -> str:
     """The page for a person. statistics: of each split that has rows; pieces: the vocabulary."""
     sections: list[Iterable[str]] = [
@@ -50,7 +58,7 @@ def summarise(
         _list_edges(statistics),
         _list_pieces(statistics, pieces),
         _list_damage(manifest["damage"]),
-        _fill(f"Build time: {BUILD_TIME}", "", "  "),
+        _list_build_time(build_time),
     ]
     return "\n\n".join(filter(None, map("\n".join, sections)))
 
@@ -60,7 +68,7 @@ def to_dict(
     manifest: Mapping[str, Any],
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
-    examples: Sequence[Mapping[str, Any]],
+    build_time: BuildTimes | None,
 ) -> dict[str, Any]:
     """The page for a program. Its names are stable: a key is added, but not renamed, in a later version."""
     kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
@@ -77,9 +85,16 @@ def to_dict(
             name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
             for name, measured in statistics.items()
         },
-        "stage_seconds": None,
-        "examples": list(examples),
+        **_split_build_time(build_time),
     }
+
+
+def _split_build_time(build_time: BuildTimes | None) -> dict[str, Any]:
+    """The stages and, beside them, all else that is known of it."""
+    if build_time is None:
+        return {"stage_seconds": None, "build_time": None}
+    values = build_time.to_dict()
+    return {"stage_seconds": values.pop("stage_seconds"), "build_time": values}
 
 
 def _describe_build(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
@@ -222,3 +237,21 @@ def _list_damage(damage: Mapping[str, int]) -> list[str]:
         text = f"{count:>11,}  {REASONS.get(reason, reason.replace('_', ' '))}"
         lines += _fill(text, "  ", " " * 15)
     return lines if len(lines) > 1 else ["Damage: none"]
+
+
+def describe_build_time(build_time: BuildTimes) -> str:
+    """In a line: how long, how, when, and what the figures of a build in several runs are of."""
+    workers = count_noun(build_time.num_workers, "worker")
+    text = f"{build_time.wall_seconds:,.1f} s with {workers}, finished {build_time.finished_utc}"
+    if build_time.num_resumed_tasks:
+        tasks = count_noun(build_time.num_resumed_tasks, "task")
+        text += f"; an earlier run had done {tasks}, which the stages count and the clock does not"
+    return text
+
+
+def _list_build_time(build_time: BuildTimes | None) -> list[str]:
+    if build_time is None:
+        return _fill(f"Build time: {NO_BUILD_TIME}", "", "  ")
+    title = f"Build time: {describe_build_time(build_time)}; its stages, over all workers:"
+    stages = format_stages(build_time.stages, build_time.text_bytes)
+    return [*_fill(title, "", "  "), *(f"  {line}" for line in stages)]

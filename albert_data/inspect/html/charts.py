@@ -7,7 +7,7 @@ in ink, what it realised in colour; colours are told apart by place and pattern 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import PercentFormatter
 
+from albert_data.build.stages import tabulate_stages
+from albert_data.build.times import BuildTimes
 from albert_data.inspect.html.svg import COLOURS, RC, to_inline
 from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import format_figure
+from albert_data.inspect.summary import describe_build_time, format_figure
 from albert_data.inspect.terminal import count_noun
 
 _SIZE = (5.0, 3.0)  # inches of 72 points: at 360 points a letter is still large enough to read
@@ -39,14 +41,15 @@ class Chart:
     table: list[list[str]]
 
 
-def draw_charts(statistics: Measured) -> list[Chart]:
-    """All charts of splits with rows; none where there is no such split."""
-    if not statistics:
-        return []
-    draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_standing, _draw_labels, _draw_padding)
+def draw_charts(statistics: Measured, build_time: BuildTimes | None) -> list[Chart]:
+    """All charts of splits with rows, none where there is no such split; and of the times, where they are known."""
+    draw: Sequence[Callable[[Measured], Chart]] = ()
+    if statistics:
+        draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_standing, _draw_labels, _draw_padding)
     settings: Any = {**matplotlib.rcParamsDefault, **RC}  # whatever the user's own matplotlibrc says
     with matplotlib.rc_context(settings):
-        return [function(statistics) for function in draw]
+        charts = [function(statistics) for function in draw]
+        return charts + ([_draw_stages(build_time)] if build_time and build_time.stages else [])
 
 
 def _new_canvas() -> tuple[Any, Any]:
@@ -238,3 +241,17 @@ def _draw_padding(statistics: Measured) -> Chart:
         for name, m in statistics.items()
     )
     return _finish(canvas, "padding", "Padding by the size of a length group", f"{says}.", table)
+
+
+def _draw_stages(build_time: BuildTimes) -> Chart:
+    table = tabulate_stages(build_time.stages, build_time.text_bytes)
+    names, shares = [row[0] for row in table[1:-1]], [row[2] for row in table[1:-1]]
+    seconds = [build_time.stages[name] for name in names]
+    canvas, axes = _new_canvas()
+    axes.bar_label(axes.barh(names, seconds, 0.7, color=_SERIES[0]), shares, fontsize=8, padding=2)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set(xlabel="seconds, over all workers", xlim=(0, 1.2 * max(*seconds, 1e-3)))
+    longest = int(np.argmax(seconds))
+    says = f"{describe_build_time(build_time)}. Most went to {names[longest]}: {shares[longest]} of {table[-1][1]} s."
+    return _finish(canvas, "stages", "Where the time of the build went", says, table)

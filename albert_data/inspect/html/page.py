@@ -15,25 +15,31 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html.browser import embed_rows
 from albert_data.inspect.html.charts import Chart, draw_charts
 from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import BUILD_TIME, format_bytes, format_figure, label_figure
+from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
 from albert_data.inspect.terminal import count_noun, escape_controls
 from albert_data.inspect.view import ORDERS
 from albert_data.shards.reader import Shards
 
 _NOTES = (
     "Unknown rate by source: left out. A shard does not keep which file a row came from.",
-    f"Where the time of the build went: {BUILD_TIME}.",
     "Padding is counted as if each row were padded to the next multiple of the group's length; "
     "a batch of rows of like length comes to no more.",
 )
 
 
-def render(shards: Shards, statistics: Mapping[str, Statistics], rows: Sequence[int], choice: Choice) -> str:
+def render(
+    shards: Shards,
+    statistics: Mapping[str, Statistics],
+    rows: Sequence[int],
+    choice: Choice,
+    build_time: BuildTimes | None,
+) -> str:
     """The whole page."""
     data, num_embedded = embed_rows(shards, rows)
     style, script = _read("page.css"), _read("page.js")
@@ -47,15 +53,21 @@ def render(shards: Shards, statistics: Mapping[str, Statistics], rows: Sequence[
         title=name,
         about=escape(_describe(manifest)),
         tiles="\n".join(_make_tile(*tile) for tile in _list_tiles(manifest, statistics)),
-        charts="\n".join(map(_render_chart, draw_charts(statistics))),
+        charts="\n".join(map(_render_chart, draw_charts(statistics, build_time))),
         figures=_render_figures(statistics),
         damage=_render_damage(manifest["damage"]),
         pieces="\n".join(_render_pieces(*item, shards.tokenizer.pieces) for item in statistics.items()),
-        notes="\n".join(f"<li>{escape(note)}</li>" for note in _NOTES),
+        notes="\n".join(f"<li>{escape(note)}</li>" for note in _list_notes(build_time)),
         embedded=escape(_describe_rows(shards, num_embedded, len(rows), choice)),
         language=escape(str(manifest["config"].get("language", "en"))),
         rows=data,
     )
+
+
+def _list_notes(build_time: BuildTimes | None) -> Iterable[str]:
+    yield from _NOTES
+    if build_time is None:
+        yield f"Where the time of the build went: {NO_BUILD_TIME}."
 
 
 def _read(name: str) -> str:
