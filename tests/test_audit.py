@@ -302,7 +302,12 @@ def test_rows_are_measured_as_in_plain_python(documents, config):
         assert count == int(inside[first[0]]) + int(goes_on)
     assert num_unknown.tolist() == [int(unknown[row].sum()) for row in rows]
     assert len(set(zip(ordered, texts.tolist(), strict=True))) == len(set(ordered)) == len(set(texts.tolist()))
-    assert len(set(whole.tolist())) == len(rows)
+    spans = [slice(begin, end) for begin, end in zip(offsets, offsets[1:], strict=False)]
+    shown = [
+        (key, a, *examples.input_ids[span].tolist(), *ids[span].tolist())
+        for key, a, span in zip(examples.document_keys.tolist(), examples.segment_a_len.tolist(), spans, strict=True)
+    ]
+    assert len(set(zip(shown, whole.tolist(), strict=True))) == len(set(shown)) == len(set(whole.tolist()))
     check_windows(parts, ids, examples)
 
 
