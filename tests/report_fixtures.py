@@ -1,13 +1,16 @@
-"""Shard folders for the tests of the report: text that attacks the page, and text in many scripts."""
+"""Shard folders for the tests of the report: text and names that attack the page, and text in many scripts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+from build_fixtures import make_documents, run_build, to_txt
 from inspect_fixtures import get_tokenizer, make_examples, write_folder
 
 from albert_data.config import ExampleConfig
+from albert_data.corpus.inputs import Input, find_inputs
+from albert_data.tokenizer.model import Tokenizer
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -28,3 +31,26 @@ def write_hostile(folder: Path) -> Path:
     documents += [[get_tokenizer().encode(["river"])[0].tolist()]]
     examples = make_examples(documents, replace(CONFIG, mask_prob=0.05))
     return write_folder(folder, {"train": [examples]}, CONFIG)
+
+
+HOSTILE_NAMES = (
+    "<img src=x onerror=window.hacked=1>.txt",
+    "$\\frac{$.txt",
+    "a$b$c.txt",
+    "]]><!-- &lt;&#60; \"'.txt",
+    "x\x1b[31m\n\u202e.txt",
+    f"{'long-' * 40}a.txt",
+    f"{CHINESE * 4}.txt",
+    f"{ARABIC}.txt",
+    "bad\udcff.txt",
+)
+
+
+def build_hostile_sources(folder: Path, tokenizer: Tokenizer) -> tuple[Path, list[Input]]:
+    """A set built from files of HOSTILE_NAMES and 20 others, and these files."""
+    (folder / "in").mkdir(parents=True)
+    for i, name in enumerate([*HOSTILE_NAMES, *(f"part-{i:02}.txt" for i in range(20))]):
+        documents = make_documents(6 if name in HOSTILE_NAMES else 1, seed=100 + i)
+        (folder / "in" / name).write_bytes(to_txt([*documents, f"Ж {i} of this Щ."]))
+    run_build(folder / "in", folder / "out", tokenizer)
+    return folder / "out", find_inputs([str(folder / "in")])

@@ -358,11 +358,6 @@ def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
     assert max(map(len, result.stdout.splitlines()[1:])) <= 80
 
 
-def test_corpus_is_for_the_audit_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert run(["inspect", str(tmp_path), "--corpus", "x"]) == 2
-    assert "--corpus is for --audit" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "albert-data", "format_version": 2}'])
 def test_a_manifest_that_can_not_be_read_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "manifest.json").write_text(text)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from browser import Browser, find_browser
-from report_fixtures import ARABIC, write_hostile
+from report_fixtures import ARABIC, build_hostile_sources, write_hostile
 
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
+from albert_data.tokenizer.model import Tokenizer
 
 pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
 PATH = find_browser()
@@ -174,3 +175,25 @@ def test_the_page_fits_its_window_light_and_dark(opened: Browser, page: Path, tm
     data = (tmp_path / "page.png").read_bytes()
     assert data.startswith(b"\x89PNG")
     assert int.from_bytes(data[16:20], "big") == width
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_chart_of_the_sources_fits_and_their_names_do_no_harm(
+    chromium: Browser, tokenizer: Tokenizer, tmp_path: Path, width: int
+) -> None:
+    folder, inputs = build_hostile_sources(tmp_path, tokenizer)
+    report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
+    (tmp_path / "report.html").write_text(report.to_html(), encoding="utf-8")
+    chromium.open(tmp_path / "report.html", width=width)
+    chromium.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    assert chromium.run("document.documentElement.scrollWidth") <= width
+    inside = (
+        "(() => { const edge = document.querySelector('#chart-sources svg').getBoundingClientRect();"
+        " return [...document.querySelectorAll('#chart-sources svg text')].filter(e => {"
+        " const r = e.getBoundingClientRect(); return r.left < edge.left - 1 || r.right > edge.right + 1; })"
+        ".map(e => e.textContent); })()"
+    )
+    assert chromium.run(inside) == []
+    assert chromium.run("document.querySelectorAll('#chart-sources img, script[src]').length") == 0
+    assert chromium.run("typeof window.hacked") == "undefined"
+    assert chromium.console == []

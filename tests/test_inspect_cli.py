@@ -189,7 +189,7 @@ def test_a_manifest_that_lacks_a_key_is_refused_with_its_name(tmp_path, edit, me
             "--audit is for a shard folder; --shards and --plot are for runs:",
         ),
         ("--preset tiny --seed 0", "--seed is for rows"),
-        ("OUT --corpus x", "--corpus is for --audit:"),
+        ("--preset tiny --corpus x", "--corpus is for a shard folder:"),
         ("OUT --shards x", "--shards is for runs:"),
     ],
 )

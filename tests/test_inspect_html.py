@@ -11,12 +11,13 @@ from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import edit_manifest, write_folder, write_small
-from report_fixtures import HOSTILE, write_hostile
+from report_fixtures import HOSTILE, HOSTILE_NAMES, build_hostile_sources, write_hostile
 
 from albert_data.build.build import BuildReport
 from albert_data.build.stages import Stages
@@ -32,6 +33,7 @@ from albert_data.shards.reader import open_shards
 
 pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
 CHARTS = ("lengths", "ngrams", "positions", "standing", "labels", "padding")
+SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "input", "br", "link", "img"}
 
 
@@ -194,6 +196,42 @@ def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_pat
     assert "Most went to mask: 75.0 % of 4.00 s." in figure
     assert "<td>3.00</td><td>75.0 %</td>" in figure
     assert "Where the time of the build went: not known" not in write_page(folder)
+
+
+def test_the_unknown_rate_by_source_is_a_chart_with_the_corpus_and_a_note_without(tmp_path, tokenizer, recwarn) -> None:
+    folder, inputs = build_hostile_sources(tmp_path, tokenizer)
+    without = write_page(folder)
+    assert "Unknown rate by source: left out, for a row does not say which file it is from." in without
+    assert "albert-data inspect OUT --html PATH --corpus INPUT" in without
+    assert "chart-sources" not in without
+    report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
+    page = report.to_html()
+    figure = page.split('id="chart-sources"')[1].split("</figure>")[0]
+    assert "Unknown rate by source: left out" not in page
+    assert figure.count("<tr>") == 1 + 20 + 1
+    assert "9 other files" in figure
+    assert report.sources is not None
+    for file in report.sources.rank(20):
+        shares = f"<td>{file.num_tokens:,}</td><td>{file.share:.2%}</td><td>{file.unknown_rate:.2%}</td>"
+        assert shares in figure
+    assert {tag for tag, _ in Reader(page).elements} == {tag for tag, _ in Reader(without).elements}
+    assert [str(warning.message) for warning in recwarn] == []
+    names = [file.name for file in report.sources.files]
+    assert len(names) == len(HOSTILE_NAMES) + 20
+    page.encode()
+
+
+def test_names_of_sources_stay_text_in_the_chart_too(tmp_path, tokenizer) -> None:
+    folder, inputs = build_hostile_sources(tmp_path, tokenizer)
+    page = inspect_folder(folder, split="train", choice=Choice(count=0), corpus=inputs).to_html()
+    drawing = re.search(r'<svg[^>]*aria-labelledby="sources-title.*?</svg>', page, re.DOTALL)
+    assert drawing is not None
+    texts = ["".join(element.itertext()) for element in ElementTree.fromstring(drawing[0]).iter(f"{SVG}text")]
+    assert "$\\frac{$.txt" in texts
+    assert "a$b$c.txt" in texts
+    assert "<img src=x onerror=window.hacked=1>.txt" in texts
+    assert "x\\x1b[31m\\n\\u202e.txt" in texts
+    assert "bad\\udcff.txt" in texts
 
 
 def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:

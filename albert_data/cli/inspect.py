@@ -21,17 +21,16 @@ if TYPE_CHECKING:
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _LABELS = {"in-order": 0, "swapped": 1}
 _PATH = click.Path(path_type=Path)
-# What the options are for, the mode that heeds them, and they: one who asks for more than a mode shows is told so.
+# What the options are for, the modes that heed them, and they: one who asks for more than a mode shows is told so.
 # --json goes with every mode.
 _OPTIONS = (
     (
         "rows of a shard folder",
-        "shards",
+        ("shards",),
         ("num_examples", "split", "seed", "is_random", "numbers", "text", "label", "html"),
     ),
-    ("a shard folder", "audit", ("audit",)),
-    ("--audit", "audit", ("corpus",)),
-    ("runs", "runs", ("shards", "plot")),
+    ("a shard folder", ("shards", "audit"), ("audit", "corpus")),
+    ("runs", ("runs",), ("shards", "plot")),
 )
 
 
@@ -72,7 +71,7 @@ _OPTIONS = (
     "--corpus",
     multiple=True,
     metavar="INPUT",
-    help="What the shards were built from, for --audit to tell sources and lost characters. May be repeated.",
+    help="What the shards were built from, to tell sources, and with --audit lost characters. May be repeated.",
 )
 @click.option(
     "--preset",
@@ -101,7 +100,7 @@ def inspect(
     Example:
       albert-data inspect shards -n 5 --split validation
       albert-data inspect shards --grep "white whale" --label swapped
-      albert-data inspect shards --html report.html
+      albert-data inspect shards --html report.html --corpus books.jsonl.gz
       albert-data inspect shards --json > statistics.json
       albert-data inspect shards --audit --corpus books.jsonl.gz
       albert-data inspect --preset base
@@ -126,7 +125,7 @@ def inspect(
         _show_audit(paths[0], corpus, as_json)
     else:
         _check_options("shards")
-        _show_shards(paths[0], as_json=as_json, **of_rows)
+        _show_shards(paths[0], corpus, as_json=as_json, **of_rows)
 
 
 def _check_options(mode: str) -> None:
@@ -134,23 +133,27 @@ def _check_options(mode: str) -> None:
     context = click.get_current_context()
     named = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
     faults = []
-    for purpose, owner, options in _OPTIONS:
+    for purpose, owners, options in _OPTIONS:
         given = [named[o] for o in options if context.get_parameter_source(o) is ParameterSource.COMMANDLINE]
-        if given and owner != mode:
+        if given and mode not in owners:
             faults.append(f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} for {purpose}")
     if faults:
         raise click.UsageError(f"{'; '.join(faults)}: leave out what does not go together")
 
 
-def _show_shards(out: Path, *, split: str, as_json: bool, html: Path | None, **rows: Any) -> None:
+def _show_shards(
+    out: Path, corpus: tuple[str, ...], *, split: str, as_json: bool, html: Path | None, **rows: Any
+) -> None:
     _check_usage(**rows)
+    from albert_data.corpus.inputs import find_inputs
     from albert_data.inspect.html.writing import check_charts, write_page
     from albert_data.inspect.report import inspect_folder
 
     if html:
         check_charts()
     default = NUM_IN_HTML if html else NUM_SHOWN
-    report = inspect_folder(out, split=split, choice=_make_choice(default, **rows))
+    inputs = find_inputs(corpus) if corpus else None
+    report = inspect_folder(out, split=split, choice=_make_choice(default, **rows), corpus=inputs)
     if html:
         write_page(html, report.to_html())
     if as_json:

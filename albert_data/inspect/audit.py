@@ -6,37 +6,26 @@ their limits. Nothing that a build noted down is trusted. What shards can't tell
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from albert_data.config import TextConfig
 from albert_data.corpus.inputs import Input
-from albert_data.errors import InputError
 from albert_data.inspect import audit_rules as rules
-from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus
+from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus, read_text_config
 from albert_data.inspect.audit_order import guess_order
-from albert_data.inspect.audit_rows import (
-    WINDOW,
-    RowFacts,
-    choose_documents,
-    gather_facts,
-    gather_windows,
-    join_facts,
-    make_traits,
-)
+from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, gather_windows
 from albert_data.inspect.audit_rules import Check, Rule
+from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.manifest_keys import read_checked_manifest, read_example_config
+from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.reader import Shards, open_shards
-from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.proto import read_settings
+from albert_data.shards.reader import open_shards
 
 WIDTH = 80
 MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # documents that a run of tokens must stand in to be boilerplate
@@ -44,8 +33,6 @@ EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of th
 _UNKNOWN_DOCUMENT = 0.05
 _SHOWN = 5
 _CHANCE, _ERRORS = 0.5, 3
-_BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
-_APOSTROPHES = ("'", "\u2019")  # punctuation, yet inside a word
 _NEEDS_CORPUS = "shards don't say which file a row is from; give the build's inputs with --corpus"
 
 
@@ -94,58 +81,11 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     opened = [shards for shards in opened if len(shards) > 0]
     if not opened:
         return Audit(folder=folder, checks=[])
-    subject = _gather(opened)
+    subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    read = None if corpus is None else read_corpus(corpus, _read_text_config(manifest))
+    read = None if corpus is None else read_corpus(corpus, read_text_config(manifest))
     checks += [*_check_sources(subject, read), _check_characters(subject, read)]
     return Audit(folder=folder, checks=checks)
-
-
-def _read_text_config(manifest: Mapping[str, Any]) -> TextConfig:
-    return TextConfig(text_field=manifest["config"].get("text_field", TextConfig().text_field))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Subject:
-    """What the checks look at. facts: of all splits, one after another; begins: the first row of each split.
-
-    documents: uint64, sorted, all keys; owners: int64, the place of each row's document in them.
-    """
-
-    shards: list[Shards]
-    begins: list[int]
-    facts: RowFacts
-    documents: np.ndarray
-    owners: np.ndarray
-    has_prefix: bool
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.shards[0].tokenizer
-
-    def add_by_document(self, values: np.ndarray) -> np.ndarray:
-        """Sums over the rows of each document: float64."""
-        summed: np.ndarray = np.bincount(self.owners, values, len(self.documents))
-        return summed
-
-
-def _gather(opened: list[Shards]) -> _Subject:
-    tokenizer = opened[0].tokenizer
-    words, pieces = tokenizer.word_rule, tokenizer.pieces
-    is_byte = np.array([_BYTE_PIECE.fullmatch(piece) is not None for piece in pieces])
-    is_unknown = is_byte.copy()
-    is_unknown[tokenizer.unk_id] = True
-    starts_inside = ~(words.starts | words.standalone | tokenizer.specials.is_special | is_unknown)
-    is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
-    traits = make_traits(starts_inside, is_unknown, words.standalone & ~is_apostrophe)
-    parts = [gather_facts(shards, traits) for shards in opened]
-    begins = np.cumsum([0, *map(len, parts)]).tolist()
-    facts = join_facts(parts)
-    documents, owners = np.unique(facts.keys, return_inverse=True)
-    has_prefix = read_settings(tokenizer.model).add_dummy_prefix
-    return _Subject(
-        shards=opened, begins=begins, facts=facts, documents=documents, owners=owners, has_prefix=has_prefix
-    )
 
 
 def _share(part: float, whole: float) -> float:
@@ -166,7 +106,7 @@ def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -
 # ---- pairs ----
 
 
-def _check_pairs(subject: _Subject) -> Iterator[Check]:
+def _check_pairs(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     is_pair = facts.labels >= 0
     yield _check_order(facts, is_pair)
@@ -198,7 +138,7 @@ def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
     return Check(rule=rule, figure=gain, finding=finding, details=details)
 
 
-def _check_near_empty(subject: _Subject) -> Check:
+def _check_near_empty(subject: Subject) -> Check:
     config, facts = read_example_config(subject.shards[0].manifest), subject.facts
     least = max(EMPTY_TOKENS, config.max_tokens // EMPTY_PART)
     count = int(np.count_nonzero(facts.num_text < least))
@@ -215,7 +155,7 @@ def _check_near_empty(subject: _Subject) -> Check:
 # ---- copies ----
 
 
-def _check_copies(subject: _Subject) -> Iterator[Check]:
+def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_shared(subject)
     facts = subject.facts
     num_copied = int(np.count_nonzero(_find_copied(subject)))
@@ -225,7 +165,7 @@ def _check_copies(subject: _Subject) -> Iterator[Check]:
     yield _check_boilerplate(subject)
 
 
-def _find_copied(subject: _Subject) -> np.ndarray:
+def _find_copied(subject: Subject) -> np.ndarray:
     """Documents given more than once: bool, for each.
 
     Copies of a document have equal rows. So have passes over one of a few tokens, by chance; but given once, such a
@@ -241,7 +181,7 @@ def _find_copied(subject: _Subject) -> np.ndarray:
     return copied
 
 
-def _check_shared(subject: _Subject) -> Check:
+def _check_shared(subject: Subject) -> Check:
     keys = subject.facts.keys
     parts = [np.unique(keys[begin:end]) for begin, end in zip(subject.begins, subject.begins[1:], strict=False)]
     if len(parts) < 2:
@@ -261,7 +201,7 @@ def _stand_in_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
     return counts
 
 
-def _check_boilerplate(subject: _Subject) -> Check:
+def _check_boilerplate(subject: Subject) -> Check:
     rule = rules.BOILERPLATE
     is_chosen, part = choose_documents(subject.documents, subject.add_by_document(subject.facts.num_text))
     windows, num_chosen = gather_windows(subject.shards, is_chosen[subject.owners], part), int(is_chosen.sum())
@@ -286,7 +226,7 @@ def _check_boilerplate(subject: _Subject) -> Check:
     return Check(rule=rule, figure=share, finding=finding, details=details)
 
 
-def _decode_window(subject: _Subject, row: int, place: int) -> str:
+def _decode_window(subject: Subject, row: int, place: int) -> str:
     number = int(np.searchsorted(subject.begins, row, side="right")) - 1
     example = subject.shards[number][row - subject.begins[number]]
     return subject.tokenizer.decode(example.original_ids[place : place + WINDOW])
@@ -295,7 +235,7 @@ def _decode_window(subject: _Subject, row: int, place: int) -> str:
 # ---- text ----
 
 
-def _check_text(subject: _Subject) -> Iterator[Check]:
+def _check_text(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
     many = int(np.count_nonzero(unknown > _UNKNOWN_DOCUMENT * lens))
@@ -311,40 +251,34 @@ def _check_text(subject: _Subject) -> Iterator[Check]:
     )
 
 
-def _check_sources(subject: _Subject, corpus: Corpus | None) -> Iterator[Check]:
+def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     if corpus is None:
         for rule in (rules.UNKNOWN_BY_SOURCE, rules.LARGEST_SOURCE):
             yield Check(rule=rule, figure=None, finding=_NEEDS_CORPUS)
         return
-    sources = corpus.find_sources(subject.documents)
-    found = sources >= 0
-    if not found.any():
-        raise InputError("--corpus has none of the shards' documents; give the inputs that they were built from")
-    lens = np.bincount(sources[found], subject.add_by_document(subject.facts.num_text)[found], len(corpus.names))
-    unknown = np.bincount(sources[found], subject.add_by_document(subject.facts.num_unknown)[found], len(corpus.names))
-    coverage = {"num_documents": len(found), "num_documents_found": int(found.sum())}
-    missing = f"; {len(found) - int(found.sum()):,} of the documents are in none" if not found.all() else ""
-    rates = np.divide(unknown, lens, out=np.zeros_like(lens), where=lens > 0)
-    worst, largest = int(np.argmax(rates)), int(np.argmax(lens))
+    sources = attribute(subject, corpus)
+    coverage = {"num_documents": sources.num_documents, "num_documents_found": sources.num_documents_found}
+    num_missing = sources.num_documents - sources.num_documents_found
+    missing = f"; {num_missing:,} of the documents are in none" if num_missing else ""
+    worst, largest = sources.worst, sources.largest
     yield Check(
         rule=rules.UNKNOWN_BY_SOURCE,
-        figure=float(rates[worst]),
-        finding=f"{_percent(rates[worst])} of {corpus.names[worst]}{missing}",
-        details={**coverage, "rates": dict(zip(corpus.names, rates.tolist(), strict=True))},
+        figure=worst.unknown_rate or 0.0,
+        finding=f"{_percent(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
+        details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in sources.files}},
     )
-    if len(corpus.names) == 1:
+    if len(sources.files) == 1:
         yield Check(rule=rules.LARGEST_SOURCE, figure=None, finding="the corpus is one file")
         return
-    shares = lens / lens.sum()
     yield Check(
         rule=rules.LARGEST_SOURCE,
-        figure=float(shares[largest]),
-        finding=f"{_percent(shares[largest])} of the tokens are from {corpus.names[largest]}{missing}",
-        details={**coverage, "shares": dict(zip(corpus.names, shares.tolist(), strict=True))},
+        figure=largest.share,
+        finding=f"{_percent(largest.share)} of the tokens are from {largest.name}{missing}",
+        details={**coverage, "shares": {file.name: file.share for file in sources.files}},
     )
 
 
-def _check_characters(subject: _Subject, corpus: Corpus | None) -> Check:
+def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
     rule = rules.LOST_CHARACTERS
     if corpus is None:
         finding = "shards hold the text as it was normalised; give the build's inputs with --corpus"

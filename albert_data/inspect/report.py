@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.build.times import BuildTimes, read_times
+from albert_data.corpus.inputs import Input
 from albert_data.inspect import summary, view
 from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.manifest_keys import read_checked_manifest
+from albert_data.inspect.sources import Sources, measure_sources
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
 from albert_data.shards.reader import Shards, open_shards
@@ -19,7 +21,7 @@ from albert_data.shards.reader import Shards, open_shards
 class Report:
     """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`, as `choice` has them.
 
-    build_time: None where this machine does not know it.
+    build_time: None where this machine does not know it; sources: None without the corpus, or without rows.
     """
 
     statistics: dict[str, Statistics]
@@ -27,13 +29,12 @@ class Report:
     rows: list[int]
     choice: Choice
     build_time: BuildTimes | None
+    sources: Sources | None
 
     def to_text(self, width: int = summary.WIDTH, *, colour: bool = False) -> str:
         """The summary in at most 80 columns, then the rows in at most `width`."""
         tokenizer = self.shards.tokenizer
-        page = summary.summarise(
-            self.shards.folder, self.shards.manifest, self.statistics, tokenizer.pieces, self.build_time
-        )
+        page = summary.summarise(*self._measured, self.build_time, self.sources)
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
         shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour) for i in self.rows]
@@ -43,15 +44,19 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The same, of values that JSON has."""
         examples = [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows]
-        pieces = self.shards.tokenizer.pieces
-        page = summary.to_dict(self.shards.folder, self.shards.manifest, self.statistics, pieces, self.build_time)
+        page = summary.to_dict(*self._measured, self.build_time, self.sources)
         return {**page, "examples": examples}
 
     def to_html(self) -> str:
         """The report for a browser. Needs matplotlib."""
         from albert_data.inspect.html.page import render
 
-        return render(self.shards, self.statistics, self.rows, self.choice, self.build_time)
+        return render(self.shards, self.statistics, self.rows, self.choice, self.build_time, self.sources)
+
+    @property
+    def _measured(self) -> tuple[Path, dict[str, Any], dict[str, Statistics], list[str]]:
+        """What every page begins with."""
+        return self.shards.folder, self.shards.manifest, self.statistics, self.shards.tokenizer.pieces
 
     def _explain_none(self) -> str:
         """Why there is no row to show."""
@@ -63,22 +68,21 @@ class Report:
         return f"{self.shards.split} has no row{' that ' if wanted else ''}{' and '.join(wanted)}."
 
 
-def inspect_folder(folder: Path, *, split: str, choice: Choice) -> Report:
-    """Measure every split and choose rows of one.
+def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Input] | None = None) -> Report:
+    """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by source.
 
-    Raises ShardError if the folder is no finished build, holds what can't be measured, or lacks a row asked for.
+    Raises ShardError if the folder is no finished build, holds what can't be measured, or lacks a row asked for, and
+    InputError for a corpus that can't be read, or that has no document of the shards.
     """
     manifest = read_checked_manifest(folder)
     shown = open_shards(folder, split)
-    statistics = {}
-    for name in manifest["splits"]:
-        shards = shown if name == split else open_shards(folder, name)
-        if len(shards) > 0:
-            statistics[name] = measure(shards)
+    opened = {name: shown if name == split else open_shards(folder, name) for name in manifest["splits"]}
+    filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     return Report(
-        statistics=statistics,
-        shards=shown,
+        statistics={name: measure(shards) for name, shards in filled.items()},  # first: it finds rows that are no rows
         rows=choose_rows(shown, choice),
+        shards=shown,
         choice=choice,
         build_time=read_times(manifest),
+        sources=measure_sources(list(filled.values()), corpus) if corpus and filled else None,
     )

@@ -14,6 +14,7 @@ from albert_data.build.stages import format_stages
 from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
+from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
 
@@ -23,6 +24,7 @@ NO_BUILD_TIME = (
 )
 _BAR_LEN = 32
 _CELL_LEN = 25
+_NUM_SOURCES = 5
 _NONE = "-"
 _LABELS = {
     "masked_share": "masked share of the tokens",
@@ -45,6 +47,7 @@ def summarise(
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
     build_time: BuildTimes | None,
+    sources: Sources | None,
 ) -> str:
     """The page for a person. statistics: of each split that has rows; pieces: the vocabulary."""
     sections: list[Iterable[str]] = [
@@ -57,6 +60,7 @@ def summarise(
         _list_padding(statistics),
         _list_edges(statistics),
         _list_pieces(statistics, pieces),
+        _list_sources(sources),
         _list_damage(manifest["damage"]),
         _list_build_time(build_time),
     ]
@@ -69,6 +73,7 @@ def to_dict(
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
     build_time: BuildTimes | None,
+    sources: Sources | None,
 ) -> dict[str, Any]:
     """The page for a program. Its names are stable: a key is added, but not renamed, in a later version."""
     kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
@@ -85,6 +90,7 @@ def to_dict(
             name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
             for name, measured in statistics.items()
         },
+        "sources": None if sources is None else sources.to_dict(),
         **_split_build_time(build_time),
     }
 
@@ -217,6 +223,17 @@ def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) ->
 
 def _fit(text: str, columns: int) -> str:
     return text + " " * max(1, columns - count_columns(text))
+
+
+def _list_sources(sources: Sources | None) -> Iterator[str]:
+    if sources is None:
+        return
+    files = sources.rank(_NUM_SOURCES)
+    yield f"{'Sources':<42}{'tokens':>18}{'share':>10}{'unknown':>10}"
+    for file, name in zip(files, shorten_names(files, 39), strict=True):
+        cells = "".join(f"{format_figure('share', share):>10}" for share in (file.share, file.unknown_rate))
+        yield f"  {_fit(name, 40)}{file.num_tokens:>18,}{cells}"
+    yield from _fill(describe_sources(sources), "  ")
 
 
 def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:

@@ -14,18 +14,20 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from albert_data.build.stages import tabulate_stages
 from albert_data.build.times import BuildTimes
 from albert_data.inspect.html.svg import COLOURS, RC, to_inline
+from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import describe_build_time, format_figure
-from albert_data.inspect.terminal import count_noun
+from albert_data.inspect.terminal import count_noun, escape_controls
 
 _SIZE = (5.0, 3.0)  # inches of 72 points: at 360 points a letter is still large enough to read
 _NUM_BINS = 32
 _MAX_POINTS = 512
+_NUM_SOURCES, _NAME_LEN = 20, 56  # files, and columns of a name
 _SERIES = (COLOURS["first"], COLOURS["second"])
 Measured = Mapping[str, Statistics]
 
@@ -41,14 +43,15 @@ class Chart:
     table: list[list[str]]
 
 
-def draw_charts(statistics: Measured, build_time: BuildTimes | None) -> list[Chart]:
-    """All charts of splits with rows, none where there is no such split; and of the times, where they are known."""
+def draw_charts(statistics: Measured, build_time: BuildTimes | None, sources: Sources | None) -> list[Chart]:
+    """All charts of splits with rows, none where there is no such split; of sources and times where they are known."""
     draw: Sequence[Callable[[Measured], Chart]] = ()
     if statistics:
         draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_standing, _draw_labels, _draw_padding)
     settings: Any = {**matplotlib.rcParamsDefault, **RC}  # whatever the user's own matplotlibrc says
     with matplotlib.rc_context(settings):
         charts = [function(statistics) for function in draw]
+        charts += [_draw_sources(sources)] if sources else []
         return charts + ([_draw_stages(build_time)] if build_time and build_time.stages else [])
 
 
@@ -241,6 +244,32 @@ def _draw_padding(statistics: Measured) -> Chart:
         for name, m in statistics.items()
     )
     return _finish(canvas, "padding", "Padding by the size of a length group", f"{says}.", table)
+
+
+def _draw_sources(sources: Sources) -> Chart:
+    """Two bars a file, side by side under its name, which may be long and in any script."""
+    files = sources.rank(_NUM_SOURCES)
+    canvas = Canvas(figsize=(_SIZE[0], 0.8 + 0.42 * len(files)), layout="constrained")
+    both = canvas.subplots(1, 2, sharey=True)
+    shares = [file.share for file in files], [file.unknown_rate for file in files]
+    for i, (axes, label) in enumerate(zip(both, ("share of the tokens", "unknown"), strict=True)):
+        widths = [share or 0.0 for share in shares[i]]
+        bars = axes.barh(np.arange(len(files)), widths, 0.4, color=_SERIES[i])
+        axes.bar_label(bars, list(map(_percent, shares[i])), fontsize=8, padding=2)
+        axes.grid(visible=False)
+        axes.tick_params(left=False, labelleft=False)
+        axes.spines["left"].set_visible(False)
+        axes.set(xlabel=label, xlim=(0, 1.3 * max(*widths, 1e-4)), ylim=(len(files) - 0.5, -0.85))
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    for place, name in enumerate(shorten_names(files, _NAME_LEN)):
+        # No layout, for it may reach into the bars beside it; no mathematics, for a name may hold dollars.
+        both[0].text(0, place - 0.38, name, va="center", fontsize=9, clip_on=False, in_layout=False, parse_math=False)
+    table = [["source file", "tokens", "share of the tokens", "unknown"]] + [
+        [escape_controls(file.name), f"{file.num_tokens:,}", _percent(file.share), _percent(file.unknown_rate)]
+        for file in files
+    ]
+    return _finish(canvas, "sources", "Unknown rate by source", describe_sources(sources), table)
 
 
 def _draw_stages(build_time: BuildTimes) -> Chart:

@@ -20,16 +20,20 @@ from albert_data.corpus.damage import REASONS
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html.browser import embed_rows
 from albert_data.inspect.html.charts import Chart, draw_charts
+from albert_data.inspect.sources import Sources
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
 from albert_data.inspect.terminal import count_noun, escape_controls
 from albert_data.inspect.view import ORDERS
 from albert_data.shards.reader import Shards
 
-_NOTES = (
-    "Unknown rate by source: left out. A shard does not keep which file a row came from.",
+_PADDING_NOTE = (
     "Padding is counted as if each row were padded to the next multiple of the group's length; "
-    "a batch of rows of like length comes to no more.",
+    "a batch of rows of like length comes to no more."
+)
+_NO_SOURCES = (
+    "Unknown rate by source: left out, for a row does not say which file it is from. "
+    "Name the build's inputs to see it: albert-data inspect OUT --html PATH --corpus INPUT."
 )
 
 
@@ -39,6 +43,7 @@ def render(
     rows: Sequence[int],
     choice: Choice,
     build_time: BuildTimes | None,
+    sources: Sources | None,
 ) -> str:
     """The whole page."""
     data, num_embedded = embed_rows(shards, rows)
@@ -53,19 +58,21 @@ def render(
         title=name,
         about=escape(_describe(manifest)),
         tiles="\n".join(_make_tile(*tile) for tile in _list_tiles(manifest, statistics)),
-        charts="\n".join(map(_render_chart, draw_charts(statistics, build_time))),
+        charts="\n".join(map(_render_chart, draw_charts(statistics, build_time, sources))),
         figures=_render_figures(statistics),
         damage=_render_damage(manifest["damage"]),
         pieces="\n".join(_render_pieces(*item, shards.tokenizer.pieces) for item in statistics.items()),
-        notes="\n".join(f"<li>{escape(note)}</li>" for note in _list_notes(build_time)),
+        notes="\n".join(f"<li>{escape(note)}</li>" for note in _list_notes(build_time, sources)),
         embedded=escape(_describe_rows(shards, num_embedded, len(rows), choice)),
         language=escape(str(manifest["config"].get("language", "en"))),
         rows=data,
     )
 
 
-def _list_notes(build_time: BuildTimes | None) -> Iterable[str]:
-    yield from _NOTES
+def _list_notes(build_time: BuildTimes | None, sources: Sources | None) -> Iterable[str]:
+    yield _PADDING_NOTE
+    if sources is None:
+        yield _NO_SOURCES
     if build_time is None:
         yield f"Where the time of the build went: {NO_BUILD_TIME}."
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from typing import Any
 from xml.etree import ElementTree
 
@@ -50,7 +51,9 @@ _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 def to_inline(figure: Any, name: str, title: str, description: str) -> str:
     """The figure as an element. title, description: what a screen reader says of it."""
     file = io.BytesIO()
-    figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
+    with warnings.catch_warnings():  # the browser has other fonts than matplotlib
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     root = ElementTree.fromstring(file.getvalue())
     for parent in root.iter():
         for child in list(parent):

@@ -1,0 +1,149 @@
+"""How the tokens of a build fall to its source files, and how many of each are unknown.
+
+In: the rows, and the files that a build read, for a row does not say which it is from. Out: figures of each file.
+Unknown is what the vocabulary has no piece for: <unk>, or a byte that spells a character.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from albert_data.corpus.inputs import Input
+from albert_data.errors import InputError
+from albert_data.inspect.audit_corpus import Corpus, read_corpus, read_text_config
+from albert_data.inspect.audit_subject import Subject, gather_subject
+from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
+from albert_data.shards.reader import Shards
+
+_CUT = "..."
+_SHORT = 40  # columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A file, or several as one. num_tokens: of text, in all rows; share: of those of all documents that a file has."""
+
+    name: str
+    num_tokens: int
+    num_unknown: int
+    share: float
+    num_files: int = 1
+
+    @property
+    def unknown_rate(self) -> float | None:
+        return self.num_unknown / self.num_tokens if self.num_tokens else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "file": self.name,
+            "num_tokens": self.num_tokens,
+            "share": self.share,
+            "num_unknown": self.num_unknown,
+            "unknown_rate": self.unknown_rate,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """files: all of the corpus, in its order; num_documents: of the shards; num_documents_found: that a file has."""
+
+    files: list[Source]
+    num_documents: int
+    num_documents_found: int
+
+    @property
+    def largest(self) -> Source:
+        return max(self.files, key=lambda file: file.num_tokens)
+
+    @property
+    def worst(self) -> Source:
+        """The file of the highest unknown rate."""
+        return max(self.files, key=lambda file: file.unknown_rate or 0.0)
+
+    def rank(self, count: int) -> list[Source]:
+        """The largest files, the largest first, and last all others as one, if these are several."""
+        ranked = sorted(self.files, key=lambda file: (-file.num_tokens, file.name))
+        shown, rest = ranked[:count], ranked[count:]
+        if len(rest) < 2:
+            return ranked
+        return [
+            *shown,
+            Source(
+                name=f"{len(rest):,} other files",
+                num_tokens=sum(file.num_tokens for file in rest),
+                num_unknown=sum(file.num_unknown for file in rest),
+                share=sum(file.share for file in rest),
+                num_files=len(rest),
+            ),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, by stable names."""
+        return {
+            "num_documents": self.num_documents,
+            "num_documents_found": self.num_documents_found,
+            "files": [file.to_dict() for file in self.rank(len(self.files))],
+        }
+
+
+def measure_sources(opened: list[Shards], inputs: list[Input]) -> Sources:
+    """Read the corpus, and all rows of these splits. Raises as read_corpus and attribute do."""
+    corpus = read_corpus(inputs, read_text_config(opened[0].manifest))
+    return attribute(gather_subject(opened), corpus)
+
+
+def attribute(subject: Subject, corpus: Corpus) -> Sources:
+    """Count each row for the file that has its document. Raises InputError where no file has any of them."""
+    sources = corpus.find_sources(subject.documents)
+    found = sources >= 0
+    if not found.any():
+        raise InputError("--corpus has none of the shards' documents; give the inputs that they were built from")
+    tokens, unknown = (
+        np.bincount(sources[found], subject.add_by_document(values)[found], len(corpus.names))
+        for values in (subject.facts.num_text, subject.facts.num_unknown)
+    )
+    shares = tokens / max(tokens.sum(), 1.0)
+    files = [
+        Source(name=name, num_tokens=int(tokens[i]), num_unknown=int(unknown[i]), share=float(shares[i]))
+        for i, name in enumerate(corpus.names)
+    ]
+    return Sources(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
+
+
+def describe_sources(sources: Sources) -> str:
+    """What to see in them, in a sentence."""
+    worst, num_missing = sources.worst, sources.num_documents - sources.num_documents_found
+    if worst.unknown_rate:
+        name = shorten_names(sources.files, _SHORT)[sources.files.index(worst)]
+        text = f"The highest unknown rate of a file is {worst.unknown_rate:.2%}, of {name}"
+    else:
+        text = "No file has an unknown token"
+    if num_missing:
+        text += f"; {num_missing:,} of the {count_noun(sources.num_documents, 'document')} are in no file of --corpus"
+    return f"{text}."
+
+
+def shorten_names(files: Sequence[Source], columns: int) -> list[str]:
+    """Names to tell files by in little room: made harmless, without the folder that all are in, cut in the middle."""
+    common = os.path.commonprefix([file.name for file in files if file.num_files == 1])
+    folder = common[: common.rfind(os.sep) + 1]
+    return [_cut_middle(escape_controls(file.name.removeprefix(folder)), columns) for file in files]
+
+
+def _cut_middle(text: str, columns: int) -> str:
+    if count_columns(text) <= columns:
+        return text
+    end = _take(text[::-1], 2 * columns // 3 - len(_CUT))[::-1]
+    return _take(text, columns - len(_CUT) - count_columns(end)) + _CUT + end
+
+
+def _take(text: str, columns: int) -> str:
+    """The longest beginning of so many columns at most."""
+    widths = accumulate(map(count_columns, text))
+    return text[: sum(width <= columns for width in widths)]
