@@ -164,13 +164,33 @@ def _show_shards(
         _print_text(report)
 
 
-def _check_usage(*, numbers: tuple[int, ...], text: str | None, label: str | None, is_random: bool, **_: Any) -> None:
-    given = {"--grep": text is not None, "--label": label is not None, "--random": is_random}
-    named = [name for name, is_given in given.items() if is_given]
-    if numbers and named:
-        raise click.UsageError(f"--row names the rows by itself; leave out {' and '.join(named)}")
-    if text is not None and is_random:
-        raise click.UsageError("--grep shows the first rows that hold the text; leave out --random")
+def _check_usage(
+    *,
+    numbers: tuple[int, ...],
+    text: str | None,
+    label: str | None,
+    is_random: bool,
+    num_examples: int | None,
+    **_: Any,
+) -> None:
+    """Raise UsageError, naming both, where one option leaves another without effect."""
+    is_seeded = click.get_current_context().get_parameter_source("seed") is ParameterSource.COMMANDLINE
+    given = {
+        "--grep": text is not None,
+        "--label": label is not None,
+        "--num-examples": num_examples is not None,
+        "--random": is_random,
+        "--seed": is_seeded,
+    }
+    rules = (
+        (bool(numbers), "--row names the rows by itself", tuple(given)),
+        (text is not None, "--grep shows the first rows that hold the text", ("--random", "--seed")),
+        (is_random, "--random draws other rows at each call", ("--seed",)),
+    )
+    for applies, why, idle in rules:
+        named = [name for name in idle if given[name]]
+        if applies and named:
+            raise click.UsageError(f"{why}; leave out {' and '.join(named)}")
 
 
 def _make_choice(
