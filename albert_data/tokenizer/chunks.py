@@ -27,6 +27,7 @@ FIRST_SLOTS, MAX_SLOTS = 1 << 16, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 1 << 20
+_BYTES_PER_ID = 4  # most text has more; then the ids fit the array made for them
 _TRIES = 3  # the first finds what the table lacks, the second may find it full; then SentencePiece does the rest
 
 EncodeWhole = Callable[[list[bytes]], list[np.ndarray]]
@@ -70,16 +71,21 @@ class ChunkEncoder:
 
         begins, ends: int64, where the sentences stand in `utf8`, in order.
         """
-        parts, lengths = [np.zeros(0, self._dtype)], np.empty(len(begins), np.int64)
-        begin = 0
-        while begin < len(lengths):
+        offsets = np.zeros(len(begins) + 1, np.int64)
+        lengths = offsets[1:]
+        ids = np.empty((ends[-1] - begins[0]) // _BYTES_PER_ID if len(begins) else 0, self._dtype)
+        begin, filled = 0, 0
+        while begin < len(begins):
             end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
-            parts.append(self._encode_slice(utf8, begins[begin:end], ends[begin:end], lengths[begin:end]))
-            begin = end
-        return np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths)))
+            found = self._encode_slice(utf8, begins[begin:end], ends[begin:end], lengths[begin:end])
+            ids = _with_room(ids, filled + len(found))
+            ids[filled : filled + len(found)] = found
+            begin, filled = end, filled + len(found)
+        ids.resize(filled, refcheck=False)  # without a copy
+        return ids, np.cumsum(offsets, out=offsets)
 
     def _encode_slice(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Ids of some sentences; fills in the length of each."""
+        """Ids of some sentences, in a room for reuse; fills in the length of each."""
         first, end = begins[0], ends[-1] + PADDING
         text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
         self._cuts = _with_room(self._cuts, len(text) // BLOCK)
@@ -96,7 +102,7 @@ class ChunkEncoder:
         ids = self._look_up(text, begins, ends, lengths, tries - 1)
         rest = np.flatnonzero(lengths == NOT_DONE)
         if len(rest) == 0:
-            return ids.copy()
+            return ids
         lengths_of_rest = np.empty(len(rest), np.int64)
         ids_of_rest = self._encode(text, begins[rest], ends[rest], lengths_of_rest, tries - 1)
         return encoding.fill_in(ids, lengths, ids_of_rest, lengths_of_rest)

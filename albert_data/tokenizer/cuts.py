@@ -14,8 +14,8 @@ on the left and that on the right do not touch each other. What has to be seen t
   At a space they can't meet, for "▁" itself is a piece.
 - *Rounding.* A unigram model sums scores in float32 along the sentence, so two choices of nearly equal score
   may change places. Both start from the same sum, and each addition errs by at most 2^-24 of it; so a part
-  whose best two choices are closer than that, times the additions, is *fragile* in sentences of such a
-  score (lattice.find_limit). A sentence in which a part is fragile is given to SentencePiece whole.
+  whose best two choices are closer than that, times the additions, is *fragile* where the sentence up to its end
+  has such a score (lattice.find_limit). A sentence in which a part is fragile is given to SentencePiece whole.
 
 `explain_unsafe` names the condition that a model breaks; all its text then goes through SentencePiece.
 """

@@ -32,7 +32,6 @@ from albert_data.tokenizer.table import (
     INLINE_IDS,
     INNER_SHIFT,
     LENGTH,
-    LIMIT,
     LIMIT_SHIFT,
     LONG_COUNT,
     LONG_IDS,
@@ -58,7 +57,7 @@ NOT_DONE = -1
 LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
 _MAX_PIECES = 18  # of a character: U+FDFA is normalised to so many characters
 _BATCH = 32  # chunks, and those of a block more, are hashed before the first is looked up: their cache lines come
-_NUM_FRESH, _IS_DONE, _LIMIT_SO_FAR, _NUM_UNKNOWN = range(4)  # the places in Workplace.state
+_NUM_FRESH, _IS_DONE, _NUM_UNKNOWN, _NUM_SUMMED = range(4)  # the places in Workplace.state
 _1, _40 = Word(1), Word(40)
 _ID = Word(0xFFFF)
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
@@ -78,18 +77,23 @@ class Batch(NamedTuple):
 
 
 class Workplace(NamedTuple):
-    """Room to work in. state: int64, the number of fresh chunks, and what is known of a sentence."""
+    """Room to work in.
+
+    state: int64, the number of fresh chunks, and of a sentence: whether the table can do it, at most how many unknown
+    characters it has, and how many of its ids `score` (float64, one) sums the scores of, negated.
+    """
 
     batch: Batch
     desk: Desk
     state: np.ndarray
+    score: np.ndarray
 
 
 def make_workplace() -> Workplace:
     size = _BATCH + BLOCK + 1
     begins, homes = (np.empty(size, np.int64) for _ in range(2))
     low, high, tags = (np.empty(size, np.uint64) for _ in range(3))
-    return Workplace(Batch(begins, homes, low, high, tags), make_desk(), np.zeros(4, np.int64))
+    return Workplace(Batch(begins, homes, low, high, tags), make_desk(), np.zeros(4, np.int64), np.zeros(1))
 
 
 @helper
@@ -148,6 +152,7 @@ def encode_sentences(
     text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
     entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
     batch, desk, state = point_to_batch(workplace.batch), point_to_desk(workplace.desk), pointer(workplace.state)
+    score = pointer(workplace.score)
     marks, masks, can_learn, max_ids = pointer(cuts), pointer(_MASKS), len(trie.children) > 0, len(ids) - INLINE_IDS
     put(state, _NUM_FRESH, 0)
     filled = 0
@@ -157,8 +162,8 @@ def encode_sentences(
             lengths[sentence] = NOT_DONE
             continue
         put(state, _IS_DONE, 1)
-        put(state, _LIMIT_SO_FAR, STURDY)
         put(state, _NUM_UNKNOWN, 0)
+        put(state, _NUM_SUMMED, 0)
         at, inner, count = begin & -BLOCK, 0, 0
         bits = item(marks, at >> 6) & (_ALL << _1) << Word(begin & 63)
         while at < end:
@@ -198,10 +203,10 @@ def encode_sentences(
                         num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
                         fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
                         put(state, _NUM_FRESH, num_fresh + 1)
-                filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state)
+                filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
             count = 0
-        score = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
-        if item(state, _IS_DONE) == 0 or (can_learn and score > 1 << item(state, _LIMIT_SO_FAR)):
+        at_most = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
+        if item(state, _IS_DONE) == 0 or (can_learn and at_most > STURDY):
             filled, lengths[sentence] = first, NOT_DONE
         else:
             lengths[sentence] = filled - first
@@ -210,7 +215,15 @@ def encode_sentences(
 
 @helper
 def write_ids(
-    slot: int, table: Table, trie: Trie, ids: Pointer, first: int, filled: int, max_ids: int, state: Pointer
+    slot: int,
+    table: Table,
+    trie: Trie,
+    ids: Pointer,
+    first: int,
+    filled: int,
+    max_ids: int,
+    state: Pointer,
+    score: Pointer,
 ) -> int:
     """Write the ids of any chunk, and note what they mean for its sentence, whose ids begin at `first`."""
     tag, value = item(table.slots, slot + 2), item(table.slots, slot + 3)
@@ -220,8 +233,6 @@ def write_ids(
     if tag == 0 or tag & PENDING or filled + num_ids > max_ids:
         put(state, _IS_DONE, 0)
         return filled
-    if tag & FRAGILE:
-        put(state, _LIMIT_SO_FAR, min(item(state, _LIMIT_SO_FAR), Int((tag >> LIMIT_SHIFT) & LIMIT)))
     if tag & UNKNOWN:
         put(state, _NUM_UNKNOWN, item(state, _NUM_UNKNOWN) + _MAX_PIECES * Int(tag & LENGTH))
     for i in range(num_ids):
@@ -231,7 +242,20 @@ def write_ids(
         if one != trie.unk_id or filled == first or item(ids, filled - 1) != trie.unk_id:
             put(ids, filled, one)
             filled += 1
+    if tag & FRAGILE and sum_scores(ids, first, filled, trie, state, score) + 1 >= Int(tag >> LIMIT_SHIFT):
+        put(state, _IS_DONE, 0)  # the 1: the other choice's score may be so much further from 0
     return filled
+
+
+@helper
+def sum_scores(ids: Pointer, first: int, filled: int, trie: Trie, state: Pointer, score: Pointer) -> float:
+    """At most the magnitude of the score of a sentence so far, or of a part of it. Its ids begin at `first`."""
+    total = item(score, 0) if item(state, _NUM_SUMMED) else 0.0
+    for i in range(first + item(state, _NUM_SUMMED), filled):
+        total -= item(trie.scores, Int(item(ids, i)))
+    put(state, _NUM_SUMMED, filled - first)
+    put(score, 0, total)
+    return np.inf if trie.has_gains else total - item(state, _NUM_UNKNOWN) * trie.unknown_score
 
 
 @kernel

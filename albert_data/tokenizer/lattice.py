@@ -6,7 +6,6 @@ choice is this one. Where they are not, the caller asks SentencePiece.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,19 +21,19 @@ _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
 class Trie(NamedTuple):
     """Pieces by their characters: an open hash from (node, character) to node. In kernels, pointers to the arrays.
 
-    children: uint64, node << 42 | character << 21 | child, 0 where it is empty;
-    ids: int32, the piece that ends at a node, -1 where none does; scores: float64, of the piece;
-    max_score: the largest magnitude of a piece's score; is_wide: ids take more than 16 bits;
+    children: uint64, two a slot: node << 42 | character << 21 | child, 0 where it is empty, and 1 + the piece that ends
+    at the child, 0 where none does; scores: float64 of the vocabulary, 0 of what is no piece; max_score: the largest
+    magnitude of one; has_gains: a score is positive; is_wide: ids take more than 16 bits;
     unknown_is_whole: what an unknown character becomes, SentencePiece must say.
     """
 
     children: np.ndarray
-    ids: np.ndarray
     scores: np.ndarray
     mask: int
     unk_id: int
     unknown_score: float
     max_score: float
+    has_gains: bool
     is_wide: bool
     unknown_is_whole: bool
 
@@ -57,17 +56,18 @@ def make_trie(
     if len(data) >= _MAX_NODES:
         data, offsets, pieces = data[:0], offsets[:1], []
     size = 1 << max(4, (2 * len(data)).bit_length())
-    children, node_ids, node_scores = build_trie(data, offsets, np.array(ids, np.int32), np.array(scores), size)
-    children = shrink_children(children, 1 << max(4, (2 * len(node_ids)).bit_length())) if pieces else children[:0]
-    unknown_score = min(scores, default=0.0) - _UNKNOWN_PENALTY
+    children, num_nodes = build_trie(data, offsets, np.array(ids, np.int64), size)
+    children = shrink_children(children, 1 << max(4, (2 * num_nodes).bit_length())) if pieces else children[:0]
+    scores_of_ids = np.zeros(vocab_size)
+    scores_of_ids[ids] = scores
     return Trie(
         children=children,
-        ids=node_ids,
-        scores=node_scores,
-        mask=len(children) - 1,
+        scores=scores_of_ids,
+        mask=len(children) // 2 - 1,
         unk_id=unk_id,
-        unknown_score=unknown_score,
-        max_score=float(max(map(abs, scores), default=0.0)),
+        unknown_score=min(scores, default=0.0) - _UNKNOWN_PENALTY,
+        max_score=float(np.abs(scores_of_ids).max(initial=0.0)),
+        has_gains=max(scores, default=0.0) > 0,
         is_wide=vocab_size > 1 << 16,
         unknown_is_whole=unknown_is_whole,
     )
@@ -77,12 +77,12 @@ def make_trie(
 def point_to_trie(trie: Trie) -> Trie:
     return Trie(
         pointer(trie.children),
-        pointer(trie.ids),
         pointer(trie.scores),
         trie.mask,
         trie.unk_id,
         trie.unknown_score,
         trie.max_score,
+        trie.has_gains,
         trie.is_wide,
         trie.unknown_is_whole,
     )
@@ -102,41 +102,40 @@ def point_to_lattice(lattice: Lattice) -> Lattice:
 
 @helper
 def find_child(children: Pointer, mask: int, node: int, character: int) -> int:
-    """The slot of (node, character): where it stands or would."""
+    """Where the slot of (node, character) stands or would."""
     key = Word(node) << _21 | Word(character)
-    slot = Int((key * _HASH) >> _40) & mask
+    slot = 2 * (Int((key * _HASH) >> _40) & mask)
     while item(children, slot) != 0 and item(children, slot) >> _21 != key:
-        slot = (slot + 1) & mask
+        slot = (slot + 2) & (2 * mask + 1)
     return int(slot)
 
 
 @kernel
-def build_trie(
-    data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    children = np.zeros(size, np.uint64)
-    node_ids, node_scores = np.full(len(data) + 1, -1, np.int32), np.zeros(len(data) + 1)
-    num_nodes = 1
+def build_trie(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+    """The children in a table of `size` slots, and the number of nodes."""
+    children, num_nodes = np.zeros(2 * size, np.uint64), 1
     for piece in range(len(offsets) - 1):
-        node = 0
+        node, slot = 0, 0
         for at in range(offsets[piece], offsets[piece + 1]):
             slot = find_child(pointer(children), size - 1, node, data[at])
             if children[slot] == 0:
                 children[slot] = Word(node) << _42 | Word(data[at]) << _21 | Word(num_nodes)
                 num_nodes += 1
             node = Int(children[slot] & _CHILD)
-        node_ids[node], node_scores[node] = ids[piece], scores[piece]
-    return children, node_ids[:num_nodes].copy(), node_scores[:num_nodes].copy()
+        if node:
+            children[slot + 1] = Word(ids[piece] + 1)
+    return children, num_nodes
 
 
 @kernel
 def shrink_children(children: np.ndarray, size: int) -> np.ndarray:
     """The same in a table of `size`, for it is walked at random."""
-    out = np.zeros(size, np.uint64)
-    for child in children:
-        if child != 0:
-            node, character = Int(child >> _42), Int((child >> _21) & _CHILD)
-            out[find_child(pointer(out), size - 1, node, character)] = child
+    out = np.zeros(2 * size, np.uint64)
+    for slot in range(0, len(children), 2):
+        if children[slot] != 0:
+            node, character = Int(children[slot] >> _42), Int((children[slot] >> _21) & _CHILD)
+            target = find_child(pointer(out), size - 1, node, character)
+            out[target], out[target + 1] = children[slot], children[slot + 1]
     return out
 
 
@@ -171,21 +170,22 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
     while start < length:
         best, second = item(lattice.best, start), item(lattice.second, start)
         code, width = decode(text, start)
+        code_width = width
         node, end, has_single = 0, start, False
         while best != -np.inf:
-            child = item(trie.children, find_child(trie.children, trie.mask, node, code))
+            slot = find_child(trie.children, trie.mask, node, code)
+            child, piece = item(trie.children, slot), Int(item(trie.children, slot + 1)) - 1
             if child == 0:
                 break
-            end += width if end == start else decode(text, end)[1]
+            end += code_width
             node = Int(child & _CHILD)
-            piece = item(trie.ids, node)
             if piece >= 0:
                 has_single = has_single or end == start + width
-                score = item(trie.scores, node)
+                score = item(trie.scores, piece)
                 extend(lattice, start, end, piece, best + score, second + score)
             if end == length:
                 break
-            code = decode(text, end)[0]
+            code, code_width = decode(text, end)
         if best != -np.inf and not has_single:
             unknown: Any = np.int32(trie.unk_id)
             extend(lattice, start, start + width, unknown, best + trie.unknown_score, second + trie.unknown_score)
@@ -224,14 +224,11 @@ def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, seco
 
 @helper
 def find_limit(margin: float, additions: int) -> int:
-    """The log2 (0 to 31) of the score of a sentence up to which rounding can't decide between two choices.
+    """The score of a sentence (up to 2^31) up to which rounding can't decide between two choices.
 
     margin: how much their scores differ; additions: how many scores they sum. See cuts.py.
     """
-    if margin == np.inf:
-        return 31
-    ratio = margin * 2.0**24 / max(additions, 1)
-    return min(31, int(math.log2(ratio))) if ratio > 1 else 0
+    return int(min(margin * 2.0**24 / max(additions, 1), 2.0**31))
 
 
 def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

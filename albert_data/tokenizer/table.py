@@ -38,11 +38,11 @@ COUNT = Word(7)
 LONG_IDS = Word(1 << 20)  # ids are in long_ids; the slot has their place << LONG_SHIFT | their number
 PENDING = Word(1 << 21)  # ids are not known yet
 UNKNOWN = Word(1 << 22)  # some of it is unknown characters
-FRAGILE = Word(1 << 23)  # rounding could decide in a sentence whose score is over 2 ** (the bits above)
+FRAGILE = Word(1 << 23)  # rounding could decide where the score of its sentence is over the limit
 ODD = LONG_IDS | PENDING | UNKNOWN | FRAGILE
 LONG_SHIFT, LONG_COUNT = Word(32), Word((1 << 32) - 1)
-LIMIT_SHIFT, LIMIT = Word(24), Word(31)
-STURDY = 20  # log2 of a score that no sentence of LONG_SENTENCE reaches but by unknown characters
+LIMIT_SHIFT = Word(32)
+STURDY = 1 << 20  # a score that hardly a sentence of LONG_SENTENCE reaches but by unknown characters
 
 _0, _1, _16, _40 = (Word(n) for n in (0, 1, 16, 40))
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
