@@ -24,12 +24,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
 import click
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
 from albert_data import load_tokenizer, open_shards
 from albert_data.corpus.long_documents import WHITESPACE
@@ -149,8 +149,8 @@ def count_wrong_documents(out: Path, texts: list[str], tokenizer: Path) -> int:
     for text in texts:
         lines = [line.strip(WHITESPACE) for line in text.encode().split(b"\n") if line.strip(WHITESPACE)]
         ids, _ = processor.encode([line.decode() for line in lines])
-        key = sha256(b"".join(line + b"\n" for line in lines)).digest()[:8]
-        want[int.from_bytes(key, "little")] += checksum(ids)
+        key = xxh3_64_intdigest(b"".join(line + b"\n" for line in lines))
+        want[key] += checksum(ids)
     found: Counter[int] = Counter()
     special = processor.specials.is_special
     for example in open_shards(out):

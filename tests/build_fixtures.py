@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from albert_data.build import plan
 from albert_data.build.build import BuildReport, build
@@ -92,7 +93,7 @@ def canonical(document: str) -> bytes:
 
 
 def document_key(document: str) -> int:
-    return int.from_bytes(sha256(canonical(document)).digest()[:8], "little")
+    return int(xxh3_64_intdigest(canonical(document)))
 
 
 def to_txt(documents: Sequence[str]) -> bytes:

@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import sha256
+
+from xxhash import xxh3_64_intdigest
 
 WHITESPACE = b" \t\n\r\x0b\x0c"
 BITS_64 = 2**64 - 1
@@ -107,7 +108,7 @@ def cut_line(line: bytes, max_line: int) -> list[bytes]:
 
 
 def document_key(document: bytes) -> int:
-    return int.from_bytes(sha256(document).digest()[:8], "little")
+    return int(xxh3_64_intdigest(document))
 
 
 # ---- tokenizer/words.py ----

@@ -144,6 +144,22 @@ def test_another_tokenizer_changes_the_bytes(corpus: Path, reference: Path, toke
     assert digest_shards(tmp_path / "out") != digest_shards(reference)
 
 
+@pytest.mark.parametrize("engine", [InlineEngine(), MultiprocessEngine(1), MultiprocessEngine(2)])
+@pytest.mark.parametrize("run_bytes", [1 << 12, 1 << 20], ids=["many runs", "a run a task"])
+def test_documents_of_one_key_change_no_byte_by_their_order(
+    engine: Engine, run_bytes: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
+    documents = DOCUMENTS[:60] * 2
+    fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
+    run_build(tmp_path / "in", tmp_path / "reference", tokenizer)
+    assert len({example.document_key for example in open_shards(tmp_path / "reference")}) <= 3
+    monkeypatch.setattr("albert_data.build.mapping.RUN_BYTES", run_bytes)
+    fixtures.write_corpus(tmp_path / "reversed", documents[::-1], "txt", random.Random(1))
+    run_build(tmp_path / "reversed", tmp_path / "out", tokenizer, engine)
+    check_same(tmp_path / "out", tmp_path / "reference")
+
+
 def test_duplicates_fall_to_the_same_split(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:60] * 3, "mixed", random.Random(2))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.5)

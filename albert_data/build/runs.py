@@ -1,9 +1,10 @@
 """Runs: the sorted intermediate files between map and reduce.
 
 A run holds the rows of train, then those of validation, each sorted by (shuffle key, document key, pass,
-index), which is a total order of the examples of a corpus. In the file: the length of a header, the header
-(JSON: each column's place, type and length), and the columns as they lie in memory, for the next stage reads
-a range of each straight to where it is needed.
+index, content), which is a total order of the examples of a corpus: the content tells the rows of two documents
+apart whose keys collide. In the file: the length of a header, the header (JSON: each column's place, type and
+length), and the columns as they lie in memory, for the next stage reads a range of each straight to where it is
+needed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from albert_data.shards.rows import join_offsets, join_rows, slice_rows, take_ro
 
 _LENGTH_BYTES = 8
 _STEP = 64  # of every so many keys of a run one stays in memory
+_ROWS_COMPARED = 1024  # at once, with those before them
 _OFFSETS = ("offsets", "mask_offsets")
 _RANGES = {  # what a column has an item for
     "input_ids": "tokens",
@@ -50,7 +52,39 @@ class KeyedRows:
 
     def order(self) -> np.ndarray:
         """The row numbers in the total order: int64."""
-        return np.lexsort((self.indices, self.passes, self.examples.document_keys, self.shuffle_keys))
+        order = np.argsort(self.shuffle_keys)
+        keys = self.shuffle_keys[order]
+        is_tied = keys[1:] == keys[:-1]
+        if is_tied.any():
+            tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
+            order[tied] = self._order_tied(order[tied])
+        return order
+
+    def _order_tied(self, rows: np.ndarray) -> np.ndarray:
+        """Order rows that share their shuffle keys: nearly always equal ones, of a document that comes twice.
+
+        Where two documents share a key, rows that have all keys in common may differ yet.
+        """
+        keys = (self.indices, self.passes, self.examples.document_keys, self.shuffle_keys)
+        rows = rows[np.lexsort([key[rows] for key in keys])]
+        is_new = np.append(True, np.any([key[rows[1:]] != key[rows[:-1]] for key in keys], axis=0))
+        groups, begins = np.cumsum(is_new) - 1, np.append(np.flatnonzero(is_new), len(rows))
+        for group in np.unique(groups[self._find_unlike(rows, np.flatnonzero(~is_new))]):
+            group_rows = slice(begins[group], begins[group + 1])
+            rows[group_rows] = sorted(rows[group_rows].tolist(), key=self._read_content)
+        return rows
+
+    def _find_unlike(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Of the places, those where the row is not equal to the one before it, and some others."""
+        found = [np.zeros(0, np.int64)]
+        for part in np.split(places, range(_ROWS_COMPARED, len(places), _ROWS_COMPARED)):
+            before, after = (vars(take_rows(self.examples, rows[part - step])) for step in (1, 0))
+            if not all(np.array_equal(before[name], after[name]) for name in before):
+                found.append(part)
+        return np.concatenate(found)
+
+    def _read_content(self, row: int) -> list[bytes]:
+        return [column.tobytes() for column in vars(slice_rows(self.examples, row, row + 1)).values()]
 
     def take(self, rows: np.ndarray) -> KeyedRows:
         return KeyedRows(

@@ -2,7 +2,8 @@
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, the same for one document however it was
 stored. A line is stripped of white space at both ends, blank lines are dropped, each line ends with "\n".
-A document's key is the first eight bytes (little-endian) of the SHA-256 of its canonical text.
+A document's key is the XXH3 of 64 bits, seed 0, of its canonical text: ten times as fast as SHA-256, which took half
+of the time. Texts can be written that share a key: they share a split and random numbers then, and no more.
 """
 
 from __future__ import annotations
@@ -10,27 +11,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import pairwise
 
 import numpy as np
-import pyarrow
+from xxhash import xxh3_64_intdigest
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
+from albert_data.corpus.utf8 import is_utf8
 from albert_data.kernels import (
     Pointer,
     Word,
     copy_items,
+    count_ones,
     count_trailing_zeros,
     find_bytes,
     helper,
     item,
     kernel,
     pointer,
+    put,
 )
 
 
@@ -66,7 +69,7 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
 
 def _repair(block: Block, damage: Damage) -> bytes:
     """The block as valid UTF-8; each document with invalid bytes counts once."""
-    if is_utf8(block.data):
+    if is_utf8(np.frombuffer(block.data, np.uint8)):
         return block.data
     parts, begin = [], 0
     for separator in [*BLANK_LINE.finditer(block.data), None]:
@@ -74,17 +77,6 @@ def _repair(block: Block, damage: Damage) -> bytes:
         parts.append(_decode(block.data[begin:end], block, begin, damage).encode())
         begin = end
     return b"".join(parts)
-
-
-def is_utf8(data: bytes) -> bool:
-    """Whether bytes are valid UTF-8; Arrow tells seven times as fast as bytes.decode."""
-    bounds = np.array([0, len(data)], np.int64)
-    buffers = [None, pyarrow.py_buffer(bounds), pyarrow.py_buffer(data)]
-    try:
-        pyarrow.Array.from_buffers(pyarrow.large_utf8(), 1, buffers, null_count=0).validate(full=True)
-    except pyarrow.ArrowInvalid:
-        return False
-    return True
 
 
 def _decode(data: bytes, block: Block, at: int, damage: Damage) -> str:
@@ -198,14 +190,14 @@ def strip_lines(
 
     ends: where documents end otherwise.
     """
-    num_feeds = 0
-    for byte in raw:
-        num_feeds += byte == 10
     out = np.empty(len(raw) + 1, np.uint8)
+    source, target = pointer(raw), pointer(out)
+    num_feeds = 0
+    for at in range(0, len(raw), 64):
+        num_feeds += count_ones(find_feeds(source, at, len(raw)))
     line_offsets = np.empty(num_feeds + 2, np.int64)
     document_offsets = np.empty(num_feeds + 2, np.int64)
     line_offsets[0], document_offsets[0] = 0, 0
-    source, target = pointer(raw), pointer(out)
     num_lines, num_documents, filled, longest_line, start = 0, 0, 0, 0, 0
     uncopied = 0  # from here on the text is as it shall be, and not copied yet
     block, feeds = -64, Word(0)
@@ -216,14 +208,14 @@ def strip_lines(
         stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
         feeds &= feeds - Word(1)
         begin, end = start, stop
-        while begin < end and is_white(raw[begin]):
+        while begin < end and is_white(item(source, begin)):
             begin += 1
-        while end > begin and is_white(raw[end - 1]):
+        while end > begin and is_white(item(source, end - 1)):
             end -= 1
         if begin > start or end < stop or begin == end or stop == len(raw):
             copy_items(target, filled - (start - uncopied), source, uncopied, start - uncopied)
             copy_items(target, filled, source, begin, end - begin)
-            out[filled + end - begin] = 10
+            put(target, filled + end - begin, 10)
             uncopied = stop + 1
         if end > begin:
             longest_line = max(longest_line, end - begin)
@@ -242,6 +234,5 @@ def strip_lines(
 
 def _hash_documents(utf8: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The key of each document: uint64."""
-    view, bounds = utf8.data, offsets.tolist()
-    digests = [sha256(view[begin:end]).digest()[:8] for begin, end in pairwise(bounds)]
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+    view = utf8.data
+    return np.array([xxh3_64_intdigest(view[begin:end]) for begin, end in pairwise(offsets.tolist())], np.uint64)
