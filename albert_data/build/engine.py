@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 import multiprocess
 from multiprocess.connection import Connection, wait
 
+from albert_data.build.memory import keep_memory
 from albert_data.errors import AlbertDataError, WorkerError
 
 _ORPHAN_CHECK_SECONDS = 0.5
@@ -190,6 +191,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
     """The loop of a worker. It ends with its parent, even if that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    keep_memory()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     while (task := _receive(connection)) is not None:
         try:
