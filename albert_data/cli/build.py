@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from albert_data.cli.garbage import keep_garbage
 from albert_data.cli.options import default_of, input_arguments, text_options, workers_option
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
 
@@ -112,25 +113,26 @@ def build(
     albert-data build corpus/ --tokenizer vocab -o shards
     zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab --text-field body -o shards
     """
-    from albert_data.cli.settings import build_config
+    with keep_garbage():
+        from albert_data.cli.settings import build_config
 
-    config = build_config(settings)
-    from albert_data.build.build import build as build_shards
-    from albert_data.build.engine import MultiprocessEngine
-    from albert_data.build.times import save_times
-    from albert_data.build.warming import compile_ahead, load_to_encode
-    from albert_data.cli.main import INTERRUPTED
-    from albert_data.cli.progress import Bar
-    from albert_data.cli.summary import describe_build, describe_plan, describe_stages
-    from albert_data.corpus.inputs import find_inputs
-    from albert_data.tokenizer.model import load_tokenizer
+        config = build_config(settings)
+        from albert_data.build.build import build as build_shards
+        from albert_data.build.engine import MultiprocessEngine
+        from albert_data.build.times import save_times
+        from albert_data.build.warming import compile_ahead, load_to_encode
+        from albert_data.cli.main import INTERRUPTED
+        from albert_data.cli.progress import Bar
+        from albert_data.cli.summary import describe_build, describe_plan, describe_stages
+        from albert_data.corpus.inputs import find_inputs
+        from albert_data.tokenizer.model import load_tokenizer
 
-    found, bar = find_inputs(inputs), Bar()
-    if dry_run:
-        click.echo(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
-        return
-    with compile_ahead(bar):
-        loaded = load_to_encode(tokenizer) if tokenizer else None
+        found, bar = find_inputs(inputs), Bar()
+        if dry_run:
+            click.echo(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
+            return
+        with compile_ahead(bar):
+            loaded = load_to_encode(tokenizer) if tokenizer else None
     try:
         report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)
     except KeyboardInterrupt:

@@ -45,12 +45,9 @@ class ChunkEncoder:
         whole: EncodeWhole,
     ) -> None:
         self._processor, self._whole = processor, whole
-        self._inner = sentencepiece.SentencePieceProcessor()
-        self._inner.LoadFromSerializedProto(
-            change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=True)
-        )
-        self._rule = make_cut_rule(settings, pieces)
         self._is_unigram = settings.model_type == UNIGRAM
+        self._inner = _load_inner(model, self._is_unigram)
+        self._rule = make_cut_rule(settings, pieces)
         self._trie = _make_trie(settings, pieces, processor.unk_id())
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
         self._workplace = make_workplace()
@@ -168,6 +165,19 @@ class ChunkEncoder:
         num_ids = int(self._table.counts[2]) + len(ids)
         self._table = self._table._replace(long_ids=_with_room(self._table.long_ids, num_ids))
         table.store_chunks(slots, ids, lengths, limits, self._table, self._trie)
+
+
+def _load_inner(model: bytes, is_unigram: bool) -> Any:
+    """The processor of chunks that go on a word, and so get no "▁". A unigram model's are but normalised, and the
+    normaliser alone loads in a tenth of the time.
+    """
+    if is_unigram:
+        return sentencepiece.SentencePieceNormalizer(
+            model_proto=model, add_dummy_prefix=False, remove_extra_whitespaces=True, escape_whitespaces=True
+        )
+    return sentencepiece.SentencePieceProcessor(
+        model_proto=change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=True)
+    )
 
 
 def _with_room(array: np.ndarray, size: int) -> np.ndarray:

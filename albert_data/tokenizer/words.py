@@ -46,6 +46,8 @@ class WordRule:
 def is_standalone(piece: str) -> bool:
     """Whether a piece is a word of its own: all punctuation and symbols, or in a script without spaces."""
     text = piece.replace(SPACE, "")
+    if text.isascii() and text.isalpha():
+        return False  # at once, as for most pieces
     return any(map(is_unspaced, text)) or (bool(text) and all(map(is_symbol, text)))
 
 
