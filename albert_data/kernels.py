@@ -23,6 +23,8 @@ from numba.core.cgutils import raw_memcpy
 from numba.core.runtime.nrt import rtsys
 from numba.extending import intrinsic
 
+from albert_data.interrupts import hold_interrupts
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -31,6 +33,7 @@ def kernel(function: Function) -> Function:
     compiled: Any = numba.njit(nogil=True)(function)
     with suppress(RuntimeError):  # no folder to keep it in can be written: each process compiles
         compiled._cache = _Cache(function)
+    compiled._compile_for_args = hold_interrupts()(compiled._compile_for_args)  # first calls alone come through it
     return cast(Function, compiled)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import build_fixtures as fixtures
 import pytest
 from build_fixtures import (
     CORPUS_DOCUMENTS,
+    CORPUS_TASKS,
     Corpus,
     InlineEngine,
     InterruptedEngine,
@@ -108,6 +110,42 @@ def test_overwrite_replaces_another_build(results: int, corpus: Corpus, tmp_path
         run_build(corpus.path, out, None, InterruptedEngine(results), num_shards=9)
     except KeyboardInterrupt:
         assert results == 3
+    corpus.build(out, overwrite=True)
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_ctrl_c_while_shards_are_published_comes_when_they_are(
+    overwrite: bool, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out"
+    if overwrite:
+        run_build(corpus.path, out, corpus.tokenizer, num_shards=9)
+    replace = os.replace
+
+    def interrupt_and_replace(source: Path, target: Path) -> None:
+        if Path(target).parent == out / "train":
+            signal.raise_signal(signal.SIGINT)
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", interrupt_and_replace)
+        with pytest.raises(KeyboardInterrupt):
+            corpus.build(out, overwrite=overwrite)
+    assert corpus.build(out).was_finished
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("results", [0, 3, CORPUS_TASKS + 1])
+def test_ctrl_c_before_publishing_leaves_a_finished_build_that_is_overwritten_as_it_was(
+    results: int, corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    run_build(corpus.path, out, corpus.tokenizer, num_shards=9)
+    before = digest_folder(out)
+    interrupt(corpus, out, results, overwrite=True)
+    kept = {name: digest for name, digest in digest_folder(out).items() if not name.startswith(".build")}
+    assert kept == before
     corpus.build(out, overwrite=True)
     check_finished(corpus, out)
 

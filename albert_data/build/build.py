@@ -30,6 +30,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
+from albert_data.interrupts import hold_interrupts
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.schema import shard_schema
 from albert_data.shards.writer import ShardReceipt
@@ -137,7 +138,8 @@ class _Build:
         total, resumed = self._map(job)
         shards = self._reduce(total, tokenizer)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards)
-        publish(self._work, manifest, tokenizer)
+        with hold_interrupts():
+            publish(self._work, manifest, tokenizer)
         return manifest, resumed
 
     def _learn_tokenizer(self) -> Tokenizer:

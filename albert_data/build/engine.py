@@ -16,7 +16,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Protocol, TypeVar
 
 import multiprocess
@@ -24,6 +24,7 @@ from multiprocess.connection import Connection, wait
 
 from albert_data.build.memory import keep_memory
 from albert_data.errors import AlbertDataError, WorkerError
+from albert_data.interrupts import hold_interrupts
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
@@ -55,9 +56,14 @@ class MultiprocessEngine:
         self._context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
-        workers = [_Worker(self._context, job) for _ in range(self._num_workers)]
-        feed = _Feed(tasks, ahead=self._num_workers)
-        try:
+        workers: list[_Worker] = []
+        with ExitStack() as ends:
+            with hold_interrupts():  # until all that is begun is sure to be ended
+                for _ in range(self._num_workers):
+                    workers.append(_Worker(self._context, job))
+                    ends.callback(workers[-1].kill)
+                feed = _Feed(tasks, ahead=self._num_workers)
+                ends.callback(feed.close)
             while not (feed.is_done and all(worker.task is None for worker in workers)):
                 self._hand_out(feed, workers)
                 busy = [worker for worker in workers if worker.task is not None]
@@ -70,10 +76,6 @@ class MultiprocessEngine:
                         worker.replace()
             for worker in workers:
                 worker.stop()
-        finally:
-            feed.close()
-            for worker in workers:
-                worker.kill()
 
     @staticmethod
     def _hand_out(feed: _Feed, workers: list[_Worker]) -> None:
@@ -139,9 +141,10 @@ class _Worker:
     def _start(self) -> None:
         self.connection, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_work, args=(theirs, self._job, os.getpid()), daemon=True)
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a fork's hooks swallow a Ctrl-C
-        self._process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        with hold_interrupts():  # a fork's hooks swallow it
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # for the child, until it ignores it
+            self._process.start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         theirs.close()
         self.sentinel = self._process.sentinel
 

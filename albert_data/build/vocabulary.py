@@ -26,6 +26,7 @@ from albert_data.corpus.inputs import Input
 from albert_data.corpus.text import make_text
 from albert_data.errors import InputError, OutputError
 from albert_data.files import write_bytes, write_json
+from albert_data.interrupts import hold_interrupts
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
@@ -184,10 +185,11 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     }
     make_folder(folder)
     try:
-        write_bytes(folder / MODEL_NAME, report.trained.model)
-        pieces = load_tokenizer(folder / MODEL_NAME).pieces
-        write_bytes(folder / "pieces.txt", "".join(f"{piece}\n" for piece in pieces).encode())
-        write_json(folder / SETTINGS_NAME, settings)
+        with hold_interrupts():
+            write_bytes(folder / MODEL_NAME, report.trained.model)
+            pieces = load_tokenizer(folder / MODEL_NAME).pieces
+            write_bytes(folder / "pieces.txt", "".join(f"{piece}\n" for piece in pieces).encode())
+            write_json(folder / SETTINGS_NAME, settings)
     except OSError as error:
         raise OutputError(f"can't write the vocabulary to {folder}: {error.strerror}") from error
     return settings

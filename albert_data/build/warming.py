@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import multiprocess
@@ -28,6 +28,7 @@ from albert_data.corpus.sentence_ends import find_stops
 from albert_data.corpus.text import Text, make_text
 from albert_data.examples.masks import apply_masks, draw_masks, mask_rows
 from albert_data.examples.pairs import make_pairs
+from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
 from albert_data.shards.rows import take_rows
 from albert_data.tokenizer.cuts import walk_charsmap
@@ -67,8 +68,8 @@ def load_to_encode(path: Path) -> Tokenizer:
 def run_once(work: Callable[[], object], progress: Progress) -> None:
     """Run what compiles kernels, and say so if that takes its time."""
     notice = threading.Timer(_PATIENCE_SECONDS, progress.say, [_NOTICE])
-    notice.start()
     try:
+        notice.start()  # in here, or a Ctrl-C would leave it waiting
         work()
     finally:
         notice.cancel()
@@ -84,15 +85,15 @@ def compile_ahead(progress: Progress) -> Iterator[None]:
     context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
     works = (_segment_something, _mask_something)
     processes = [context.Process(target=_run_in_process, args=(work,), daemon=True) for work in works]
-    for process in processes:
-        process.start()
-    try:
+    with ExitStack() as ends:
+        with hold_interrupts():  # a fork's hooks swallow it
+            for process in processes:
+                process.start()
+                ends.callback(process.join)
+                ends.callback(process.kill)  # before that: they end in reverse
         yield
         for process in processes:
             process.join()
-    finally:
-        for process in processes:
-            process.kill()
 
 
 def _run_in_process(work: Callable[[], None]) -> None:

@@ -121,7 +121,7 @@ def build(
         from albert_data.build.engine import MultiprocessEngine
         from albert_data.build.times import save_times
         from albert_data.build.warming import compile_ahead, load_to_encode
-        from albert_data.cli.main import INTERRUPTED
+        from albert_data.cli.entry import INTERRUPTED
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.corpus.inputs import find_inputs

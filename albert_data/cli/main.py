@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from albert_data import __version__
+from albert_data.cli.entry import INTERRUPTED
+from albert_data.cli.entry import main as main
 from albert_data.errors import AlbertDataError
 
 COMMANDS = {
@@ -20,7 +22,6 @@ COMMANDS = {
     "train": "Pretrain a small ALBERT on a shard folder.",
     "export": "Write a trained model as a Hugging Face folder.",
 }
-INTERRUPTED = 130  # the shell's exit code for a process that Ctrl-C ended
 
 
 class LazyGroup(click.Group):
@@ -60,11 +61,6 @@ def cli() -> None:
     albert-data train shards -o run
     albert-data export run -o model
     """
-
-
-def main() -> None:
-    """Run the command line: 0 success, 1 an error, 2 a usage error, 130 interrupted."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
