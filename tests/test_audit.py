@@ -60,7 +60,7 @@ def verdicts(audit: Audit) -> dict[str, str]:
     return {check.rule.name: check.verdict for check in audit.checks}
 
 
-CLEAN = write_documents(150, seed=1)
+CLEAN = write_documents(150, seed=2)
 
 
 @pytest.fixture(scope="module")

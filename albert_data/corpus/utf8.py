@@ -48,16 +48,20 @@ def check_bytes(data: Pointer, at: int, owed: Word) -> tuple[Word, Word]:
     return wrong, (two | three | four) >> _63 | (three | four) >> _62 | four >> _61
 
 
-@kernel
 def is_utf8(raw: np.ndarray) -> bool:
     """Whether bytes (uint8) are valid UTF-8."""
+    return bool(check_all(raw, np.zeros(65, np.uint8)))
+
+
+@kernel
+def check_all(raw: np.ndarray, rest: np.ndarray) -> bool:
+    """rest: 65 zeros, room for the last bytes of `raw`."""
     data, at, owed = pointer(raw), 0, Word(0)
     while at + 64 < len(raw):
         wrong, owed = check_bytes(data, at, owed)
         if wrong != 0:
             return False
         at += 64
-    rest = np.zeros(65, np.uint8)
     copy_items(pointer(rest), 0, data, at, len(raw) - at)
     wrong, owed = check_bytes(pointer(rest), 0, owed)
     return bool((wrong | owed) == 0)
