@@ -1,4 +1,4 @@
-"""Ragged rows are chosen, joined, written and read back as lists of lists would be."""
+"""Ragged rows are chosen, written and read back as lists of lists would be."""
 
 from __future__ import annotations
 
@@ -15,101 +15,17 @@ import pyarrow.ipc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_documents import as_lists
+from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
 from albert_data.errors import ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import FORMAT_NAME
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.shards.rows import gather, join_rows, slice_rows, take_rows
+from albert_data.shards.rows import slice_rows
 from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, to_record_batch
 from albert_data.shards.writer import ShardReceipt, write_shard
 
-# ids, segment_a_len, label, masked positions and originals, document key
-Row = tuple[list[int], int, int, list[tuple[int, int]], int]
-
-ids_16 = st.integers(0, 2**16 - 1)
-rows_16 = st.lists(
-    st.tuples(
-        st.lists(ids_16, max_size=9),
-        st.integers(0, 2**31 - 1),
-        st.integers(-1, 1),
-        st.lists(st.tuples(ids_16, ids_16), max_size=4),
-        st.integers(0, 2**64 - 1),
-    ),
-    max_size=8,
-)
-
-
-def make_examples(rows: list[Row], dtype: type = np.uint16) -> Examples:
-    masks = [mask for row in rows for mask in row[3]]
-    return Examples(
-        input_ids=np.array([token for row in rows for token in row[0]], dtype),
-        offsets=np.cumsum([0, *(len(row[0]) for row in rows)], dtype=np.int64),
-        segment_a_len=np.array([row[1] for row in rows], np.int32),
-        sop_label=np.array([row[2] for row in rows], np.int8),
-        masked_positions=np.array([position for position, _ in masks], np.uint16),
-        masked_ids=np.array([original for _, original in masks], dtype),
-        mask_offsets=np.cumsum([0, *(len(row[3]) for row in rows)], dtype=np.int64),
-        document_keys=np.array([row[4] for row in rows], np.uint64),
-    )
-
-
-def plain(examples: Examples, dtype: type = np.uint16) -> list[Row]:
-    """The rows as lists; checks the dtype of every column."""
-    dtypes = {field.name: getattr(examples, field.name).dtype for field in dataclasses.fields(examples)}
-    assert dtypes == {
-        "input_ids": dtype,
-        "offsets": np.int64,
-        "segment_a_len": np.int32,
-        "sop_label": np.int8,
-        "masked_positions": np.uint16,
-        "masked_ids": dtype,
-        "mask_offsets": np.int64,
-        "document_keys": np.uint64,
-    }
-    positions = as_lists(examples.masked_positions, examples.mask_offsets)
-    originals = as_lists(examples.masked_ids, examples.mask_offsets)
-    masks = [list(zip(*row, strict=True)) for row in zip(positions, originals, strict=True)]
-    singles = (examples.segment_a_len, examples.sop_label, examples.document_keys)
-    a_len, labels, keys = (column.tolist() for column in singles)
-    return list(zip(as_lists(examples.input_ids, examples.offsets), a_len, labels, masks, keys, strict=True))
-
-
-def numbered_rows(count: int, start: int = 0) -> list[Row]:
-    """Rows that all differ, of 0 to 6 tokens and 0 to 2 masks."""
-    return [([n] * (n % 7), n, n % 3 - 1, [(n % 5, n)] * (n % 3), 2**64 - 1 - n) for n in range(start, start + count)]
-
-
 # ---- ragged rows ----
-
-
-@pytest.mark.parametrize("offsets", [[0, 2, 9], [0, 3, 1], [-1, 1, 2]])
-def test_offsets_that_lead_outside_are_an_error_not_a_crash(offsets: list[int]):
-    with pytest.raises(ValueError, match="outside"):
-        gather(np.arange(3, dtype=np.uint16), np.array(offsets), np.array([0, 1]))
-
-
-def test_gather_copies_literal_rows():
-    values, offsets = gather(np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 0, 1, 2]))
-    assert as_lists(values, offsets) == [[2, 3, 4], [1], [], [2, 3, 4]]
-
-
-@given(st.lists(st.lists(ids_16, max_size=4), min_size=1, max_size=6), st.data())
-def test_gather_equals_indexing_a_list(rows: list[list[int]], data: st.DataObject):
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
-    flat = np.array([value for row in rows for value in row], np.uint16)
-    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    found = gather(flat, offsets, np.array(wanted, np.int64))
-    assert as_lists(*found) == [rows[i] for i in wanted]
-    assert found[0].dtype == np.uint16
-
-
-@given(rows_16, st.data())
-def test_taking_rows_equals_indexing_a_list(rows: list[Row], data: st.DataObject):
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12)) if rows else []
-    assert plain(take_rows(make_examples(rows), np.array(wanted, np.int64))) == [rows[i] for i in wanted]
 
 
 @given(rows_16, st.data())
@@ -126,13 +42,6 @@ def test_a_slice_copies_no_values():
     found = slice_rows(examples, 2, 7)
     assert np.shares_memory(found.input_ids, examples.input_ids)
     assert np.shares_memory(found.masked_ids, examples.masked_ids)
-
-
-@given(st.lists(rows_16, min_size=1, max_size=4))
-def test_joining_rows_equals_joining_lists(parts: list[list[Row]]):
-    joined = join_rows([make_examples(part) for part in parts])
-    assert plain(joined) == [row for part in parts for row in part]
-    assert len(joined) == sum(map(len, parts))
 
 
 # ---- Arrow ----
@@ -174,7 +83,7 @@ def test_equal_rows_make_equal_bytes(tmp_path: Path, compression: str):
     apart = [make_examples(rows[:20]), make_examples(rows[20:])]
     other = [
         slice_rows(make_examples(rows), 0, 20),
-        take_rows(make_examples(rows[::-1]), np.arange(29, -1, -1)),
+        slice_rows(make_examples(rows), 20, 50),
     ]
     receipts = [
         write_shard(tmp_path / name, batches, shard_schema(np.uint16), compression)

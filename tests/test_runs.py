@@ -1,64 +1,155 @@
-"""The total order of rows."""
+"""Runs give back the rows of any range of keys, sorted; records are rows, and nothing is read beyond them."""
 
 from __future__ import annotations
 
-import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
-from albert_data.build.runs import KeyedRows
-from albert_data.examples.ragged import Examples
+from albert_data.build.records import Room, RowKeys, find_records, measure_records, put_examples, take_examples
+from albert_data.build.runs import KeyedRows, Run, join_keys, read_range, sort_rows, write_run
+from albert_data.errors import OutputError
 
-Row = tuple[int, int, int, int, tuple[int, ...], int, int, tuple[int, ...]]
-# Few values of each key, so that many rows agree in some or all.
-rows = st.tuples(
-    *(st.sampled_from((0, 1, 2**64 - 1)) for _ in range(2)),  # shuffle key, document key
-    *(st.integers(0, 1) for _ in range(2)),  # pass, index
-    st.lists(st.integers(0, 300), max_size=3).map(tuple),  # input_ids
-    st.integers(0, 2),  # segment_a_len
-    st.integers(-1, 1),  # sop_label
-    st.lists(st.integers(0, 300), max_size=2).map(tuple),  # masked_ids
-)
+LAST = 2**64 - 1
 
 
-def make_rows(rows: list[Row]) -> KeyedRows:
-    shuffle_keys, document_keys, passes, indices, ids, lens, labels, masked = zip(*rows, strict=True)
-    masked_ids = np.array([i for one in masked for i in one], np.uint16)
-    examples = Examples(
-        input_ids=np.array([i for one in ids for i in one], np.uint16),
-        offsets=np.cumsum([0, *map(len, ids)]),
-        segment_a_len=np.array(lens, np.int32),
-        sop_label=np.array(labels, np.int8),
-        masked_positions=masked_ids,
-        masked_ids=masked_ids,
-        mask_offsets=np.cumsum([0, *map(len, masked)]),
-        document_keys=np.array(document_keys, np.uint64),
+def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtype: type = np.uint16) -> KeyedRows:
+    """Rows with these shuffle keys, numbered backwards: where keys tie, the order turns them round."""
+    examples = make_examples(rows, dtype)
+    keys = RowKeys(
+        np.array(shuffle_keys, np.uint64),
+        examples.document_keys,
+        np.full(len(rows), passes, np.uint16),
+        np.arange(len(rows), dtype=np.uint32)[::-1].copy(),
     )
-    return KeyedRows(
-        examples=examples,
-        shuffle_keys=np.array(shuffle_keys, np.uint64),
-        passes=np.array(passes, np.uint16),
-        indices=np.array(indices, np.uint32),
-    )
+    return KeyedRows(examples=examples, keys=keys)
 
 
-def in_order(rows: list[Row]) -> list[Row]:
-    return [rows[i] for i in make_rows(rows).order()]
+def list_keyed(part: KeyedRows, dtype: type = np.uint16) -> list[tuple[tuple[int, ...], Row]]:
+    keys = zip(*(column.tolist() for column in part.keys), strict=True)
+    return list(zip(keys, plain(part.examples, dtype), strict=True))
 
 
-@pytest.fixture(params=[1, 3, 1024], autouse=True, scope="module")
-def _rows_compared(request: pytest.FixtureRequest):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("albert_data.build.runs._ROWS_COMPARED", request.param)
-        yield
+@given(st.lists(st.tuples(*(st.integers(0, 2) for _ in range(4)))))
+def test_the_order_is_that_of_tuples(rows: list[tuple[int, ...]]):
+    columns = zip(RowKeys.empty(len(rows)), np.array(rows, np.int64).reshape(-1, 4).T, strict=True)
+    keys = RowKeys(*(column.astype(empty.dtype) for empty, column in columns))
+    assert keys.order().tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
 
 
-@given(st.lists(rows, min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_the_order_does_not_depend_on_how_rows_stood(rows: list[Row], rng: random.Random):
-    ordered = in_order(rows)
-    assert [row[:4] for row in ordered] == sorted(row[:4] for row in rows)
-    assert sorted(ordered) == sorted(rows)
-    assert in_order(rng.sample(rows, len(rows))) == ordered
+@given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))
+def test_rows_outlive_being_records(rows: list[Row], data: st.DataObject, dtype: type):
+    """In any order in the buffer, and taken in any other."""
+    part = make_part(rows, list(range(5, 5 + len(rows))), dtype=dtype)
+    num_words = measure_records(part.examples)
+    order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
+    places = np.zeros(len(rows), np.int64)
+    places[order] = np.cumsum(num_words[order]) - num_words[order]
+    records = Room(dtype).give(int(num_words.sum()))
+    put_examples(records, places, part.examples, part.keys)
+    wanted = data.draw(st.lists(st.sampled_from(range(len(rows))))) if rows else []
+    assert plain(take_examples(records, places[np.array(wanted, np.int64)]), dtype) == [rows[i] for i in wanted]
+
+    found, keys = np.zeros(len(rows), np.int64), RowKeys.empty(len(rows))
+    low, high = sorted(data.draw(st.tuples(*(st.integers(0, 20) for _ in range(2)))))
+    end = int(num_words.sum())
+    count = find_records(records, 0, end, np.uint64(low), np.uint64(high), found, keys, 0)
+    there = [row for row in order.tolist() if low <= row + 5 <= high]
+    assert found[:count].tolist() == places[there].tolist()
+    for column, original in zip(keys, part.keys, strict=True):
+        assert column[:count].tolist() == original[there].tolist()
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("value", [-1, 100, 2**31 - 1])
+def test_a_record_that_leads_outside_is_an_error_not_a_crash(number: int, value: int):
+    part = make_part(numbered_rows(1, start=3), [0])
+    num_words = int(measure_records(part.examples).sum())
+    records = Room(np.uint16).give(num_words)
+    put_examples(records, np.zeros(1, np.int64), part.examples, part.keys)
+    records.numbers[4 + number] = value
+    with pytest.raises(ValueError, match="outside"):
+        find_records(records, 0, num_words, np.uint64(0), np.uint64(LAST), np.zeros(9, np.int64), RowKeys.empty(9), 0)
+
+
+@pytest.mark.parametrize("num_words", [1, 4, 5])
+def test_records_that_are_cut_are_an_error(num_words: int):
+    part = make_part(numbered_rows(2, start=3), [0, 1])
+    words = measure_records(part.examples)
+    records = Room(np.uint16).give(int(words.sum()))
+    put_examples(records, np.cumsum(words) - words, part.examples, part.keys)
+    end, keys = int(words[0]) + num_words, RowKeys.empty(9)
+    with pytest.raises(ValueError, match="outside"):
+        find_records(records, 0, end, np.uint64(0), np.uint64(LAST), np.zeros(9, np.int64), keys, 0)
+
+
+def test_more_records_than_an_index_tells_of_are_an_error():
+    part = make_part(numbered_rows(3), [0, 1, 2])
+    words = measure_records(part.examples)
+    records = Room(np.uint16).give(int(words.sum()))
+    put_examples(records, np.cumsum(words) - words, part.examples, part.keys)
+    places, keys = np.zeros(2, np.int64), RowKeys.empty(2)
+    with pytest.raises(ValueError, match="outside"):
+        find_records(records, 0, int(words.sum()), np.uint64(0), np.uint64(LAST), places, keys, 0)
+
+
+keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 3, LAST))
+
+
+@given(st.lists(st.lists(keys_64, max_size=60), min_size=1, max_size=3), st.integers(0, 4), st.data())
+def test_a_range_of_runs_equals_sorting_a_list(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], every: int, data: st.DataObject
+):
+    """Each run of two parts; every n-th row, or none, is of validation."""
+    folder = tmp_path_factory.mktemp("runs")
+    wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
+    opened = []
+    for number, found in enumerate(runs):
+        half = len(found) // 3
+        parts = [
+            make_part(numbered_rows(half, start=number * 100), found[:half], passes=number),
+            make_part(numbered_rows(len(found) - half, start=number * 100 + half), found[half:], passes=number),
+        ]
+        is_validation = np.array([every > 0 and row % every == 0 for row in range(len(found))], bool)
+        for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
+            wanted["validation" if is_there else "train"].append(row)
+        write_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation))
+        opened.append(Run(folder / str(number)))
+    low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
+    for split, rows in wanted.items():
+        records, places, keys = read_range(opened, split, low, high, Room(np.uint16))
+        there = sorted(row for row in rows if low <= row[0][0] <= high)
+        order = keys.order()
+        assert plain(take_examples(records, places[order])) == [row for _, row in there]
+        assert list(zip(*(column[order].tolist() for column in keys), strict=True)) == [key for key, _ in there]
+
+
+def test_of_a_run_little_more_than_the_range_is_read(tmp_path: Path):
+    part = make_part(numbered_rows(1000), list(range(1000)))
+    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool)))
+    for low, high in ((0, 0), (500, 599), (990, 2000), (1000, LAST)):
+        assert Run(tmp_path / "run").find("train", low, high).num_rows <= max(0, min(high, 999) - low + 1) + 32
+
+
+@pytest.mark.parametrize("size", [0, 7, 31, 40, -8, -1])
+def test_a_run_that_is_cut_short_is_an_error(tmp_path: Path, size: int):
+    part = make_part(numbered_rows(20), list(range(20)))
+    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool)))
+    whole = (tmp_path / "run").read_bytes()
+    Run(tmp_path / "run")
+    (tmp_path / "run").write_bytes(whole[:size])
+    with pytest.raises(OutputError, match="is cut short"):
+        Run(tmp_path / "run")
+
+
+def test_a_run_that_is_cut_later_is_an_error(tmp_path: Path):
+    part = make_part(numbered_rows(20), list(range(20)))
+    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool)))
+    run = Run(tmp_path / "run")
+    (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
+    with pytest.raises(OutputError, match="is cut short"):
+        read_range([run], "train", 0, LAST, Room(np.uint16))

@@ -32,7 +32,6 @@ from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
 from albert_data.interrupts import hold_interrupts
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.schema import shard_schema
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
@@ -206,7 +205,7 @@ class _Build:
         job = ReduceJob(
             [self._work.runs / name for name in sorted(total.runs)],
             self._work.shards,
-            shard_schema(tokenizer.id_dtype),
+            tokenizer.id_dtype,
             self._config.compression,
         )
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")

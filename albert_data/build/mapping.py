@@ -14,7 +14,8 @@ import numpy as np
 
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask
-from albert_data.build.runs import KeyedRows, join_keyed, write_run
+from albert_data.build.records import RowKeys
+from albert_data.build.runs import KeyedRows, join_keys, sort_rows, write_run
 from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
@@ -24,6 +25,7 @@ from albert_data.corpus.text import make_text
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import apply_masks, draw_masks
 from albert_data.examples.pairs import make_pairs
+from albert_data.examples.ragged import Examples
 from albert_data.files import read_json, write_json
 from albert_data.tokenizer.model import Documents, Tokenizer
 from albert_data.tokenizer.words import WordRule
@@ -114,33 +116,38 @@ class MapJob:
         with stages.time("mask"):
             masks = draw_masks(pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index)
             examples = apply_masks(pairs, masks)
-        return KeyedRows(
-            examples=examples,
+        keys = RowKeys(
             shuffle_keys=shuffle_keys(np.uint64(config.seed), pairs.document_keys, pass_index, pairs.indices),
+            document_keys=pairs.document_keys,
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
         )
+        return KeyedRows(examples=examples, keys=keys)
 
     def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt) -> None:
         with receipt.seconds.time("sort"):
-            rows = join_keyed(held)
-            held.clear()
-            keys = split_keys(np.uint64(self._config.examples.seed), rows.examples.document_keys)
-            is_validation = keys < threshold(self._config.validation_fraction)
-            order = rows.order()
-            rows = rows.take(np.concatenate((order[~is_validation[order]], order[is_validation[order]])))
-        num_rows, num_train = len(order), len(order) - int(np.count_nonzero(is_validation))
-        if not num_rows:
-            return
-        name = f"{task.name}-{len(receipt.runs):03d}.run"
-        with receipt.seconds.time("write runs"):
-            write_run(self._runs / name, rows, num_train)
-        receipt.runs.append(name)
-        examples = rows.examples
-        for split, begin, end in (("train", 0, num_train), ("validation", num_train, num_rows)):
-            receipt.counts[f"{split}_rows"] += end - begin
-            receipt.counts[f"{split}_tokens"] += int(examples.offsets[end] - examples.offsets[begin])
-            receipt.counts[f"{split}_masked"] += int(examples.mask_offsets[end] - examples.mask_offsets[begin])
+            keys = join_keys(held)
+            splits = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
+            is_validation = splits < threshold(self._config.validation_fraction)
+            rows = sort_rows(held, keys, is_validation)
+        if len(keys.indices):
+            name = f"{task.name}-{len(receipt.runs):03d}.run"
+            with receipt.seconds.time("write runs"):
+                write_run(self._runs / name, rows)
+            receipt.runs.append(name)
+            _count_rows([part.examples for part in held], is_validation, receipt)
+        held.clear()
+
+
+def _count_rows(parts: list[Examples], is_validation: np.ndarray, receipt: TaskReceipt) -> None:
+    tokens, masked = (
+        np.concatenate([np.diff(offsets) for offsets in column])
+        for column in zip(*((part.offsets, part.mask_offsets) for part in parts), strict=True)
+    )
+    for split, is_here in (("train", ~is_validation), ("validation", is_validation)):
+        receipt.counts[f"{split}_rows"] += int(np.count_nonzero(is_here))
+        receipt.counts[f"{split}_tokens"] += int(tokens[is_here].sum())
+        receipt.counts[f"{split}_masked"] += int(masked[is_here].sum())
 
 
 def _count(lines: Lines, documents: Documents, receipt: TaskReceipt) -> None:

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow
 
+from albert_data.build.records import Room, take_examples
 from albert_data.build.runs import Run, read_range
 from albert_data.build.stages import Stages
 from albert_data.examples.ragged import Examples
 from albert_data.files import write_json
-from albert_data.shards.rows import take_rows
-from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.shards.schema import SHARD_SUFFIX, shard_schema
 from albert_data.shards.writer import ShardReceipt, write_shard
 
 SHARD_BYTES = 32 << 20
@@ -59,9 +59,10 @@ def plan_shards(split: str, num_bytes: int, num_shards: int | None) -> list[Redu
 class ReduceJob:
     """Writes a shard below `folder`, then its receipt."""
 
-    def __init__(self, runs: list[Path], folder: Path, schema: pyarrow.Schema, compression: str) -> None:
+    def __init__(self, runs: list[Path], folder: Path, id_dtype: type[Any], compression: str) -> None:
         self._paths, self._folder = runs, folder
-        self._schema, self._compression = schema, compression
+        self._schema, self._compression = shard_schema(id_dtype), compression
+        self._room = Room(id_dtype)
 
     @cached_property
     def _runs(self) -> list[Run]:
@@ -86,9 +87,9 @@ class ReduceJob:
 
     def _read_slices(self, split: str, bounds: list[int]) -> Iterator[Examples]:
         """The rows between each two bounds, in order. When it ends, its memory is free for the next."""
-        rows = read_range(self._runs, split, bounds[0], bounds[-1])
-        order = rows.order()
-        inner = np.searchsorted(rows.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
-        for part in np.split(order, inner):
+        records, places, keys = read_range(self._runs, split, bounds[0], bounds[-1] - 1, self._room)
+        order = keys.order()
+        inner = np.searchsorted(keys.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
+        for part in np.split(places[order], inner):
             if len(part):
-                yield take_rows(rows.examples, part)
+                yield take_examples(records, part)

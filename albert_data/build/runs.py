@@ -1,218 +1,142 @@
 """Runs: the sorted intermediate files between map and reduce.
 
 A run holds the rows of train, then those of validation, each sorted by (shuffle key, document key, pass,
-index, content), which is a total order of the examples of a corpus: the content tells the rows of two documents
-apart whose keys collide. In the file: the length of a header, the header (JSON: each column's place, type and
-length), and the columns as they lie in memory, for the next stage reads a range of each straight to where it is
-needed.
+index), which is a total order of the examples of a corpus. In the file: the head, four words of 8 bytes; an index of
+each split, key and place of every 16th row; and the records (see records.py). So the rows of a range of keys lie
+together: the next stage reads them at once, with up to 15 others before and behind.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from albert_data.build.records import Records, Room, RowKeys, find_records, measure_records, put_examples, view_records
 from albert_data.errors import OutputError
 from albert_data.examples.ragged import Examples
 from albert_data.files import replace_file
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.rows import join_offsets, join_rows, slice_rows, take_rows
 
-_LENGTH_BYTES = 8
-_STEP = 64  # of every so many keys of a run one stays in memory
-_ROWS_COMPARED = 1024  # at once, with those before them
-_OFFSETS = ("offsets", "mask_offsets")
-_RANGES = {  # what a column has an item for
-    "input_ids": "tokens",
-    "segment_a_len": "rows",
-    "sop_label": "rows",
-    "masked_positions": "masks",
-    "masked_ids": "masks",
-    "document_keys": "rows",
-    "shuffle_keys": "rows",
-    "passes": "rows",
-    "indices": "rows",
-}
+_WORD_BYTES = 8
+_STEP = 16  # rows from one entry of the index to the next
+_HEAD_WORDS = 2 * len(SPLITS)  # of each split the entries of its index, and the words of its records
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedRows:
-    """Rows and their place in the order of all: shuffle_keys uint64, passes uint16, indices uint32."""
+    """Rows and their place in the order of all."""
 
     examples: Examples
-    shuffle_keys: np.ndarray
-    passes: np.ndarray
-    indices: np.ndarray
-
-    def order(self) -> np.ndarray:
-        """The row numbers in the total order: int64."""
-        order = np.argsort(self.shuffle_keys)
-        keys = self.shuffle_keys[order]
-        is_tied = keys[1:] == keys[:-1]
-        if is_tied.any():
-            tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
-            order[tied] = self._order_tied(order[tied])
-        return order
-
-    def _order_tied(self, rows: np.ndarray) -> np.ndarray:
-        """Order rows that share their shuffle keys: nearly always equal ones, of a document that comes twice.
-
-        Where two documents share a key, rows that have all keys in common may differ yet.
-        """
-        keys = (self.indices, self.passes, self.examples.document_keys, self.shuffle_keys)
-        rows = rows[np.lexsort([key[rows] for key in keys])]
-        is_new = np.append(True, np.any([key[rows[1:]] != key[rows[:-1]] for key in keys], axis=0))
-        groups, begins = np.cumsum(is_new) - 1, np.append(np.flatnonzero(is_new), len(rows))
-        for group in np.unique(groups[self._find_unlike(rows, np.flatnonzero(~is_new))]):
-            group_rows = slice(begins[group], begins[group + 1])
-            rows[group_rows] = sorted(rows[group_rows].tolist(), key=self._read_content)
-        return rows
-
-    def _find_unlike(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Of the places, those where the row is not equal to the one before it, and some others."""
-        found = [np.zeros(0, np.int64)]
-        for part in np.split(places, range(_ROWS_COMPARED, len(places), _ROWS_COMPARED)):
-            before, after = (vars(take_rows(self.examples, rows[part - step])) for step in (1, 0))
-            if not all(np.array_equal(before[name], after[name]) for name in before):
-                found.append(part)
-        return np.concatenate(found)
-
-    def _read_content(self, row: int) -> list[bytes]:
-        return [column.tobytes() for column in vars(slice_rows(self.examples, row, row + 1)).values()]
-
-    def take(self, rows: np.ndarray) -> KeyedRows:
-        return KeyedRows(
-            examples=take_rows(self.examples, rows),
-            shuffle_keys=self.shuffle_keys[rows],
-            passes=self.passes[rows],
-            indices=self.indices[rows],
-        )
-
-    def slice(self, begin: int, end: int) -> KeyedRows:
-        """Without a copy of the values."""
-        return KeyedRows(
-            examples=slice_rows(self.examples, begin, end),
-            shuffle_keys=self.shuffle_keys[begin:end],
-            passes=self.passes[begin:end],
-            indices=self.indices[begin:end],
-        )
+    keys: RowKeys
 
 
-def join_keyed(parts: list[KeyedRows]) -> KeyedRows:
-    return KeyedRows(
-        examples=join_rows([part.examples for part in parts]),
-        shuffle_keys=np.concatenate([part.shuffle_keys for part in parts]),
-        passes=np.concatenate([part.passes for part in parts]),
-        indices=np.concatenate([part.indices for part in parts]),
-    )
+class SortedRows(NamedTuple):
+    """What a run's file holds, both uint64: the head with the index, and the records."""
+
+    head: np.ndarray
+    records: np.ndarray
 
 
-def write_run(path: Path, rows: KeyedRows, num_train: int) -> None:
-    """Write rows that are in order: first `num_train` of train, then those of validation."""
-    parts = (rows.slice(0, num_train), rows.slice(num_train, len(rows.indices)))
-    columns = {
-        f"{split}/{name}": column for split, part in zip(SPLITS, parts, strict=True) for name, column in _columns(part)
-    }
-    header: dict[str, Any] = {}
-    at = 0
-    for name, column in columns.items():
-        header[name] = {"at": at, "dtype": column.dtype.str, "length": len(column)}
-        at += column.nbytes
-    text = json.dumps(header).encode()
+def join_keys(parts: Sequence[KeyedRows]) -> RowKeys:
+    """The keys of all rows of one or more parts, one part after another."""
+    return RowKeys(*map(np.concatenate, zip(*(part.keys for part in parts), strict=True)))
+
+
+def sort_rows(parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarray) -> SortedRows:
+    """Put the rows of all parts in order, as records. keys: of all parts, joined; is_validation: of each row."""
+    order = keys.order()
+    splits = (order[~is_validation[order]], order[is_validation[order]])
+    order = np.concatenate(splits)
+    num_words = np.concatenate([measure_records(part.examples) for part in parts])
+    places = np.empty_like(num_words)
+    places[order] = np.cumsum(num_words[order]) - num_words[order]
+    records = np.empty(num_words.sum(), np.uint64)
+    begin = 0
+    for part in parts:
+        end = begin + len(part.examples)
+        put_examples(view_records(records, part.examples.input_ids.dtype), places[begin:end], part.examples, part.keys)
+        begin = end
+    entries = [rows[::_STEP] for rows in splits]
+    sizes = [size for rows, some in zip(splits, entries, strict=True) for size in (len(some), num_words[rows].sum())]
+    index = [column[some] for some in entries for column in (keys.shuffle_keys, places.astype(np.uint64))]
+    return SortedRows(np.concatenate((np.array(sizes, np.uint64), *index)), records)
+
+
+def write_run(path: Path, rows: SortedRows) -> None:
     with replace_file(path, sync=False) as file:
-        file.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
-        for column in columns.values():
-            file.write(column.data)
+        for part in rows:
+            file.write(part.data)
 
 
-def _columns(rows: KeyedRows) -> Iterator[tuple[str, np.ndarray]]:
-    yield from vars(rows.examples).items()
-    yield from ((name, column) for name, column in vars(rows).items() if name != "examples")
+class RecordRange(NamedTuple):
+    """Some records of a run, from one word to another; num_rows: at most so many."""
+
+    begin: int
+    end: int
+    num_rows: int
 
 
 class Run:
-    """A run on the disk. Its header and some of its keys are kept, for it is asked for as many ranges as shards."""
+    """A run on the disk. Its index is kept, for it is asked for as many ranges as shards."""
 
     def __init__(self, path: Path) -> None:
+        """Raises OutputError where the file is cut."""
         self._path = path
-        with self.open() as file:
-            header_bytes = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            self._header = json.loads(file.read(header_bytes))
-            self._columns_at = _LENGTH_BYTES + header_bytes
-            self._some_keys = {
-                split: self._read_keys(file, split, 0, self._num_rows(split))[::_STEP] for split in SPLITS
-            }
+        head = self._read(0, np.empty(_HEAD_WORDS, np.uint64)).tolist()
+        index = self._read(_HEAD_WORDS, np.empty(2 * sum(head[::2]), np.uint64))
+        self._records_at = _HEAD_WORDS + len(index)
+        self._index: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        end = 0
+        for split, entries, num_words in zip(SPLITS, head[::2], head[1::2], strict=True):
+            (keys, places), index = index[: 2 * entries].reshape(2, entries), index[2 * entries :]
+            end += num_words
+            self._index[split] = keys, np.append(places, np.uint64(end))
+        if path.stat().st_size != (self._records_at + end) * _WORD_BYTES:
+            raise self._cut_short()
 
-    def open(self) -> FileIO:
-        return self._path.open("rb", buffering=0)
+    def find(self, split: str, low: int, high: int) -> RecordRange:
+        """Where all rows are whose shuffle keys are low .. high."""
+        keys, places = self._index[split]
+        first = max(0, int(keys.searchsorted(np.uint64(low))) - 1)
+        last = int(keys.searchsorted(np.uint64(high), side="right"))
+        return RecordRange(int(places[first]), int(places[last]), (last - first) * _STEP)
 
-    def find(self, file: FileIO, split: str, key: int) -> int:
-        """The first row whose shuffle key is `key` or more, of a key of 64 bits or the one after the last."""
-        if key >= 2**64:
-            return self._num_rows(split)
-        steps = int(np.searchsorted(self._some_keys[split], np.uint64(key)))
-        begin, end = max(0, (steps - 1) * _STEP), min(steps * _STEP, self._num_rows(split))
-        return begin + int(np.searchsorted(self._read_keys(file, split, begin, end), np.uint64(key)))
+    def read_into(self, out: np.ndarray, place: int) -> None:
+        """Fill `out` (uint64) with the records from word `place` on. Raises OutputError where the file is cut."""
+        self._read(self._records_at + place, out)
 
-    def dtype(self, column: str) -> Any:
-        return np.dtype(self._header[column]["dtype"])
-
-    def read_into(self, file: FileIO, out: np.ndarray, column: str, begin: int) -> None:
-        """Fill `out` from item `begin` of a column on. Raises OutputError where the file is cut."""
-        file.seek(self._columns_at + self._header[column]["at"] + begin * out.itemsize)
+    def _read(self, word: int, out: np.ndarray) -> np.ndarray:
         rest = out.data.cast("B") if len(out) else memoryview(b"")
-        while rest:
-            count = file.readinto(rest)
-            if not count:
-                raise OutputError(f"{self._path} is cut short; begin anew with --overwrite")
-            rest = rest[count:]
-
-    def read(self, file: FileIO, column: str, begin: int, end: int) -> np.ndarray:
-        out = np.empty(end - begin, self.dtype(column))
-        self.read_into(file, out, column, begin)
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(word * _WORD_BYTES)
+            while rest:
+                count = file.readinto(rest)
+                if not count:
+                    raise self._cut_short()
+                rest = rest[count:]
         return out
 
-    def _num_rows(self, split: str) -> int:
-        return int(self._header[f"{split}/shuffle_keys"]["length"])
-
-    def _read_keys(self, file: FileIO, split: str, begin: int, end: int) -> np.ndarray:
-        return self.read(file, f"{split}/shuffle_keys", begin, end)
+    def _cut_short(self) -> OutputError:
+        return OutputError(f"{self._path} is cut short; begin anew with --overwrite")
 
 
-def read_range(runs: list[Run], split: str, low: int, high: int) -> KeyedRows:
-    """The rows of all runs whose shuffle key is in [low, high), one run's after another's.
+def read_range(runs: Sequence[Run], split: str, low: int, high: int, room: Room) -> tuple[Records, np.ndarray, RowKeys]:
+    """Read the rows of all runs whose shuffle keys are low .. high: records, their places, and their keys.
 
     One run is open at a time, for a large corpus has more of them than a process may have files.
     """
-    offsets: dict[str, list[np.ndarray]] = {name: [] for name in _OFFSETS}
-    ranges: list[dict[str, range]] = []
-    for run in runs:
-        with run.open() as file:
-            begin, end = (run.find(file, split, key) for key in (low, high))
-            for name, parts in offsets.items():
-                parts.append(run.read(file, f"{split}/{name}", begin, end + 1))
-        found = {
-            kind: range(int(parts[-1][0]), int(parts[-1][-1]))
-            for kind, parts in zip(("tokens", "masks"), offsets.values(), strict=True)
-        }
-        ranges.append({"rows": range(begin, end), **found})
-    columns = {
-        name: np.empty(sum(len(one[kind]) for one in ranges), runs[0].dtype(f"{split}/{name}"))
-        for name, kind in _RANGES.items()
-    }
-    filled = dict.fromkeys(columns, 0)
-    for run, one in zip(runs, ranges, strict=True):
-        with run.open() as file:
-            for name, kind in _RANGES.items():
-                begin = filled[name]
-                filled[name] += len(one[kind])
-                run.read_into(file, columns[name][begin : filled[name]], f"{split}/{name}", one[kind].start)
-    keys = {name: columns.pop(name) for name in ("shuffle_keys", "passes", "indices")}
-    joined = {name: join_offsets(parts) for name, parts in offsets.items()}
-    return KeyedRows(examples=Examples(**joined, **columns), **keys)
+    ranges = [run.find(split, low, high) for run in runs]
+    records = room.give(sum(part.end - part.begin for part in ranges))
+    num_rows = sum(part.num_rows for part in ranges)
+    places, keys = np.empty(num_rows, np.int64), RowKeys.empty(num_rows)
+    begin = count = 0
+    for run, part in zip(runs, ranges, strict=True):
+        end = begin + part.end - part.begin
+        run.read_into(records.words[begin:end], part.begin)
+        count = find_records(records, begin, end, np.uint64(low), np.uint64(high), places, keys, count)
+        begin = end
+    return records, places[:count], RowKeys(*(column[:count] for column in keys))

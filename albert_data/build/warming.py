@@ -18,7 +18,8 @@ import numpy as np
 
 from albert_data.build.mapping import MapJob, TaskReceipt
 from albert_data.build.progress import Progress
-from albert_data.build.runs import join_keyed
+from albert_data.build.records import RowKeys, find_records, take_examples, view_records
+from albert_data.build.runs import KeyedRows, join_keys, sort_rows
 from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.corpus.blocks import Block
@@ -30,7 +31,6 @@ from albert_data.examples.masks import apply_masks, draw_masks, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
-from albert_data.shards.rows import take_rows
 from albert_data.tokenizer.cuts import walk_charsmap
 from albert_data.tokenizer.model import Documents, Specials, Tokenizer, load_tokenizer
 from albert_data.tokenizer.words import WordRule
@@ -45,8 +45,7 @@ def compile_kernels(job: MapJob, progress: Progress) -> None:
 
     def make_some_rows() -> None:
         parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
-        rows = join_keyed([job.make_rows(documents, 0, Stages()) for documents in parts])
-        rows.take(np.arange(len(rows.indices)))
+        _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
 
     run_once(make_some_rows, progress)
 
@@ -119,4 +118,14 @@ def _mask_something() -> None:
     )
     pairs = make_pairs(documents, specials, words, config, 0)
     masks = draw_masks(pairs, specials, words, np.arange(5, num_ids, dtype=np.uint32), config, 0)
-    take_rows(apply_masks(pairs, masks), np.arange(len(pairs)))
+    keys = RowKeys.empty(len(pairs))
+    _sort_and_take([KeyedRows(examples=apply_masks(pairs, masks), keys=keys)])
+
+
+def _sort_and_take(parts: list[KeyedRows]) -> None:
+    """What the rows go through from mapping to a shard, without a file between."""
+    keys = join_keys(parts)
+    _, words = sort_rows(parts, keys, np.zeros(len(keys.indices), bool))
+    records, places = view_records(words, parts[0].examples.input_ids.dtype), np.empty(len(keys.indices), np.int64)
+    find_records(records, 0, len(words), np.uint64(0), np.uint64(2**64 - 1), places, keys, 0)
+    take_examples(records, places)
