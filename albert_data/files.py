@@ -51,11 +51,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+def sync_path(path: Path) -> None:
+    """Make the bytes of a file durable, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -243,3 +244,40 @@ def test_a_file_in_place_of_the_folder_is_refused(corpus: Corpus, tmp_path: Path
         corpus.build(tmp_path / "out")
     with pytest.raises(OutputError, match="can't be written: Not a directory"):
         corpus.build(tmp_path / "out/below")
+
+
+def test_all_that_stays_is_synced_before_the_manifest_is_there(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Shards that a killed build left, too."""
+    out = tmp_path / "out"
+    interrupt(corpus, out, results=fixtures.CORPUS_TASKS + 1)
+    left = list((out / ".build" / "shards").rglob("*.arrow"))
+    assert len(left) == 1
+    synced, found = set(), []
+    replace = os.replace
+
+    def note_manifest(source: Path, target: Path) -> None:
+        if Path(target).name == "manifest.json":
+            paths = [path for path in out.rglob("*") if ".build" not in path.parts and path.is_file()]
+            found.extend((path.name, path.stat().st_ino in synced) for path in paths)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr(os, "replace", note_manifest)
+    corpus.build(out)
+    assert {name for name, _ in found} >= {"shard-00000.arrow", "spiece.model", "manifest.json.tmp"}
+    assert all(is_synced for _, is_synced in found)
+
+
+def test_a_shard_that_the_disk_did_not_take_is_an_error(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".arrow"):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"Input/output error.*shard-0000.\.arrow"):
+        corpus.build(tmp_path / "out")
+    assert not (tmp_path / "out" / "manifest.json").exists()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,7 +31,7 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input
 from albert_data.errors import AlbertDataError, InputError
-from albert_data.files import read_json
+from albert_data.files import read_json, sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.writer import ShardReceipt
@@ -212,11 +214,20 @@ class _Build:
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := self._find_shard(task))]
         done = {task.file for task, _ in shards}
-        for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
-            shards.append((task, receipt))
-            self.stages.add(stages)
-            self._progress.advance(1)
+        with ThreadPoolExecutor(max_workers=1) as disk:  # syncs shards while others are made
+            synced = [disk.submit(self._sync_shard, task) for task, _ in shards]
+            for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
+                synced.append(disk.submit(self._sync_shard, task))
+                shards.append((task, receipt))
+                self.stages.add(stages)
+                self._progress.advance(1)
+        for outcome in synced:
+            outcome.result()
         return shards
+
+    def _sync_shard(self, task: ReduceTask) -> None:
+        with suppress(FileNotFoundError):  # a build that was killed has published it, once all were synced
+            sync_path(self._work.shards / task.file)
 
     def _find_shard(self, task: ReduceTask) -> ShardReceipt | None:
         path = self._work.shards / "receipts" / task.receipt_name

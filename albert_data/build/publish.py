@@ -15,7 +15,7 @@ from albert_data.build.reducing import ReduceTask
 from albert_data.build.workdir import WorkDir
 from albert_data.config import BuildConfig
 from albert_data.examples.spans import ngram_shares
-from albert_data.files import sync_folder, write_bytes, write_json
+from albert_data.files import sync_path, write_bytes, write_json
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SPLITS, hash_content, seal_manifest
 from albert_data.shards.schema import FORMAT_VERSION, SHARD_SUFFIX
 from albert_data.shards.writer import ShardReceipt
@@ -71,7 +71,7 @@ def publish(work: WorkDir, manifest: dict[str, Any], tokenizer: Tokenizer) -> No
     write_bytes(work.out / "tokenizer" / MODEL_NAME, tokenizer.model)
     write_card(work.out, manifest)
     write_json(work.out / MANIFEST_NAME, manifest)
-    sync_folder(work.out)
+    sync_path(work.out)
 
 
 def _publish_split(work: WorkDir, split: str, files: list[str]) -> None:
@@ -85,4 +85,4 @@ def _publish_split(work: WorkDir, split: str, files: list[str]) -> None:
         for stale in folder.glob(f"*{SHARD_SUFFIX}"):
             if f"{split}/{stale.name}" not in files:
                 stale.unlink()
-        sync_folder(folder)
+        sync_path(folder)

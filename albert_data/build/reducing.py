@@ -75,7 +75,7 @@ class ReduceJob:
         with stages.time("write shards"):
             slices = stages.time_each("merge runs", self._slices(task))
             receipt = write_shard(path, slices, self._schema, self._compression)
-            write_json(self._folder / "receipts" / task.receipt_name, vars(receipt))
+            write_json(self._folder / "receipts" / task.receipt_name, vars(receipt), sync=False)
         stages["write shards"] -= stages["merge runs"]
         return receipt, stages
 

@@ -1,4 +1,4 @@
-"""Write rows to Arrow files: shards, and the sorted runs that a build makes on the way to them."""
+"""Write rows to Arrow files: shards."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ShardReceipt:
 
 
 def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
-    """Write one Arrow file, a record batch for each of `batches`; equal rows make equal bytes."""
+    """Write one Arrow file, a record batch for each of `batches`; equal rows make equal bytes. It is not synced."""
     options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
     counts = np.zeros(3, np.int64)
-    with replace_file(path) as file:
+    with replace_file(path, sync=False) as file:
         hashing = HashingFile(file)
         sink = pyarrow.PythonFile(hashing, mode="w")
         with pyarrow.ipc.new_file(sink, schema, options=options) as writer:

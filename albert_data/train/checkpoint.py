@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, OutputError
-from albert_data.files import TEMPORARY_SUFFIX, read_json, sync_folder, write_json
+from albert_data.files import TEMPORARY_SUFFIX, read_json, sync_path, write_json
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert
 
@@ -51,9 +51,9 @@ def save_checkpoint(
             save_file({key: tensor.contiguous() for key, tensor in content.items()}, temporary / name)
             _sync(temporary / name)
         write_json(temporary / STATE_FILE, {"format_version": FORMAT_VERSION, "step": step, **state})
-        sync_folder(temporary)
+        sync_path(temporary)
         temporary.rename(path)
-        sync_folder(path.parent)
+        sync_path(path.parent)
     except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
         shutil.rmtree(temporary, ignore_errors=True)
         raise OutputError(f"{path}: can't write the checkpoint: {error}; free some space, then --resume") from error
