@@ -19,7 +19,7 @@ import sentencepiece
 from hypothesis import strategies as st
 
 from albert_data.config import BuildConfig, ExampleConfig
-from albert_data.examples.masks import apply_masks, draw_masks
+from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import ngram_shares
@@ -102,8 +102,7 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
     )
     words = choose_word_rule(tokenizer, config)
     pairs = make_pairs(made, tokenizer.specials, words, config, 0)
-    masks = draw_masks(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
-    return apply_masks(pairs, masks)
+    return mask_pairs(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
 
 
 def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config: ExampleConfig = SMALL) -> Path:

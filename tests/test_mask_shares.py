@@ -22,11 +22,13 @@ from toy_documents import (
     SEP,
     SPECIALS,
     VOCAB_SIZE,
+    Masks,
+    draw_masks,
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import Room, arrange, choose_items, draw_masks, make_room, point_to_room
-from albert_data.examples.ragged import Masks, Pairs
+from albert_data.examples.masks import Room, arrange, choose_items, make_room, point_to_room
+from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import ngram_shares
 from albert_data.kernels import pointer
 from albert_data.tokenizer.words import WordRule, find_word_starts
@@ -63,7 +65,7 @@ def make_rows(
 
 def draw(pairs: Pairs, rule: WordRule = RULE, **changes: float) -> Masks:
     config = ExampleConfig(max_seq_len=max(8, int(np.diff(pairs.offsets).max())), **changes)
-    return draw_masks(pairs, SPECIALS, rule, ORDINARY_IDS, config, 0)
+    return draw_masks(pairs, rule, config)
 
 
 def masked_grid(pairs: Pairs, masks: Masks) -> np.ndarray:

@@ -22,16 +22,18 @@ from toy_documents import (
     SPECIALS,
     UNK,
     KeyedDocument,
+    Masks,
     as_documents,
     as_lists,
+    draw_masks,
     plain_rows,
     plain_vocabulary,
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import apply_masks, draw_masks, swap_in
+from albert_data.examples.masks import mask_pairs, swap_in
 from albert_data.examples.pairs import make_pairs
-from albert_data.examples.ragged import Masks, Pairs
+from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.tokenizer.words import WordRule
 
@@ -57,7 +59,7 @@ def draw_for(
     pass_index: int = 0,
 ) -> tuple[Pairs, Masks]:
     pairs = make_pairs(as_documents(keyed, dtype), SPECIALS, rule, config, pass_index)
-    masks = draw_masks(pairs, SPECIALS, rule, ORDINARY_IDS, config, pass_index)
+    masks = draw_masks(pairs, rule, config, pass_index)
     assert (masks.offsets.dtype, masks.positions.dtype, masks.ids.dtype) == (np.int64, np.uint16, dtype)
     return pairs, masks
 
@@ -166,10 +168,10 @@ def test_the_width_of_the_ids_changes_no_mask(keyed: list[KeyedDocument]):
 
 
 @given(keyed=toy_documents.documents)
-def test_applying_masks_keeps_the_originals(keyed: list[KeyedDocument]):
+def test_masking_rows_keeps_the_originals(keyed: list[KeyedDocument]):
     pairs, masks = draw_for(keyed, ExampleConfig(max_seq_len=64))
     before = plain_rows(pairs)
-    examples = apply_masks(pairs, masks)
+    examples = mask_pairs(pairs, SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(max_seq_len=64), 0)
     rows = as_lists(examples.input_ids, examples.offsets)
     positions = as_lists(examples.masked_positions, examples.mask_offsets)
     originals = as_lists(examples.masked_ids, examples.mask_offsets)
@@ -218,7 +220,7 @@ THE, CAT, ING = 5, 6, 10
 def test_the_maskable_words_of_literal_rows(ids: list[int], a_len: int, expected: list[list[list[int]]]):
     assert references.find_words(ids, a_len, plain_vocabulary()) == expected
     pairs = literal_pairs([(ids, a_len)] * 500)
-    masks = draw_masks(pairs, SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(max_seq_len=8, mask_prob=0.5), 0)
+    masks = draw_masks(pairs, RULE, ExampleConfig(max_seq_len=8, mask_prob=0.5))
     words = [word for segment in expected for word in segment]
     seen = {at for positions, _ in plain_masks(masks) for at in positions}
     assert seen == {at for word in words for at in word}
@@ -228,12 +230,12 @@ def test_the_maskable_words_of_literal_rows(ids: list[int], a_len: int, expected
 
 def test_rows_without_words_have_no_masks():
     pairs = literal_pairs([([CLS, PAD, SEP], 1), ([CLS, SEP], 0), ([CLS, MASK, SEP, SEP, SEP], 1)])
-    masks = draw_masks(pairs, SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(), 0)
+    masks = draw_masks(pairs, RULE, ExampleConfig())
     assert plain_masks(masks) == [([], [])] * 3
 
 
 def test_no_rows_have_no_masks():
-    masks = draw_masks(literal_pairs([]), SPECIALS, RULE, ORDINARY_IDS, ExampleConfig(), 0)
+    masks = draw_masks(literal_pairs([]), RULE, ExampleConfig())
     assert (masks.offsets.tolist(), len(masks.positions), len(masks.ids)) == ([0], 0, 0)
 
 
@@ -258,5 +260,5 @@ def test_another_seed_pass_key_or_index_makes_other_masks():
         (other_index, 0, 0),
     ]:
         config = ExampleConfig(max_seq_len=64, seed=seed)
-        seen += plain_masks(draw_masks(pairs, SPECIALS, RULE, ORDINARY_IDS, config, pass_index))
+        seen += plain_masks(draw_masks(pairs, RULE, config, pass_index))
     assert all(seen.count(masks) == 1 for masks in seen)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import references
 from hypothesis import strategies as st
 
+from albert_data.config import ExampleConfig
+from albert_data.examples.masks import mask_pairs
 from albert_data.examples.ragged import Pairs
 from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule
@@ -71,3 +74,21 @@ def plain_rows(pairs: Pairs) -> list[tuple[list[int], int, int, int, int]]:
     columns = (pairs.segment_a_len, pairs.sop_label, pairs.document_keys, pairs.indices)
     rows = as_lists(pairs.ids, pairs.offsets)
     return list(zip(rows, *(column.tolist() for column in columns), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks:
+    """Where rows are masked, and what stands there now: offsets, positions in the row, ids."""
+
+    offsets: np.ndarray
+    positions: np.ndarray
+    ids: np.ndarray
+
+
+def draw_masks(pairs: Pairs, rule: WordRule, config: ExampleConfig, pass_index: int = 0) -> Masks:
+    """Mask a copy of the rows."""
+    rows = replace(pairs, ids=pairs.ids.copy())
+    masked = mask_pairs(rows, SPECIALS, rule, ORDINARY_IDS, config, pass_index)
+    at = np.repeat(masked.offsets[:-1], np.diff(masked.mask_offsets)) + masked.masked_positions
+    assert (masked.masked_ids == pairs.ids[at]).all()
+    return Masks(offsets=masked.mask_offsets, positions=masked.masked_positions, ids=masked.input_ids[at])

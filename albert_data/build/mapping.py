@@ -23,7 +23,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
 from albert_data.corpus.text import make_text
 from albert_data.draws import shuffle_keys, split_keys, threshold
-from albert_data.examples.masks import apply_masks, draw_masks
+from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
 from albert_data.files import read_json, write_json
@@ -114,8 +114,7 @@ class MapJob:
         with stages.time("pair"):
             pairs = make_pairs(documents, tokenizer.specials, self._words, config, pass_index)
         with stages.time("mask"):
-            masks = draw_masks(pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index)
-            examples = apply_masks(pairs, masks)
+            examples = mask_pairs(pairs, tokenizer.specials, self._words, tokenizer.ordinary_ids, config, pass_index)
         keys = RowKeys(
             shuffle_keys=shuffle_keys(np.uint64(config.seed), pairs.document_keys, pass_index, pairs.indices),
             document_keys=pairs.document_keys,

@@ -27,7 +27,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.sentence_ends import find_stops
 from albert_data.corpus.text import Text, make_text
-from albert_data.examples.masks import apply_masks, draw_masks, mask_rows
+from albert_data.examples.masks import mask_pairs, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
@@ -117,9 +117,8 @@ def _mask_something() -> None:
         document_keys=np.zeros(1, np.uint64),
     )
     pairs = make_pairs(documents, specials, words, config, 0)
-    masks = draw_masks(pairs, specials, words, np.arange(5, num_ids, dtype=np.uint32), config, 0)
-    keys = RowKeys.empty(len(pairs))
-    _sort_and_take([KeyedRows(examples=apply_masks(pairs, masks), keys=keys)])
+    examples = mask_pairs(pairs, specials, words, np.arange(5, num_ids, dtype=np.uint32), config, 0)
+    _sort_and_take([KeyedRows(examples=examples, keys=RowKeys.empty(len(pairs)))])
 
 
 def _sort_and_take(parts: list[KeyedRows]) -> None:

@@ -1,6 +1,6 @@
 """Which words of a row are masked, and by what (ALBERT, section 4.1; BERT, section 3.1).
 
-In: rows without masks. Out: positions to predict and the ids that stand there.
+In: rows without masks. Out: the same rows masked, in place, the positions to predict and the ids that stood there.
 The words of a row lie on a circle. Span lengths are drawn by the law of spans.py; one arrangement of the
 spans, each followed by at least one unmasked word, and of the other words is drawn at random, and turned
 by a random number of words: so every word is masked with the same probability, the first and the last
@@ -21,7 +21,7 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.draws import MASKING, below, draw, mix, stream, threshold
-from albert_data.examples.ragged import Examples, Masks, Pairs
+from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, helper, item, kernel, pointer, put
 from albert_data.tokenizer.model import Specials
@@ -33,7 +33,7 @@ _MASK_BELOW, _RANDOM_BELOW = threshold(MASK_SHARE), threshold(MASK_SHARE + RANDO
 # Kinds of pieces. The first bit: a word begins at it; the second: one does if it is behind a piece that closes
 # words, which is so of all but the special pieces; the third: it closes words.
 _STARTS, _MASKABLE, _CLOSES = 1, 2, 4
-_STRIDE = 4  # tokens of a span are written so many at once, needed or not: few spans are longer
+_STRIDE = 4  # so many tokens of a span are written, needed or not: few spans are longer
 
 
 class Pieces(NamedTuple):
@@ -52,30 +52,32 @@ class Room(NamedTuple):
     """Room for the words of one row. In kernels, pointers.
 
     begins: int64, the first token of each maskable word, and where the last segment ends; lengths: int64, of
-    spans; is_chosen: uint64, a bit for each item; tokens: int64, the masked ones.
+    spans; is_chosen: uint64, a bit for each item; tokens: int64, the masked ones; replaced: int64, those of them that
+    become a random piece.
     """
 
     begins: np.ndarray
     lengths: np.ndarray
     is_chosen: np.ndarray
     tokens: np.ndarray
+    replaced: np.ndarray
 
 
-def draw_masks(
+def mask_pairs(
     pairs: Pairs,
     specials: Specials,
     words: WordRule,
     ordinary_ids: np.ndarray,
     config: ExampleConfig,
     pass_index: int,
-) -> Masks:
-    """Draw the masks of every row; a pure function of each row's (document, pass, index) and the config.
+) -> Examples:
+    """Mask every row, in `pairs.ids` itself; a pure function of each row's (document, pass, index) and the config.
 
     ordinary_ids: uint32, the pieces that may replace a token: no special, control, unused or byte piece.
     """
     longest = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
     tables = span_tables(longest, config.ngram, config.mask_prob)
-    offsets, positions, ids = mask_rows(
+    masks = mask_rows(
         pairs.ids,
         pairs.offsets,
         pairs.segment_a_len,
@@ -89,7 +91,7 @@ def draw_masks(
         Pieces(find_kinds(specials, words), ordinary_ids, len(ordinary_ids), specials.mask_id),
         make_room(longest + config.ngram),
     )
-    return Masks(offsets=offsets, positions=positions, ids=ids)
+    return join_masks(pairs, *masks)
 
 
 def find_kinds(specials: Specials, words: WordRule) -> np.ndarray:
@@ -107,21 +109,22 @@ def find_kinds(specials: Specials, words: WordRule) -> np.ndarray:
 
 def make_room(longest: int) -> Room:
     """Room for rows of up to so many tokens."""
-    begins, lengths, tokens = (np.empty(longest + _STRIDE, np.int64) for _ in range(3))
-    return Room(begins, lengths, np.empty(longest // 64 + 1, np.uint64), tokens)
+    begins, lengths, tokens, replaced = (np.empty(longest + _STRIDE, np.int64) for _ in range(4))
+    return Room(begins, lengths, np.empty(longest // 64 + 1, np.uint64), tokens, replaced)
 
 
-def apply_masks(pairs: Pairs, masks: Masks) -> Examples:
-    """Put the masks' ids into the rows and keep the originals. Changes `pairs.ids` in place."""
-    originals = swap_in(pairs.ids, pairs.offsets, masks.offsets, masks.positions, masks.ids)
+def join_masks(
+    pairs: Pairs, mask_offsets: np.ndarray, masked_positions: np.ndarray, masked_ids: np.ndarray
+) -> Examples:
+    """Rows that `mask_rows` has masked, with what it returned."""
     return Examples(
         input_ids=pairs.ids,
         offsets=pairs.offsets,
         segment_a_len=pairs.segment_a_len,
         sop_label=pairs.sop_label,
-        masked_positions=masks.positions,
-        masked_ids=originals,
-        mask_offsets=masks.offsets,
+        masked_positions=masked_positions,
+        masked_ids=masked_ids,
+        mask_offsets=mask_offsets,
         document_keys=pairs.document_keys,
     )
 
@@ -147,7 +150,13 @@ def point_to_pieces(pieces: Pieces) -> Pieces:
 
 @helper
 def point_to_room(room: Room) -> Room:
-    return Room(pointer(room.begins), pointer(room.lengths), pointer(room.is_chosen), pointer(room.tokens))
+    return Room(
+        pointer(room.begins),
+        pointer(room.lengths),
+        pointer(room.is_chosen),
+        pointer(room.tokens),
+        pointer(room.replaced),
+    )
 
 
 @helper
@@ -199,9 +208,10 @@ def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: P
 def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: int) -> Int:
     """Put the tokens of the words from `first` to `last` behind `filled` others; returns how many there are now."""
     begin, end = item(begins, first), item(begins, last)
-    for at in range(begin, end, _STRIDE):
-        for i in range(_STRIDE):
-            put(tokens, filled + at - begin + i, at + i)
+    for i in range(_STRIDE):
+        put(tokens, filled + i, begin + i)
+    for at in range(begin + _STRIDE, end):
+        put(tokens, filled + at - begin, at)
     return filled + end - begin
 
 
@@ -234,11 +244,39 @@ def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room
 
 
 @helper
-def replace(bits: np.uint64, original: int, pieces: Pieces) -> Int:
-    """What stands at a masked token: [MASK], a random ordinary piece, or the original."""
-    if _MASK_BELOW <= bits < _RANDOM_BELOW:
-        return Int(item(pieces.ordinary_ids, below(mix(bits), pieces.num_ordinary)))
-    return pieces.mask_id if bits < _MASK_BELOW else original
+def mask_tokens(
+    state: np.uint64,
+    row_begin: int,
+    first: int,
+    count: int,
+    tokens: Pointer,
+    pieces: Pieces,
+    room: Room,
+    positions: Pointer,
+    originals: Pointer,
+    filled: int,
+) -> int:
+    """Put [MASK], a random piece or the original in place of `count` tokens of the room, from number `first` on around.
+
+    Writes positions in the row and originals behind `filled` others; returns how many there are now. Nothing
+    branches on what is drawn, which nobody can foresee: random pieces come in a loop of their own.
+    """
+    num_replaced = 0
+    for i in range(first, first + count):
+        at = item(room.tokens, i if i < count else i - count)
+        original, bits = Int(item(tokens, at)), draw(state, at - row_begin)
+        is_maskable = Int(item(pieces.kinds, original)) >> 1 & 1  # special tokens may stand behind a word
+        put(positions, filled, np.uint16(at - row_begin))
+        put(originals, filled, original)
+        put(tokens, at, pieces.mask_id if is_maskable & Int(bits < _MASK_BELOW) else original)
+        put(room.replaced, num_replaced, at)
+        num_replaced += is_maskable & Int(bits >= _MASK_BELOW) & Int(bits < _RANDOM_BELOW)
+        filled += is_maskable
+    for i in range(num_replaced):
+        at = item(room.replaced, i)
+        bits = mix(draw(state, at - row_begin))
+        put(tokens, at, Int(item(pieces.ordinary_ids, below(bits, pieces.num_ordinary))))
+    return filled
 
 
 @kernel
@@ -256,12 +294,12 @@ def mask_rows(
     pieces_arrays: Pieces,
     room_arrays: Room,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Masks of all rows: offsets (int64), positions in the row (uint16), the ids that stand there."""
+    """Mask all rows in `ids` itself. Returns offsets (int64), positions in the row (uint16), ids that stood there."""
     num_rows, ngram = len(segment_a_len), cumulative.shape[1]
     pieces, room, tokens = point_to_pieces(pieces_arrays), point_to_room(room_arrays), pointer(ids)
     mask_offsets = np.zeros(num_rows + 1, np.int64)
-    positions, masked = np.empty(len(ids), np.uint16), np.empty(len(ids), ids.dtype)
-    out_positions, out_ids = pointer(positions), pointer(masked)
+    positions, originals = np.empty(len(ids), np.uint16), np.empty(len(ids), ids.dtype)
+    out_positions, out_ids = pointer(positions), pointer(originals)
     filled = 0
     for row in range(num_rows):
         begin, end = offsets[row], offsets[row + 1]
@@ -281,11 +319,6 @@ def mask_rows(
             count, total = draw_lengths(state, words, law, ngram, bound, room.lengths)
             num_masked, lowest = arrange(state, words, count, total, room)
             state = mix(state ^ Word(MASKING))
-            for i in range(lowest, lowest + num_masked):
-                at = item(room.tokens, i if i < num_masked else i - num_masked)
-                original = Int(item(tokens, at))
-                put(out_positions, filled, np.uint16(at - begin))
-                put(out_ids, filled, replace(draw(state, at - begin), original, pieces))
-                filled += Int(item(pieces.kinds, original)) >> 1 & 1  # special tokens may stand behind a word
+            filled = mask_tokens(state, begin, lowest, num_masked, tokens, pieces, room, out_positions, out_ids, filled)
         mask_offsets[row + 1] = filled
-    return mask_offsets, positions[:filled].copy(), masked[:filled].copy()
+    return mask_offsets, positions[:filled].copy(), originals[:filled].copy()

@@ -33,18 +33,6 @@ class Pairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masks:
-    """Where to predict, and what stands there instead of the original.
-
-    offsets: int64, num_rows + 1; positions: uint16, rising inside a row; ids: as Pairs.ids.
-    """
-
-    offsets: np.ndarray
-    positions: np.ndarray
-    ids: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
 class Examples:
     """Masked examples, the columns of a shard.
 

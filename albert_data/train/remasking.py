@@ -13,8 +13,8 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.errors import ShardError
-from albert_data.examples.masks import Pieces, apply_masks, find_kinds, make_room, mask_rows, swap_in
-from albert_data.examples.ragged import Examples, Masks, Pairs
+from albert_data.examples.masks import Pieces, find_kinds, join_masks, make_room, mask_rows, swap_in
+from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import WordRule
@@ -66,11 +66,11 @@ class Remasker:
             document_keys=examples.document_keys,
             indices=np.zeros(len(rows), np.uint32),
         )
-        return apply_masks(pairs, self._draw(pairs, rows, epoch))
+        return self._mask(pairs, rows, epoch)
 
-    def _draw(self, pairs: Pairs, rows: np.ndarray, epoch: int) -> Masks:
-        """`masks.draw_masks`, whose tables of the vocabulary are made but once."""
-        offsets, positions, ids = mask_rows(
+    def _mask(self, pairs: Pairs, rows: np.ndarray, epoch: int) -> Examples:
+        """`masks.mask_pairs`, whose tables of the vocabulary are made but once."""
+        masks = mask_rows(
             pairs.ids,
             pairs.offsets,
             pairs.segment_a_len,
@@ -84,4 +84,4 @@ class Remasker:
             self._pieces,
             make_room(self._room_len),
         )
-        return Masks(offsets=offsets, positions=positions, ids=ids)
+        return join_masks(pairs, *masks)
