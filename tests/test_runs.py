@@ -117,7 +117,7 @@ def test_a_range_of_runs_equals_sorting_a_list(
         is_validation = np.array([every > 0 and row % every == 0 for row in range(len(found))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
-        write_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation))
+        write_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation, Room(np.uint16)))
         opened.append(Run(folder / str(number)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
@@ -130,7 +130,7 @@ def test_a_range_of_runs_equals_sorting_a_list(
 
 def test_of_a_run_little_more_than_the_range_is_read(tmp_path: Path):
     part = make_part(numbered_rows(1000), list(range(1000)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool)))
+    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), Room(np.uint16)))
     for low, high in ((0, 0), (500, 599), (990, 2000), (1000, LAST)):
         assert Run(tmp_path / "run").find("train", low, high).num_rows <= max(0, min(high, 999) - low + 1) + 32
 
@@ -138,7 +138,7 @@ def test_of_a_run_little_more_than_the_range_is_read(tmp_path: Path):
 @pytest.mark.parametrize("size", [0, 7, 31, 40, -8, -1])
 def test_a_run_that_is_cut_short_is_an_error(tmp_path: Path, size: int):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool)))
+    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
     whole = (tmp_path / "run").read_bytes()
     Run(tmp_path / "run")
     (tmp_path / "run").write_bytes(whole[:size])
@@ -148,7 +148,7 @@ def test_a_run_that_is_cut_short_is_an_error(tmp_path: Path, size: int):
 
 def test_a_run_that_is_cut_later_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool)))
+    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
     run = Run(tmp_path / "run")
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
     with pytest.raises(OutputError, match="is cut short"):

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask
-from albert_data.build.records import RowKeys
+from albert_data.build.records import Room, RowKeys
 from albert_data.build.runs import KeyedRows, join_keys, sort_rows, write_run
 from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig
@@ -75,6 +75,7 @@ class MapJob:
     def __init__(self, config: BuildConfig, tokenizer: Tokenizer, runs: Path, receipts: Path) -> None:
         self._config, self._tokenizer = config, tokenizer
         self._runs, self._receipts = runs, receipts
+        self._room = Room(tokenizer.id_dtype)
         self._words = tokenizer.word_rule if config.examples.whole_word else WordRule.every_piece(tokenizer.vocab_size)
 
     def __call__(self, task: MapTask) -> TaskReceipt:
@@ -128,7 +129,7 @@ class MapJob:
             keys = join_keys(held)
             splits = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
             is_validation = splits < threshold(self._config.validation_fraction)
-            rows = sort_rows(held, keys, is_validation)
+            rows = sort_rows(held, keys, is_validation, self._room)
         if len(keys.indices):
             name = f"{task.name}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):

@@ -63,7 +63,7 @@ class Room:
         self._id_dtype, self._words = id_dtype, np.empty(0, np.uint64)
 
     def give(self, num_words: int) -> Records:
-        """Room for so many words or more; what it held before is lost."""
+        """Room for so many words or more; what it held is lost if there was none."""
         if num_words > len(self._words):
             self._words = np.empty(num_words * 9 // 8, np.uint64)
         return view_records(self._words, self._id_dtype)

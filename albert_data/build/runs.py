@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.build.records import Records, Room, RowKeys, find_records, measure_records, put_examples, view_records
+from albert_data.build.records import Records, Room, RowKeys, find_records, measure_records, put_examples
 from albert_data.errors import OutputError
 from albert_data.examples.ragged import Examples
 from albert_data.files import replace_file
@@ -46,24 +46,27 @@ def join_keys(parts: Sequence[KeyedRows]) -> RowKeys:
     return RowKeys(*map(np.concatenate, zip(*(part.keys for part in parts), strict=True)))
 
 
-def sort_rows(parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarray) -> SortedRows:
-    """Put the rows of all parts in order, as records. keys: of all parts, joined; is_validation: of each row."""
+def sort_rows(parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarray, room: Room) -> SortedRows:
+    """Put the rows of all parts in order, as records in `room`.
+
+    keys: of all parts, joined; is_validation: of each row.
+    """
     order = keys.order()
     splits = (order[~is_validation[order]], order[is_validation[order]])
     order = np.concatenate(splits)
     num_words = np.concatenate([measure_records(part.examples) for part in parts])
     places = np.empty_like(num_words)
     places[order] = np.cumsum(num_words[order]) - num_words[order]
-    records = np.empty(num_words.sum(), np.uint64)
+    records = room.give(int(num_words.sum()))
     begin = 0
     for part in parts:
         end = begin + len(part.examples)
-        put_examples(view_records(records, part.examples.input_ids.dtype), places[begin:end], part.examples, part.keys)
+        put_examples(records, places[begin:end], part.examples, part.keys)
         begin = end
     entries = [rows[::_STEP] for rows in splits]
     sizes = [size for rows, some in zip(splits, entries, strict=True) for size in (len(some), num_words[rows].sum())]
     index = [column[some] for some in entries for column in (keys.shuffle_keys, places.astype(np.uint64))]
-    return SortedRows(np.concatenate((np.array(sizes, np.uint64), *index)), records)
+    return SortedRows(np.concatenate((np.array(sizes, np.uint64), *index)), records.words[: num_words.sum()])
 
 
 def write_run(path: Path, rows: SortedRows) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from albert_data.build.mapping import MapJob, TaskReceipt
 from albert_data.build.progress import Progress
-from albert_data.build.records import RowKeys, find_records, take_examples, view_records
+from albert_data.build.records import Room, RowKeys, find_records, take_examples
 from albert_data.build.runs import KeyedRows, join_keys, sort_rows
 from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig, ExampleConfig
@@ -124,7 +124,8 @@ def _mask_something() -> None:
 def _sort_and_take(parts: list[KeyedRows]) -> None:
     """What the rows go through from mapping to a shard, without a file between."""
     keys = join_keys(parts)
-    _, words = sort_rows(parts, keys, np.zeros(len(keys.indices), bool))
-    records, places = view_records(words, parts[0].examples.input_ids.dtype), np.empty(len(keys.indices), np.int64)
-    find_records(records, 0, len(words), np.uint64(0), np.uint64(2**64 - 1), places, keys, 0)
+    room, places = Room(parts[0].examples.input_ids.dtype), np.empty(len(keys.indices), np.int64)
+    rows = sort_rows(parts, keys, np.zeros(len(keys.indices), bool), room)
+    records = room.give(0)
+    find_records(records, 0, len(rows.records), np.uint64(0), np.uint64(2**64 - 1), places, keys, 0)
     take_examples(records, places)
