@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
-from albert_data.build.records import Room, RowKeys, find_records, measure_records, put_examples, take_examples
+from albert_data.build.records import (
+    Room,
+    RowKeys,
+    find_records,
+    measure_records,
+    order_records,
+    put_examples,
+    take_examples,
+)
 from albert_data.build.runs import KeyedRows, Run, join_keys, read_range, sort_rows, write_run
 from albert_data.errors import OutputError
 
@@ -39,6 +48,38 @@ def test_the_order_is_that_of_tuples(rows: list[tuple[int, ...]]):
     columns = zip(RowKeys.empty(len(rows)), np.array(rows, np.int64).reshape(-1, 4).T, strict=True)
     keys = RowKeys(*(column.astype(empty.dtype) for empty, column in columns))
     assert keys.order().tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
+
+
+few = st.integers(0, 1)
+contents = st.tuples(
+    st.lists(few, max_size=2), few, few, st.lists(st.tuples(few, few), max_size=2), st.sampled_from([0, LAST])
+)
+keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few), contents)  # shuffle key, pass, index
+
+
+@given(st.lists(keyed_rows, max_size=30), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_depend_on_how_they_stood(
+    rows: list[tuple[tuple[int, ...], Row]], rng: random.Random
+):
+    """Few values of each key and of the content: many rows agree in some or all."""
+
+    def sort(rows: list[tuple[tuple[int, ...], Row]]) -> list[tuple[tuple[int, ...], Row]]:
+        examples = make_examples([row for _, row in rows])
+        shuffle_keys, passes, indices = np.array([keys for keys, _ in rows], np.uint64).reshape(-1, 3).T
+        keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32))
+        num_words = measure_records(examples)
+        records, places = Room(np.uint16).give(int(num_words.sum())), np.cumsum(num_words) - num_words
+        put_examples(records, places, examples, keys)
+        order = order_records(records, places, keys)
+        found = list_keyed(KeyedRows(examples=take_examples(records, places[order]), keys=keys))
+        columns = zip(*(column[order].tolist() for column in keys), strict=True)
+        return [(key, row) for key, (_, row) in zip(columns, found, strict=True)]
+
+    ordered = sort(rows)
+    assert [key for key, _ in ordered] == sorted(key for key, _ in ordered)
+    wanted = [((keys[0], row[4], *keys[1:]), row) for keys, row in rows]
+    assert sorted(ordered) == sorted(wanted)
+    assert sort(rng.sample(rows, len(rows))) == ordered
 
 
 @given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))

@@ -33,7 +33,7 @@ class RowKeys(NamedTuple):
         return cls(*(np.empty(num_rows, dtype) for dtype in (np.uint64, np.uint64, np.uint16, np.uint32)))
 
     def order(self) -> np.ndarray:
-        """The row numbers in the total order: int64. Few shuffle keys are equal; the others decide only there."""
+        """The row numbers by these keys: int64. Few shuffle keys are equal; the others decide only there."""
         order = np.argsort(self.shuffle_keys, kind="stable")
         keys = self.shuffle_keys[order]
         is_tie = keys[1:] == keys[:-1]
@@ -97,6 +97,44 @@ def take_examples(records: Records, places: np.ndarray) -> Examples:
     """The rows whose records begin at these words (int64), as `find_records` found them."""
     names = [field.name for field in fields(Examples)]
     return Examples(**dict(zip(names, take_records(records, places), strict=True)))
+
+
+def order_records(records: Records, places: np.ndarray, keys: RowKeys) -> np.ndarray:
+    """The row numbers in the total order: int64. Where all keys are equal, the content decides.
+
+    Mostly it is equal too, of a document that comes twice; it is not where the keys of two documents collide.
+    """
+    order = keys.order()
+    is_tie = keys.shuffle_keys[order[1:]] == keys.shuffle_keys[order[:-1]]
+    if not is_tie.any():
+        return order
+    for column in keys:
+        is_tie &= column[order[1:]] == column[order[:-1]]
+    if are_equal(records, places[order[1:][is_tie]], places[order[:-1][is_tie]]):
+        return order
+    begins = np.flatnonzero(np.append(True, ~is_tie))
+    for rows in np.split(order, begins[1:]):  # views
+        if len(rows) > 1:
+            rows[:] = sorted(rows.tolist(), key=lambda row: _read_content(records, places[row : row + 1]))
+    return order
+
+
+def _read_content(records: Records, place: np.ndarray) -> list[bytes]:
+    return [column.tobytes() for column in vars(take_examples(records, place)).values()]
+
+
+@kernel
+def are_equal(records: Records, places: np.ndarray, others: np.ndarray) -> bool:
+    """Whether each record that begins at a word in `places` equals that at the same number in `others`."""
+    words, numbers, id_bytes = records.words, records.numbers, records.ids.itemsize
+    for i in range(len(places)):
+        place, other = places[i], others[i]
+        num_ids, num_masks = numbers[2 * place + _NUM_IDS], numbers[2 * place + _NUM_MASKS]
+        num_words = _HEAD_WORDS + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8
+        for word in range(num_words):  # the head, with these numbers, is compared first
+            if words[place + word] != words[other + word]:
+                return False
+    return True
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.build.records import Room, take_examples
+from albert_data.build.records import Room, order_records, take_examples
 from albert_data.build.runs import Run, read_range
 from albert_data.build.stages import Stages
 from albert_data.examples.ragged import Examples
@@ -88,7 +88,7 @@ class ReduceJob:
     def _read_slices(self, split: str, bounds: list[int]) -> Iterator[Examples]:
         """The rows between each two bounds, in order. When it ends, its memory is free for the next."""
         records, places, keys = read_range(self._runs, split, bounds[0], bounds[-1] - 1, self._room)
-        order = keys.order()
+        order = order_records(records, places, keys)
         inner = np.searchsorted(keys.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
         for part in np.split(places[order], inner):
             if len(part):

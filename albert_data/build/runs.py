@@ -1,9 +1,8 @@
 """Runs: the sorted intermediate files between map and reduce.
 
-A run holds the rows of train, then those of validation, each sorted by (shuffle key, document key, pass,
-index), which is a total order of the examples of a corpus. In the file: the head, four words of 8 bytes; an index of
-each split, key and place of every 16th row; and the records (see records.py). So the rows of a range of keys lie
-together: the next stage reads them at once, with up to 15 others before and behind.
+A run holds the rows of train, then those of validation, each sorted by shuffle key. In the file: the head, four words
+of 8 bytes; an index of each split, key and place of every 16th row; and the records (see records.py). So the rows of
+a range of keys lie together: the next stage reads them at once, with up to 15 others before and behind.
 """
 
 from __future__ import annotations
