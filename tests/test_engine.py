@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import build_fixtures as fixtures
 import pytest
 
+from albert_data.build import engine
 from albert_data.build.engine import MultiprocessEngine
 from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
 
@@ -104,6 +106,30 @@ def test_a_bug_in_a_job_names_the_task_and_keeps_its_traceback():
 
     with pytest.raises(RuntimeError, match=r"(?s)file.txt, bytes 0 to 1:\nTraceback.*in stumble.*ZeroDivision"):
         list(MultiprocessEngine(2).run(stumble, tasks(3)))
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_tasks_that_end_while_none_is_at_work_end_the_run(num_workers: int, monkeypatch: pytest.MonkeyPatch):
+    """Their end comes just before the engine asks for a task, when it has seen that there may be some."""
+    asked, take = threading.Event(), engine._Feed.take
+
+    def take_at_the_end(feed: engine._Feed) -> Task | None:
+        asked.set()
+        feed._thread.join()
+        return take(feed)
+
+    def make_none() -> Iterator[Task]:
+        asked.wait()
+        yield from ()
+
+    monkeypatch.setattr(engine._Feed, "take", take_at_the_end)
+    handler = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("the engine waits for ever"))
+    signal.alarm(20)
+    try:
+        assert list(MultiprocessEngine(num_workers).run(square, make_none())) == []
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def test_an_error_in_making_tasks_is_raised():

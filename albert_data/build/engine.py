@@ -64,9 +64,11 @@ class MultiprocessEngine:
                     ends.callback(workers[-1].kill)
                 feed = _Feed(tasks, ahead=self._num_workers)
                 ends.callback(feed.close)
-            while not (feed.is_done and all(worker.task is None for worker in workers)):
+            while True:
                 self._hand_out(feed, workers)
                 busy = [worker for worker in workers if worker.task is not None]
+                if not busy and feed.is_done:  # asked here, for to hand out is to hear the last signal
+                    break
                 handles = [handle for worker in busy for handle in (worker.connection, worker.sentinel)]
                 ready = wait([feed.signal, *handles] if len(busy) < len(workers) else handles)
                 for worker in busy:
