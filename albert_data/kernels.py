@@ -56,11 +56,18 @@ class _Cache(FunctionCache):
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
+            return self._load(signature, context)
+        except Exception:  # whatever unpickling comes upon
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def _load(self, signature: Any, context: Any) -> Any:
+        try:
             rtsys.initialize(context)
             return self._load_overload(signature, context)
-        except Exception:  # whatever unpickling comes upon
-            self.flush()
-            return None
+        except (AttributeError, TypeError):  # another Numba than this was written for
+            return super().load_overload(signature, context)
 
 
 def is_kept(kernel: Callable[..., Any]) -> bool:

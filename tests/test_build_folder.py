@@ -29,6 +29,7 @@ from build_fixtures import (
 from albert_data.build import workdir
 from albert_data.build.workdir import WorkDir
 from albert_data.errors import InputError, OutputError
+from albert_data.inspect.verify import verify
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -277,7 +278,14 @@ def test_a_shard_that_the_disk_did_not_take_is_an_error(
         if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".arrow"):
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match=r"Input/output error.*shard-0000.\.arrow"):
-        corpus.build(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match=r"Input/output error.*shard-0000.\.arrow"):
+            corpus.build(tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
+    for path in (tmp_path / "out" / ".build").rglob("*.arrow"):
+        path.write_bytes(b"lost")  # the system tells of it but once
+    corpus.build(tmp_path / "out")
+    corpus.build(tmp_path / "other")
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == (tmp_path / "other" / "manifest.json").read_bytes()
+    assert list(verify(tmp_path / "out")) == []

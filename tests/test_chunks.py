@@ -102,6 +102,13 @@ def test_a_model_whose_text_does_not_fall_apart_goes_through_sentencepiece(name:
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
+def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("albert_data.tokenizer.cuts.MAX_NODES", 3000)
+    tokenizer = Tokenizer(train().model, "model")
+    assert tokenizer.slow_reason == "its pieces hold 3,000 characters or more"
+    assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
+
+
 def test_a_full_table_changes_no_id(monkeypatch: pytest.MonkeyPatch):
     tokenizer = train()
     expected = encode_by_sentencepiece(tokenizer, LINES)

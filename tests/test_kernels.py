@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from albert_data import kernels
+from albert_data.tokenizer.encoding import fill_in
 
 PROGRAM = """
 import sys
@@ -76,3 +77,12 @@ def test_a_kernel_that_can_be_kept_nowhere_is_compiled_all_the_same(monkeypatch:
         return values * 2
 
     assert double(np.array([3])).tolist() == [6]
+
+
+def test_another_numba_loads_in_its_own_way(monkeypatch: pytest.MonkeyPatch):
+    """Where its private parts have other names, a kernel that is kept is loaded, if slower, and not compiled anew."""
+    cache, loaded = kernels._Cache(fill_in.py_func), []
+    monkeypatch.setattr(kernels._Cache, "_load_overload", None)  # calling it is a TypeError
+    monkeypatch.setattr(kernels.FunctionCache, "load_overload", lambda *arguments: loaded.append(arguments[1:]) or "it")
+    assert cache.load_overload("signature", "context") == "it"
+    assert loaded == [("signature", "context")]

@@ -98,9 +98,10 @@ def test_rows_outlive_being_records(rows: list[Row], data: st.DataObject, dtype:
     found, keys = np.zeros(len(rows), np.int64), RowKeys.empty(len(rows))
     low, high = sorted(data.draw(st.tuples(*(st.integers(0, 20) for _ in range(2)))))
     end = int(num_words.sum())
-    count = find_records(records, 0, end, np.uint64(low), np.uint64(high), found, keys, 0)
+    count, last_end = find_records(records, 0, end, np.uint64(low), np.uint64(high), found, keys, 0)
     there = [row for row in order.tolist() if low <= row + 5 <= high]
     assert found[:count].tolist() == places[there].tolist()
+    assert last_end == (places[there[-1]] + num_words[there[-1]] if there else 0)
     for column, original in zip(keys, part.keys, strict=True):
         assert column[:count].tolist() == original[there].tolist()
 
@@ -164,9 +165,27 @@ def test_a_range_of_runs_equals_sorting_a_list(
     for split, rows in wanted.items():
         records, places, keys = read_range(opened, split, low, high, Room(np.uint16))
         there = sorted(row for row in rows if low <= row[0][0] <= high)
+        sizes = measure_records(take_examples(records, places))
+        assert places.tolist() == (np.cumsum(sizes) - sizes).tolist()  # with none between them that was read in vain
         order = keys.order()
         assert plain(take_examples(records, places[order])) == [row for _, row in there]
         assert list(zip(*(column[order].tolist() for column in keys), strict=True)) == [key for key, _ in there]
+
+
+@pytest.mark.parametrize("sparse_step", [1, 3, 64])
+def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("albert_data.build.runs._SPARSE_STEP", sparse_step)
+    shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
+    part = make_part(numbered_rows(2000), shuffle_keys)
+    is_validation = np.arange(2000) % 10 == 0
+    write_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, Room(np.uint16)))
+    run = Run(tmp_path / "run")
+    for low in range(0, 6100, 61):
+        for high in (low, low + 5, low + 400, LAST):
+            for split, is_there in (("train", ~is_validation), ("validation", is_validation)):
+                _, _, keys = read_range([run], split, low, high, Room(np.uint16))
+                wanted = [key for key, here in zip(shuffle_keys, is_there, strict=True) if here and low <= key <= high]
+                assert sorted(keys.shuffle_keys.tolist()) == wanted
 
 
 def test_of_a_run_little_more_than_the_range_is_read(tmp_path: Path):
@@ -194,3 +213,12 @@ def test_a_run_that_is_cut_later_is_an_error(tmp_path: Path):
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
     with pytest.raises(OutputError, match="is cut short"):
         read_range([run], "train", 0, LAST, Room(np.uint16))
+
+
+def test_a_run_whose_records_are_damaged_is_an_error(tmp_path: Path):
+    part = make_part(numbered_rows(20), list(range(20)))
+    rows = sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16))
+    rows.records[3] = 2**64 - 1  # numbers of ids and masks
+    write_run(tmp_path / "run", rows)
+    with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
+        read_range([Run(tmp_path / "run")], "train", 0, LAST, Room(np.uint16))

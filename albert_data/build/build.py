@@ -10,7 +10,6 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -216,19 +215,31 @@ class _Build:
         done = {task.file for task, _ in shards}
         with ThreadPoolExecutor(max_workers=1) as disk:  # syncs shards while others are made
             synced = [disk.submit(self._sync_shard, task) for task, _ in shards]
-            for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
-                synced.append(disk.submit(self._sync_shard, task))
-                shards.append((task, receipt))
-                self.stages.add(stages)
-                self._progress.advance(1)
+            try:
+                for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
+                    synced.append(disk.submit(self._sync_shard, task))
+                    shards.append((task, receipt))
+                    self.stages.add(stages)
+                    self._progress.advance(1)
+            except BaseException:
+                disk.shutdown(wait=False, cancel_futures=True)
+                raise
         for outcome in synced:
             outcome.result()
         return shards
 
     def _sync_shard(self, task: ReduceTask) -> None:
-        with suppress(FileNotFoundError):  # a build that was killed has published it, once all were synced
+        try:
             sync_path(self._work.shards / task.file)
+        except FileNotFoundError:  # a build that was killed has published it, once all were synced
+            pass
+        except OSError:  # told but once: the next run must make the shard anew
+            self._receipt_path(task).unlink(missing_ok=True)
+            raise
+
+    def _receipt_path(self, task: ReduceTask) -> Path:
+        return self._work.shards / "receipts" / task.receipt_name
 
     def _find_shard(self, task: ReduceTask) -> ShardReceipt | None:
-        path = self._work.shards / "receipts" / task.receipt_name
+        path = self._receipt_path(task)
         return ShardReceipt(**read_json(path)) if path.exists() else None

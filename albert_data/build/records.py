@@ -180,14 +180,14 @@ def find_records(
     places: np.ndarray,
     keys: RowKeys,
     count: int,
-) -> int:
+) -> tuple[int, int]:
     """Put place and keys of the records in words begin .. end with shuffle keys low .. high behind `count` others.
 
-    Returns how many there are now. Raises ValueError for what are no records.
+    Returns how many there are now, and where the last of these ends. Raises ValueError for what are no records.
     """
     words, numbers = records.words, records.numbers
     id_bytes = records.ids.itemsize
-    place = begin
+    place = last_end = begin
     while place < end:
         num_ids = num_masks = -1
         if place + _HEAD_WORDS <= end:
@@ -199,9 +199,9 @@ def find_records(
             places[count] = place
             keys.shuffle_keys[count], keys.document_keys[count] = words[place], words[place + 1]
             keys.passes[count], keys.indices[count] = numbers[2 * place + _PASS], numbers[2 * place + _INDEX]
-            count += 1
+            count, last_end = count + 1, next_place
         place = next_place
-    return count
+    return count, last_end
 
 
 @kernel

@@ -23,6 +23,7 @@ from albert_data.shards.manifest import SPLITS
 _WORD_BYTES = 8
 _PIECE_WORDS = (1 << 20) // _WORD_BYTES  # written at once; Linux 6.18 takes twice as long over 5 MB or more at once
 _STEP = 16  # rows from one entry of the index to the next
+_SPARSE_STEP = 64  # entries from one key that stays in memory to the next
 _HEAD_WORDS = 2 * len(SPLITS)  # of each split the entries of its index, and the words of its records
 
 
@@ -84,30 +85,47 @@ class RecordRange(NamedTuple):
     num_rows: int
 
 
+class _Index(NamedTuple):
+    """Of one split: where its index begins in the file, how many entries it has, every _SPARSE_STEP-th key of them, and
+    where the split's records end.
+    """
+
+    word: int
+    entries: int
+    some_keys: np.ndarray
+    end: int
+
+
 class Run:
-    """A run on the disk. Its index is kept, for it is asked for as many ranges as shards."""
+    """A run on the disk. A part of its index is kept, for it is asked for as many ranges as shards."""
 
     def __init__(self, path: Path) -> None:
         """Raises OutputError where the file is cut."""
-        self._path = path
+        self.path = path
         head = self._read(0, np.empty(_HEAD_WORDS, np.uint64)).tolist()
-        index = self._read(_HEAD_WORDS, np.empty(2 * sum(head[::2]), np.uint64))
-        self._records_at = _HEAD_WORDS + len(index)
-        self._index: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        end = 0
-        for split, entries, num_words in zip(SPLITS, head[::2], head[1::2], strict=True):
-            (keys, places), index = index[: 2 * entries].reshape(2, entries), index[2 * entries :]
-            end += num_words
-            self._index[split] = keys, np.append(places, np.uint64(end))
-        if path.stat().st_size != (self._records_at + end) * _WORD_BYTES:
+        self._records_at = _HEAD_WORDS + 2 * sum(head[::2])
+        if path.stat().st_size != (self._records_at + sum(head[1::2])) * _WORD_BYTES:
             raise self._cut_short()
+        self._indices: dict[str, _Index] = {}
+        word, end = _HEAD_WORDS, 0
+        for split, entries, num_words in zip(SPLITS, head[::2], head[1::2], strict=True):
+            end += num_words
+            some_keys = self._read(word, np.empty(entries, np.uint64))[::_SPARSE_STEP].copy()
+            self._indices[split] = _Index(word, entries, some_keys, end)
+            word += 2 * entries
 
     def find(self, split: str, low: int, high: int) -> RecordRange:
         """Where all rows are whose shuffle keys are low .. high."""
-        keys, places = self._index[split]
+        word, entries, some_keys, end = self._indices[split]
+        begin = max(0, int(some_keys.searchsorted(np.uint64(low))) - 1) * _SPARSE_STEP
+        stop = min(int(some_keys.searchsorted(np.uint64(high), side="right")) * _SPARSE_STEP, entries)
+        keys = self._read(word + begin, np.empty(stop - begin, np.uint64))
         first = max(0, int(keys.searchsorted(np.uint64(low))) - 1)
         last = int(keys.searchsorted(np.uint64(high), side="right"))
-        return RecordRange(int(places[first]), int(places[last]), (last - first) * _STEP)
+        num_places = min(begin + last + 1, entries) - begin - first
+        places = self._read(word + entries + begin + first, np.empty(num_places, np.uint64)).tolist()
+        places.append(end)
+        return RecordRange(places[0], places[last - first], (last - first) * _STEP)
 
     def read_into(self, out: np.ndarray, place: int) -> None:
         """Fill `out` (uint64) with the records from word `place` on. Raises OutputError where the file is cut."""
@@ -115,7 +133,7 @@ class Run:
 
     def _read(self, word: int, out: np.ndarray) -> np.ndarray:
         rest = out.data.cast("B") if len(out) else memoryview(b"")
-        with self._path.open("rb", buffering=0) as file:
+        with self.path.open("rb", buffering=0) as file:
             file.seek(word * _WORD_BYTES)
             while rest:
                 count = file.readinto(rest)
@@ -125,7 +143,7 @@ class Run:
         return out
 
     def _cut_short(self) -> OutputError:
-        return OutputError(f"{self._path} is cut short; begin anew with --overwrite")
+        return OutputError(f"{self.path} is cut short; begin anew with --overwrite")
 
 
 def read_range(runs: Sequence[Run], split: str, low: int, high: int, room: Room) -> tuple[Records, np.ndarray, RowKeys]:
@@ -141,6 +159,14 @@ def read_range(runs: Sequence[Run], split: str, low: int, high: int, room: Room)
     for run, part in zip(runs, ranges, strict=True):
         end = begin + part.end - part.begin
         run.read_into(records.words[begin:end], part.begin)
-        count = find_records(records, begin, end, np.uint64(low), np.uint64(high), places, keys, count)
-        begin = end
+        first = count
+        try:
+            count, end = find_records(records, begin, end, np.uint64(low), np.uint64(high), places, keys, count)
+        except ValueError as error:
+            raise OutputError(f"{run.path} is damaged ({error}); begin anew with --overwrite") from error
+        if count > first:  # the next run's go over those read in vain, of which a large corpus has many
+            surplus = int(places[first]) - begin
+            records.words[begin : end - surplus] = records.words[begin + surplus : end]
+            places[first:count] -= surplus
+            begin = end - surplus
     return records, places[:count], RowKeys(*(column[:count] for column in keys))

@@ -28,7 +28,7 @@ import numpy as np
 
 from albert_data.kernels import Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.cutting import AFTER, BEFORE, PLAIN, SOLID, CutRule, make_rule
-from albert_data.tokenizer.lattice import decode
+from albert_data.tokenizer.lattice import MAX_NODES, decode
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.words import SPACE
 
@@ -67,6 +67,8 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
         return "it has no piece for a space alone"
     if (settings.types == USER_DEFINED).any():
         return "it has user-defined pieces, which are exempt from normalisation"
+    if sum(map(len, pieces)) >= MAX_NODES:
+        return f"its pieces hold {MAX_NODES:,} characters or more"
     return None
 
 

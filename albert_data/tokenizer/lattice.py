@@ -14,7 +14,7 @@ from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointe
 
 _21, _40, _42 = (Word(n) for n in (21, 40, 42))
 _HASH, _CHILD = Word(0x9E3779B97F4A7C15), Word((1 << 21) - 1)
-_MAX_NODES = 1 << 21
+MAX_NODES = 1 << 21  # characters of all pieces together; a model with more goes through SentencePiece
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
 
 
@@ -50,11 +50,9 @@ class Lattice(NamedTuple):
 def make_trie(
     pieces: list[str], ids: list[int], scores: list[float], *, unk_id: int, vocab_size: int, unknown_is_whole: bool
 ) -> Trie:
-    """A trie of the pieces that text is matched against. It has no nodes if there are none, or too many."""
+    """A trie of the pieces that text is matched against, of less than MAX_NODES characters. It may have no nodes."""
     data = np.frombuffer("".join(pieces).encode("utf-32-le"), np.uint32)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-    if len(data) >= _MAX_NODES:
-        data, offsets, pieces = data[:0], offsets[:1], []
     size = 1 << max(4, (2 * len(data)).bit_length())
     children, num_nodes = build_trie(data, offsets, np.array(ids, np.int64), size)
     children = shrink_children(children, 1 << max(4, (2 * num_nodes).bit_length())) if pieces else children[:0]
