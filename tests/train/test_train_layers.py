@@ -143,7 +143,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, 
     [
         ("--audit", "--audit is for a shard folder:"),
         ("--html x --grep y", "--grep and --html are for rows"),
-        ("--row 1 --corpus x", "--row is for rows of a shard folder; --corpus is for --audit:"),
+        ("--row 1 --corpus x", "--row is for rows of a shard folder; --corpus is for a shard folder:"),
     ],
 )
 def test_options_of_shards_do_not_go_with_runs(tmp_path, capsys, options, message):
