@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from albert_data.cli.garbage import keep_garbage
 from albert_data.cli.options import workers_option
 
 
@@ -24,10 +25,11 @@ def verify(out: Path, quick: bool, workers: int) -> None:
       albert-data verify shards
       albert-data verify shards --quick
     """
-    from albert_data.cli.progress import Bar
-    from albert_data.inspect.terminal import escape_controls, make_encodable
-    from albert_data.inspect.verify import describe_sound
-    from albert_data.inspect.verify import verify as find_faults
+    with keep_garbage():
+        from albert_data.cli.progress import Bar
+        from albert_data.inspect.terminal import escape_controls, make_encodable
+        from albert_data.inspect.verify import describe_sound
+        from albert_data.inspect.verify import verify as find_faults
 
     def tell(what: object) -> None:
         bar.print(make_encodable(escape_controls(f"{out}: {what}"), sys.stdout.encoding))
