@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from albert_data.shards.reader import Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Shards", "Tokenizer", "__version__", "load_tokenizer", "open_shards"]
 
 _HOMES = {

@@ -155,49 +155,61 @@ def make_rows(
     seed: int,
     pass_index: int,
 ) -> list[Row]:
-    units = [unit for sentence in document for unit in cut_sentence(sentence, max_tokens, vocabulary)]
+    """Rows in the order in which they are taken from either end of the document."""
+    left = [sentence for sentence in document if sentence]
     rows: list[Row] = []
-    while units:
+    while left:
         state = stream(seed, PAIRING, key, pass_index, len(rows))
         target = max_tokens
         if draw(state, 0) < threshold(short_seq_prob):
             target = 2 + below(draw(state, 1), max_tokens - 1)
-        chunk = [units.pop(0)]
-        while units and sum(map(len, chunk)) + len(units[0]) <= target:
-            chunk.append(units.pop(0))
+        take = take_first if draw(state, 4) >= 2**63 else take_last
+        chunk, left = take(left, target, max_tokens, vocabulary)
+        tokens = [token for sentence in chunk for token in sentence]
         if len(chunk) > 1:
-            place = 1 + below(draw(state, 2), sum(map(len, chunk)) - 1)
-            boundary = min(range(1, len(chunk)), key=lambda number: abs(sum(map(len, chunk[:number])) - place))
-            first, second = flatten(chunk[:boundary]), flatten(chunk[boundary:])
+            split = sum(map(len, chunk[: 1 + below(draw(state, 2), len(chunk) - 1)]))
         else:
-            first, second = halve(chunk[0], vocabulary)
+            split = find_middle(tokens, vocabulary, prefers_left=draw(state, 2) >= 2**63)
         is_swapped = draw(state, 3) >= 2**63
-        rows.append(lay_out(first, second, is_swapped, len(rows), vocabulary))
+        rows.append(lay_out(tokens[:split], tokens[split:], is_swapped, len(rows), vocabulary))
     return rows
 
 
-def flatten(units: list[list[int]]) -> list[int]:
-    return [token for unit in units for token in unit]
-
-
-def cut_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabulary) -> list[list[int]]:
-    """Cut a sentence that is too long at its last word boundary that fits."""
-    parts = []
-    while len(sentence) > max_tokens:
+def take_first(
+    left: list[list[int]], target: int, max_tokens: int, vocabulary: Vocabulary
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The first sentences that fit, or what fits of the first one; and what is left."""
+    sentence = left[0]
+    if len(sentence) > max_tokens:
         cuts = [at for at in range(1, max_tokens + 1) if begins_word(sentence, at, vocabulary)]
         cut = cuts[-1] if cuts else max_tokens
-        parts.append(sentence[:cut])
-        sentence = sentence[cut:]
-    return [*parts, sentence] if sentence else parts
+        return [sentence[:cut]], [sentence[cut:], *left[1:]]
+    number = 1
+    while number < len(left) and sum(map(len, left[: number + 1])) <= target:
+        number += 1
+    return left[:number], left[number:]
 
 
-def halve(unit: list[int], vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
-    """Cut at the word boundary nearest to the middle, the left one of two; B is empty if there is none."""
-    cuts = [at for at in range(1, len(unit)) if begins_word(unit, at, vocabulary)]
-    if not cuts:
-        return unit, []
-    cut = min(cuts, key=lambda at: (abs(at - len(unit) // 2), at))
-    return unit[:cut], unit[cut:]
+def take_last(
+    left: list[list[int]], target: int, max_tokens: int, vocabulary: Vocabulary
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The last sentences that fit, or what fits of the last one; and what is left."""
+    sentence = left[-1]
+    if len(sentence) > max_tokens:
+        begin = len(sentence) - max_tokens
+        cuts = [at for at in range(begin, len(sentence)) if begins_word(sentence, at, vocabulary)]
+        cut = cuts[0] if cuts else begin
+        return [sentence[cut:]], [*left[:-1], sentence[:cut]]
+    number = 1
+    while number < len(left) and sum(map(len, left[-number - 1 :])) <= target:
+        number += 1
+    return left[-number:], left[:-number]
+
+
+def find_middle(tokens: list[int], vocabulary: Vocabulary, *, prefers_left: bool) -> int:
+    """The word boundary nearest to the middle, or of two as near one of them; the end if there is none."""
+    cuts = [at for at in range(1, len(tokens)) if begins_word(tokens, at, vocabulary)]
+    return min(cuts, key=lambda at: (abs(at - len(tokens) / 2), at if prefers_left else -at), default=len(tokens))
 
 
 def lay_out(first: list[int], second: list[int], is_swapped: bool, index: int, vocabulary: Vocabulary) -> Row:

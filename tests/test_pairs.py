@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from toy_documents import CLS, RULE, SEP, SPECIALS, KeyedDocument, as_documents, plain_rows, plain_vocabulary
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.pairs import find_middle_cut, make_pairs
+from albert_data.draws import threshold
+from albert_data.examples.pairs import choose_pairs, find_middle_cut, make_pairs
 from albert_data.examples.ragged import Pairs
 
 configs = st.builds(
@@ -71,14 +72,36 @@ def test_rows_equal_the_plain_reference(
 # ---- what is true of all rows ----
 
 
+def choose(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int = 0) -> np.ndarray:
+    """Document, begin, split and end of every row, in tokens from the first of all documents: int64 [rows, 4]."""
+    documents = as_documents(keyed, np.uint16)
+    begins, splits, ends, _, owners, _ = choose_pairs(
+        documents.ids,
+        documents.sentence_offsets,
+        documents.document_offsets,
+        documents.document_keys,
+        RULE.starts,
+        RULE.standalone,
+        np.uint64(config.seed),
+        pass_index,
+        config.max_tokens,
+        threshold(config.short_seq_prob),
+    )
+    return np.stack([owners, begins, splits, ends], axis=1)
+
+
 @given(toy_documents.documents, configs)
 def test_every_token_is_in_one_row_and_in_order(keyed: list[KeyedDocument], config: ExampleConfig):
-    keyed = [(number, document) for number, (_, document) in enumerate(keyed)]
-    found: dict[int, list[int]] = {key: [] for key, _ in keyed}
-    for row in plain_rows(make(keyed, config)):
-        first, second = segments(row)
-        found[row[3]] += first + second
-    assert found == {key: [token for sentence in document for token in sentence] for key, document in keyed}
+    chosen = choose(keyed, config)
+    tokens = [token for _, document in keyed for sentence in document for token in sentence]
+    for row, (_, begin, split, end) in zip(plain_rows(make(keyed, config)), chosen, strict=True):
+        assert segments(row) == (tokens[begin:split], tokens[split:end])
+    at = 0
+    for owner, begin, _, end in sorted(chosen.tolist(), key=lambda row: row[1]):
+        assert begin == at
+        assert sum(len(sentence) for _, document in keyed[: owner + 1] for sentence in document) >= end
+        at = end
+    assert at == len(tokens)
 
 
 @given(toy_documents.documents, configs)
@@ -92,16 +115,16 @@ def test_rows_are_never_too_long_and_their_segments_never_empty(keyed: list[Keye
 
 @given(toy_documents.documents, configs)
 def test_cuts_fall_between_words_unless_a_word_is_longer_than_a_row(keyed: list[KeyedDocument], config: ExampleConfig):
-    """A cut is legal where a sentence or a word begins, or where no word begins for a row's length before."""
-    keyed = [(number, document) for number, (_, document) in enumerate(keyed)]
-    at: dict[int, int] = {}
-    legal = {key: word_begins(document) for key, document in keyed}
-    for row in plain_rows(make(keyed, config)):
-        for segment in filter(None, segments(row)):
-            begin = at.get(row[3], 0)
-            within_long_word = not any(cut in legal[row[3]] for cut in range(begin - config.max_tokens + 1, begin + 1))
-            assert begin in legal[row[3]] or within_long_word
-            at[row[3]] = begin + len(segment)
+    """A cut is legal where a sentence or a word begins, or where none begins for a row's length before or after."""
+    offset, legal = 0, set()
+    for _, document in keyed:
+        legal |= {offset + at for at in word_begins(document)}
+        offset += sum(map(len, document))
+    for _, begin, split, end in choose(keyed, config):
+        for cut in (begin, split):
+            before = legal & set(range(cut - config.max_tokens + 1, cut + 1))
+            after = legal & set(range(cut, cut + config.max_tokens))
+            assert cut in legal | {end} or not before or not after
 
 
 def word_begins(document: list[list[int]]) -> set[int]:
@@ -146,24 +169,37 @@ THE, CAT, ING, COMMA, ZHONG = 5, 6, 10, 15, 18
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ([], []),
-        ([[]], []),
-        ([[THE]], [([THE], [])]),
-        ([[THE, ING, ING]], [([THE, ING, ING], [])]),
-        ([[THE, CAT]], [([THE], [CAT])]),
-        ([[THE, ING, CAT]], [([THE, ING], [CAT])]),
-        ([[THE, CAT, CAT, ING]], [([THE, CAT], [CAT, ING])]),
-        ([[THE], [], [CAT, ING]], [([THE], [CAT, ING])]),
-        ([[ING], [ING]], [([ING], [ING])]),
-        ([[ZHONG, ING, COMMA]], [([ZHONG], [ING, COMMA])]),
-        ([[THE] * 4, [CAT] * 4], [([THE] * 2, [THE] * 2), ([CAT] * 2, [CAT] * 2)]),
-        ([[THE, CAT, THE, ING, ING, ING, CAT]], [([THE], [CAT]), ([THE, ING, ING, ING], [CAT])]),
-        ([[THE] + [ING] * 7], [([THE] + [ING] * 4, []), ([ING] * 3, [])]),
+        ([], {""}),
+        ([[]], {""}),
+        ([[THE]], {"the"}),
+        ([[THE, ING, ING]], {"the ing ing"}),
+        ([[THE, CAT]], {"the|cat"}),
+        ([[THE, ING, CAT]], {"the ing|cat"}),
+        ([[THE, CAT, ING, CAT]], {"the|cat ing cat", "the cat ing|cat"}),
+        ([[THE], [], [CAT, ING]], {"the|cat ing"}),
+        ([[ING], [ING]], {"ing|ing"}),
+        ([[ZHONG, ING, COMMA]], {"中|ing ,", "中 ing|,"}),
+        ([[THE] * 4, [CAT] * 4], {"the the|the the / cat cat|cat cat"}),
+        ([[THE] * 2, [CAT] * 2, [THE] * 2], {"the the|cat cat / the|the", "the|the / cat cat|the the"}),
+        ([[THE, CAT, THE, ING, ING, ING, CAT]], {"the|cat / the ing ing ing|cat"}),
+        ([[THE, THE, ING, ING, ING, ING, CAT]], {"the / the ing ing ing ing / cat"}),
+        ([[THE] + [ING] * 7], {"the ing ing ing ing / ing ing ing", "the ing ing / ing ing ing ing ing"}),
     ],
 )
-def test_the_rows_of_literal_documents(document: list[list[int]], expected: list[tuple[list[int], list[int]]]):
+def test_the_rows_of_literal_documents(document: list[list[int]], expected: set[str]):
+    """Rows of up to 5 tokens, parted by /, their segments by |; whatever the draws are, one of these."""
     config = ExampleConfig(max_seq_len=8, short_seq_prob=0.0)
-    assert [segments(row) for row in plain_rows(make([(1, document)], config))] == expected
+    tokens = [token for sentence in document for token in sentence]
+    found = set()
+    for key in range(64):
+        spans = sorted((begin, split, end) for _, begin, split, end in choose([(key, document)], config).tolist())
+        rows = ["|".join(read(tokens[at:to]) for at, to in ((a, b), (b, c)) if at < to) for a, b, c in spans]
+        found.add(" / ".join(rows))
+    assert found == expected
+
+
+def read(ids: list[int]) -> str:
+    return " ".join(toy_documents.PIECES[token].removeprefix("▁") for token in ids)
 
 
 def test_no_documents_make_no_rows():
@@ -171,10 +207,11 @@ def test_no_documents_make_no_rows():
     assert (len(pairs), pairs.offsets.tolist(), len(pairs.ids)) == (0, [0], 0)
 
 
-@given(st.lists(st.sampled_from([THE, ING, ZHONG]), min_size=1, max_size=12))
-def test_the_middle_cut_is_the_boundary_nearest_to_the_middle(unit: list[int]):
-    cut = find_middle_cut(np.array([CAT, *unit, CAT], np.uint16), 1, 1 + len(unit), RULE.starts, RULE.standalone)
-    assert cut - 1 == len(references.halve(unit, plain_vocabulary())[0]) % len(unit)
+@given(st.lists(st.sampled_from([THE, ING, ZHONG]), min_size=1, max_size=12), st.booleans())
+def test_the_middle_cut_is_the_boundary_nearest_to_the_middle(unit: list[int], prefers_left: bool):
+    ids = np.array([CAT, *unit, CAT], np.uint16)
+    cut = find_middle_cut(ids, 1, 1 + len(unit), RULE.starts, RULE.standalone, prefers_left)
+    assert cut - 1 == references.find_middle(unit, plain_vocabulary(), prefers_left=prefers_left) % len(unit)
 
 
 # ---- shares ----
@@ -216,6 +253,27 @@ def test_the_boundary_between_the_segments_is_uniform():
     first_len = np.where(pairs.sop_label == 1, 10 - pairs.segment_a_len, pairs.segment_a_len)[full]
     shares = np.bincount(first_len, minlength=11)[1:10] / full.sum()
     assert np.abs(shares - 1 / 9).max() < 5 * math.sqrt(1 / 9 * 8 / 9 / full.sum())
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (3, 2, 8, 4, 8, 2, 3),  # whole sentences of several lengths
+        (2, 25, 3, 25, 2),  # some longer than a row
+        (7,),  # with two words in the middle
+    ],
+)
+def test_lengths_do_not_tell_which_segment_is_the_earlier(lengths: tuple[int, ...]):
+    """A document whose sentences read backwards are as long has every row as often as its mirror image."""
+    config = ExampleConfig(max_seq_len=13, short_seq_prob=0.3)
+    size, num_documents = sum(lengths), 40_000
+    chosen = choose([(key, [[THE] * length for length in lengths]) for key in range(num_documents)], config)
+    begins, splits, ends = (chosen[:, 1:] - size * chosen[:, :1]).T
+    counts = np.zeros((size + 1,) * 3)
+    np.add.at(counts, (begins, splits, ends), 1)
+    mirrored = counts.transpose(2, 1, 0)[::-1, ::-1, ::-1]
+    is_off = np.abs(counts - mirrored) > 5 * np.sqrt(counts + mirrored)
+    assert not is_off.any(), (np.argwhere(is_off), counts[is_off])
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {}])

@@ -1,17 +1,17 @@
 """Documents into sentence pairs (ALBERT, section 3.1, sentence-order prediction).
 
 In: token ids with the offsets of sentences and documents. Out: rows `[CLS] A [SEP] B [SEP]`.
-Whole consecutive sentences fill a row up to its target length; the boundary of two of them that is nearest to a
-random token parts A from B; half the rows are swapped. The sentence that does not fit starts the next row, so every
-token is in exactly one row a pass, and both segments are always of one document.
+Whole consecutive sentences fill a row up to its target length; any boundary of two of them, each as likely, parts A
+from B; half the rows are swapped. A row takes the first sentences that are left of its document or the last, at random,
+so every token is in exactly one row a pass, and both segments are always of one document.
 
 Deviations, see docs/fidelity.md: the short target is drawn for each row, not for each document; nothing
 is truncated; a row of one sentence is cut at the word boundary nearest to its middle, where the
 published script takes a random other document as segment B.
 
-Why the nearest to a token, and not any boundary with one probability: the sentence that does not fit is longer than
-most, and opens the next row. So the earlier segment would be the longer one, by 23 of 430 tokens on English books at
-length 512, and lengths alone would tell the order of 53.8 % of the pairs.
+Why from both ends: the sentence that does not fit is longer than most, and stays for the next row. Filled from the
+front alone, rows begin with long sentences, the earlier segment is the longer one, and lengths alone tell the order of
+53.8 % of the pairs of English books at length 512. Here every choice is as likely as its mirror image.
 """
 
 from __future__ import annotations
@@ -32,18 +32,10 @@ def make_pairs(
     documents: Documents, specials: Specials, words: WordRule, config: ExampleConfig, pass_index: int
 ) -> Pairs:
     """Cut documents into rows; a pure function of each document, the config and the pass."""
-    unit_offsets, unit_documents = cut_long_sentences(
+    starts, splits, ends, labels, owners, indices = choose_pairs(
         documents.ids,
         documents.sentence_offsets,
         documents.document_offsets,
-        words.starts,
-        words.standalone,
-        config.max_tokens,
-    )
-    starts, splits, ends, labels, owners, indices = choose_pairs(
-        documents.ids,
-        unit_offsets,
-        unit_documents,
         documents.document_keys,
         words.starts,
         words.standalone,
@@ -66,70 +58,91 @@ def make_pairs(
 
 
 @kernel
-def cut_long_sentences(
+def take_first(
     ids: np.ndarray,
-    sentence_offsets: np.ndarray,
-    document_offsets: np.ndarray,
+    edges: np.ndarray,
+    low: int,
+    high: int,
+    target: int,
+    max_tokens: int,
     starts: np.ndarray,
     standalone: np.ndarray,
-    max_tokens: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sentences, those over `max_tokens` cut at their last word boundary that fits (or, in a longer word, anywhere).
+) -> tuple[int, int]:
+    """Take the sentences from number `low` on that fit a row of `target` tokens, one at least.
 
-    Returns token offsets of the parts (int64) and document offsets in parts (int64).
+    Of a sentence over `max_tokens`, what comes before its last word boundary that fits (in a longer word, anywhere).
+    Returns the number of the sentence after them, and the token where they end.
     """
-    # Two neighbouring parts of one sentence hold over max_tokens together, else they were one part.
-    bound = len(sentence_offsets) + 2 * (len(ids) // max_tokens) + 1
-    unit_offsets = np.empty(bound, np.int64)
-    unit_documents = np.zeros(len(document_offsets), np.int64)
-    unit_offsets[0] = 0
-    num_units = 0
-    for document in range(len(document_offsets) - 1):
-        for sentence in range(document_offsets[document], document_offsets[document + 1]):
-            begin, end = sentence_offsets[sentence], sentence_offsets[sentence + 1]
-            while end - begin > max_tokens:
-                cut = begin + max_tokens
-                while cut > begin and not begins_word(ids, cut, begin, starts, standalone):
-                    cut -= 1
-                begin = cut if cut > begin else begin + max_tokens
-                num_units += 1
-                unit_offsets[num_units] = begin
-            if end > begin:
-                num_units += 1
-                unit_offsets[num_units] = end
-        unit_documents[document + 1] = num_units
-    return unit_offsets[: num_units + 1], unit_documents
+    begin, stop = edges[low], low + 1
+    if edges[stop] - begin > max_tokens:
+        end = begin + max_tokens
+        while not begins_word(ids, end, begin, starts, standalone):
+            end -= 1
+        return stop, end if end > begin else begin + max_tokens
+    while stop < high and edges[stop + 1] - begin <= target:
+        stop += 1
+    return stop, edges[stop]
 
 
 @kernel
-def find_middle_cut(ids: np.ndarray, begin: int, end: int, starts: np.ndarray, standalone: np.ndarray) -> int:
-    """The word boundary inside [begin, end) nearest to its middle (the left of two), or `begin` if there is none."""
-    middle = (begin + end) // 2
+def take_last(
+    ids: np.ndarray,
+    edges: np.ndarray,
+    low: int,
+    high: int,
+    target: int,
+    max_tokens: int,
+    starts: np.ndarray,
+    standalone: np.ndarray,
+) -> tuple[int, int]:
+    """Take the sentences before number `high` that fit, as `take_first` does from the other end.
+
+    Returns the number of the first of them, and the token where it begins.
+    """
+    end, first = edges[high], high - 1
+    if end - edges[first] > max_tokens:
+        begin = end - max_tokens
+        while begin < end and not begins_word(ids, begin, edges[first], starts, standalone):
+            begin += 1
+        return first, begin if begin < end else end - max_tokens
+    while first > low and end - edges[first - 1] <= target:
+        first -= 1
+    return first, edges[first]
+
+
+@kernel
+def find_middle_cut(
+    ids: np.ndarray, begin: int, end: int, starts: np.ndarray, standalone: np.ndarray, prefers_left: bool
+) -> int:
+    """The word boundary inside [begin, end) nearest to its middle, or `begin` if there is none."""
     for distance in range(end - begin):
-        left, right = middle - distance, middle + distance
-        if left > begin and begins_word(ids, left, begin, starts, standalone):
+        left, right = (begin + end) // 2 - distance, (begin + end + 1) // 2 + distance
+        has_left = left > begin and begins_word(ids, left, begin, starts, standalone)
+        has_right = begin < right < end and begins_word(ids, right, begin, starts, standalone)
+        if has_left and (prefers_left or not has_right):
             return left
-        if right < end and begins_word(ids, right, begin, starts, standalone) and right > begin:
+        if has_right:
             return right
     return begin
 
 
 @kernel
-def find_nearest(offsets: np.ndarray, first: int, stop: int, place: int) -> int:
-    """Of the offsets number `first` to `stop` - 1, the one nearest to `place`, the left of two."""
-    at = first
-    while at < stop - 1 and offsets[at] < place:
-        at += 1
-    if at > first and place - offsets[at - 1] <= offsets[at] - place:
-        at -= 1
-    return int(offsets[at])
+def copy_edges(sentence_offsets: np.ndarray, first: int, stop: int, edges: np.ndarray) -> int:
+    """Write where the sentences number `first` to `stop` - 1 begin and end; but for empty ones. Returns how many."""
+    edges[0] = sentence_offsets[first]
+    num_sentences = 0
+    for sentence in range(first, stop):
+        if sentence_offsets[sentence + 1] > edges[num_sentences]:
+            num_sentences += 1
+            edges[num_sentences] = sentence_offsets[sentence + 1]
+    return num_sentences
 
 
 @kernel
 def choose_pairs(
     ids: np.ndarray,
-    unit_offsets: np.ndarray,
-    unit_documents: np.ndarray,
+    sentence_offsets: np.ndarray,
+    document_offsets: np.ndarray,
     document_keys: np.ndarray,
     starts: np.ndarray,
     standalone: np.ndarray,
@@ -139,27 +152,35 @@ def choose_pairs(
     short_threshold: np.uint64,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Choose begin, split, end (in tokens), label, document and number of every row."""
-    bound = len(unit_offsets)
+    # Of two neighbouring parts from one end of a sentence, both hold over max_tokens together, else they were one.
+    bound = len(sentence_offsets) + 4 * (len(ids) // max_tokens)
     begins, splits, ends = np.empty(bound, np.int64), np.empty(bound, np.int64), np.empty(bound, np.int64)
     labels, owners = np.empty(bound, np.int8), np.empty(bound, np.int64)
     indices = np.empty(bound, np.uint32)
+    edges = np.empty(len(sentence_offsets), np.int64)
     row = 0
-    for document in range(len(unit_documents) - 1):
-        unit, last = unit_documents[document], unit_documents[document + 1]
-        index = 0
-        while unit < last:
+    for document in range(len(document_offsets) - 1):
+        low, index = 0, 0
+        high = copy_edges(sentence_offsets, document_offsets[document], document_offsets[document + 1], edges)
+        while low < high:
             state = stream(seed, PAIRING, document_keys[document], pass_index, index)
             is_short = draw(state, 0) < short_threshold
-            target = 2 + below(draw(state, 1), max_tokens - 1) if is_short else max_tokens
-            begin, stop = unit_offsets[unit], unit + 1
-            while stop < last and unit_offsets[stop + 1] - begin <= target:
-                stop += 1
-            end = unit_offsets[stop]
-            if stop - unit > 1:
-                place = begin + 1 + below(draw(state, 2), end - begin - 1)
-                split = find_nearest(unit_offsets, unit + 1, stop, place)
+            target = 2 + int(below(draw(state, 1), max_tokens - 1)) if is_short else max_tokens
+            if draw(state, 4) >> np.uint64(63):
+                first, begin = low, edges[low]
+                stop, end = take_first(ids, edges, low, high, target, max_tokens, starts, standalone)
+                low = stop if end == edges[stop] else first
+                edges[low] = end
             else:
-                split = find_middle_cut(ids, begin, end, starts, standalone)
+                stop, end = high, edges[high]
+                first, begin = take_last(ids, edges, low, high, target, max_tokens, starts, standalone)
+                high = first if begin == edges[first] else stop
+                edges[high] = begin
+            if stop - first > 1:
+                split = edges[first + 1 + below(draw(state, 2), stop - first - 1)]
+            else:
+                prefers_left = bool(draw(state, 2) >> np.uint64(63))
+                split = find_middle_cut(ids, begin, end, starts, standalone, prefers_left)
             if split == begin:
                 split, labels[row] = end, SOP_NONE
             elif draw(state, 3) >> np.uint64(63):
@@ -168,7 +189,7 @@ def choose_pairs(
                 labels[row] = SOP_IN_ORDER
             begins[row], splits[row], ends[row] = begin, split, end
             owners[row], indices[row] = document, index
-            row, index, unit = row + 1, index + 1, stop
+            row, index = row + 1, index + 1
     return begins[:row], splits[:row], ends[:row], labels[:row], owners[:row], indices[:row]
 
 
