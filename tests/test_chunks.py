@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from albert_data.tokenizer import chunks
 from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
 from albert_data.tokenizer.cutting import PLAIN, SOLID
-from albert_data.tokenizer.lattice import make_trie, segment
+from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import change_settings, read_settings
+from albert_data.tokenizer.trie import Trie, make_trie
 from albert_data.tokenizer.words import SPACE
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
@@ -102,10 +103,16 @@ def test_a_model_whose_text_does_not_fall_apart_goes_through_sentencepiece(name:
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
-def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.tokenizer.cuts.MAX_NODES", 3000)
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [("MAX_CHARACTERS", "its pieces hold 300 characters or more"), ("MAX_PIECES", "it has 300 pieces or more")],
+)
+def test_a_model_of_more_than_the_trie_holds_goes_through_sentencepiece(
+    limit: str, reason: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(f"albert_data.tokenizer.cuts.{limit}", 300)
     tokenizer = Tokenizer(train().model, "model")
-    assert tokenizer.slow_reason == "its pieces hold 3,000 characters or more"
+    assert tokenizer.slow_reason == reason
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
@@ -287,6 +294,29 @@ def test_neighbours_are_found_by_the_head_of_what_is_contracted(
 
 
 # ---- the lattice ----
+
+characters = st.sampled_from("ab▁é中国😀\0\U0010ffff")
+texts = st.text(characters, min_size=1, max_size=5)
+
+
+@given(st.sets(texts, min_size=1, max_size=60), st.lists(texts, max_size=20))
+def test_the_trie_knows_the_pieces_and_their_beginnings_alone(pieces: set[str], others: list[str]):
+    ids = {piece: 7 * number for number, piece in enumerate(sorted(pieces))}
+    trie = make_trie(list(ids), list(ids.values()), [-1.0] * len(ids), unk_id=0, vocab_size=500, unknown_is_whole=False)
+    for text in [*pieces, *others, *(one + other for one in pieces for other in ("a", "中", "\0"))]:
+        begins_piece = any(piece.startswith(text) for piece in pieces)
+        assert walk(trie, text) == (ids.get(text, -1) if begins_piece else None)
+
+
+def walk(trie: Trie, text: str) -> int | None:
+    """The piece that ends where the text leads, -1 for none; None if it leads nowhere."""
+    node, piece = trie.root, -1
+    for character in text:
+        entry = int(trie.entries[node + ord(character) & trie.mask])
+        if entry >> 43 != ord(character) + 1:
+            return None
+        node, piece = entry >> 20 & (1 << 23) - 1, (entry & (1 << 20) - 1) - 1
+    return piece
 
 
 def segment_slowly(text: str, pieces: list[str], scores: list[float]) -> list[tuple[float, list[int]]]:

@@ -19,9 +19,10 @@ from albert_data.tokenizer import encoding, table
 from albert_data.tokenizer.cuts import make_cut_rule
 from albert_data.tokenizer.cutting import BLOCK, NUM_PLACES, mark_cuts
 from albert_data.tokenizer.encoding import NOT_DONE, PADDING, make_workplace
-from albert_data.tokenizer.lattice import Trie, make_trie, segment
+from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
 from albert_data.tokenizer.table import Table, make_slots
+from albert_data.tokenizer.trie import Trie, make_trie
 
 FIRST_SLOTS, MAX_SLOTS = 1 << 16, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes

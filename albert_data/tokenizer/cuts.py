@@ -28,8 +28,9 @@ import numpy as np
 
 from albert_data.kernels import Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.cutting import AFTER, BEFORE, PLAIN, SOLID, CutRule, make_rule
-from albert_data.tokenizer.lattice import MAX_NODES, decode
+from albert_data.tokenizer.lattice import decode
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
+from albert_data.tokenizer.trie import MAX_CHARACTERS, MAX_PIECES
 from albert_data.tokenizer.words import SPACE
 
 _NUM_CODES = 1 << 16  # characters beyond the basic plane are never cut at
@@ -67,8 +68,10 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
         return "it has no piece for a space alone"
     if (settings.types == USER_DEFINED).any():
         return "it has user-defined pieces, which are exempt from normalisation"
-    if sum(map(len, pieces)) >= MAX_NODES:
-        return f"its pieces hold {MAX_NODES:,} characters or more"
+    if sum(map(len, pieces)) >= MAX_CHARACTERS:
+        return f"its pieces hold {MAX_CHARACTERS:,} characters or more"
+    if len(pieces) >= MAX_PIECES:
+        return f"it has {MAX_PIECES:,} pieces or more"
     return None
 
 

@@ -22,7 +22,6 @@ from albert_data.kernels import (
     store_word,
 )
 from albert_data.tokenizer.cutting import BLOCK, CutRule, point_to_rule
-from albert_data.tokenizer.lattice import Trie, point_to_trie
 from albert_data.tokenizer.table import (
     COUNT,
     COUNT_SHIFT,
@@ -51,6 +50,7 @@ from albert_data.tokenizer.table import (
     point_to_desk,
     point_to_table,
 )
+from albert_data.tokenizer.trie import Trie, point_to_trie
 
 PADDING = BLOCK  # bytes that can be read behind the text
 NOT_DONE = -1
@@ -153,7 +153,7 @@ def encode_sentences(
     entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
     batch, desk, state = point_to_batch(workplace.batch), point_to_desk(workplace.desk), pointer(workplace.state)
     score = pointer(workplace.score)
-    marks, masks, can_learn, max_ids = pointer(cuts), pointer(_MASKS), len(trie.children) > 0, len(ids) - INLINE_IDS
+    marks, masks, can_learn, max_ids = pointer(cuts), pointer(_MASKS), len(trie.entries) > 0, len(ids) - INLINE_IDS
     put(state, _NUM_FRESH, 0)
     filled = 0
     for sentence in range(len(begins)):
