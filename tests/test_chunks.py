@@ -6,6 +6,7 @@ import io
 import unicodedata
 from contextlib import suppress
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from albert_data.tokenizer.cutting import PLAIN, SOLID
 from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import change_settings, read_settings
-from albert_data.tokenizer.trie import Trie, make_trie
+from albert_data.tokenizer.trie import make_trie
 from albert_data.tokenizer.words import SPACE
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
@@ -103,16 +104,10 @@ def test_a_model_whose_text_does_not_fall_apart_goes_through_sentencepiece(name:
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [("MAX_CHARACTERS", "its pieces hold 300 characters or more"), ("MAX_PIECES", "it has 300 pieces or more")],
-)
-def test_a_model_of_more_than_the_trie_holds_goes_through_sentencepiece(
-    limit: str, reason: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(f"albert_data.tokenizer.cuts.{limit}", 300)
+def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("albert_data.tokenizer.cuts.MAX_CHARACTERS", 3000)
     tokenizer = Tokenizer(train().model, "model")
-    assert tokenizer.slow_reason == reason
+    assert tokenizer.slow_reason == "its pieces hold 3,000 characters or more"
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
@@ -295,58 +290,41 @@ def test_neighbours_are_found_by_the_head_of_what_is_contracted(
 
 # ---- the lattice ----
 
-characters = st.sampled_from("ab▁é中国😀\0\U0010ffff")
-texts = st.text(characters, min_size=1, max_size=5)
+characters = st.sampled_from("aé中😀\0\U0010ffff")
+pieces_with_scores = st.dictionaries(st.text(characters, min_size=1, max_size=4), st.floats(-9, -1), max_size=30)
+UNKNOWN = 999
 
 
-@given(st.sets(texts, min_size=1, max_size=60), st.lists(texts, max_size=20))
-def test_the_trie_knows_the_pieces_and_their_beginnings_alone(pieces: set[str], others: list[str]):
-    ids = {piece: 7 * number for number, piece in enumerate(sorted(pieces))}
-    trie = make_trie(list(ids), list(ids.values()), [-1.0] * len(ids), unk_id=0, vocab_size=500, unknown_is_whole=False)
-    for text in [*pieces, *others, *(one + other for one in pieces for other in ("a", "中", "\0"))]:
-        begins_piece = any(piece.startswith(text) for piece in pieces)
-        assert walk(trie, text) == (ids.get(text, -1) if begins_piece else None)
-
-
-def walk(trie: Trie, text: str) -> int | None:
-    """The piece that ends where the text leads, -1 for none; None if it leads nowhere."""
-    node, piece = trie.root, -1
-    for character in text:
-        entry = int(trie.entries[node + ord(character) & trie.mask])
-        if entry >> 43 != ord(character) + 1:
-            return None
-        node, piece = entry >> 20 & (1 << 23) - 1, (entry & (1 << 20) - 1) - 1
-    return piece
-
-
-def segment_slowly(text: str, pieces: list[str], scores: list[float]) -> list[tuple[float, list[int]]]:
-    """Every way to write the text as pieces, the best score first."""
+def segment_slowly(text: str, pieces: dict[str, float]) -> list[tuple[float, list[int]]]:
+    """Every way to write the text as pieces and unknown characters, the best score first."""
     if not text:
         return [(0.0, [])]
+    steps = [(len(piece), number, pieces[piece]) for number, piece in enumerate(pieces) if text.startswith(piece)]
+    if text[0] not in pieces:
+        steps.append((1, UNKNOWN, min(pieces.values(), default=0.0) - 10))
     ways = []
-    for i, piece in enumerate(pieces):
-        if text.startswith(piece):
-            rest = segment_slowly(text[len(piece) :], pieces, scores)
-            ways += [(scores[i] + score, [i, *ids]) for score, ids in rest]
+    for length, number, score in steps:
+        ways += [(score + rest, [number, *ids]) for rest, ids in segment_slowly(text[length:], pieces)]
     return sorted(ways, key=lambda way: -way[0])
 
 
-@given(st.text("aé", max_size=7), st.lists(st.floats(-9, -1), min_size=6, max_size=6))
-def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: str, scores: list[float]):
-    pieces = ["a", "é", "aé", "éa", "aaé", "éé"]
-    trie = make_trie(pieces, list(range(6)), scores, unk_id=9, vocab_size=10, unknown_is_whole=False)
+@given(st.text(characters, max_size=7), pieces_with_scores)
+def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: str, pieces: dict[str, float]):
+    """Any bytes of UTF-8: what the trie takes for a piece or its beginning decides too."""
+    numbers, scores = list(range(len(pieces))), list(pieces.values())
+    trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, unknown_is_whole=False)
     utf8 = text.encode()
     ids, lengths, limits = segment(np.frombuffer(utf8, np.uint8), np.array([0, len(utf8)]), trie)
-    ways = segment_slowly(text, pieces, scores)
+    ways = segment_slowly(text, pieces)
+    best, best_ids = ways[0]
     assert lengths.tolist() == [len(ids)]
     if len(ways) == 1:
         assert limits[0] == 2**31
     elif limits[0] > 0:
-        margin = ways[0][0] - ways[1][0]
-        additions = len(ways[0][1]) + len(text)
-        assert margin * 2**24 >= additions * limits[0] * (1 - 1e-6)
-    if len(ways) == 1 or ways[0][0] - ways[1][0] > 1e-6:
-        assert ids.tolist() == ways[0][1]
+        additions = len(best_ids) + len(text)
+        assert (best - ways[1][0]) * 2**24 >= additions * limits[0] * (1 - 1e-6)
+    if len(ways) == 1 or best - ways[1][0] > 1e-6:
+        assert ids.tolist() == [one for one, group in groupby(best_ids) for _ in (group if one != UNKNOWN else [one])]
     else:
         assert limits[0] <= 16
 

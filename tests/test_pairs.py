@@ -96,10 +96,11 @@ def test_every_token_is_in_one_row_and_in_order(keyed: list[KeyedDocument], conf
     tokens = [token for _, document in keyed for sentence in document for token in sentence]
     for row, (_, begin, split, end) in zip(plain_rows(make(keyed, config)), chosen, strict=True):
         assert segments(row) == (tokens[begin:split], tokens[split:end])
+    bounds = np.cumsum([0, *(sum(map(len, document)) for _, document in keyed)])
     at = 0
     for owner, begin, _, end in sorted(chosen.tolist(), key=lambda row: row[1]):
         assert begin == at
-        assert sum(len(sentence) for _, document in keyed[: owner + 1] for sentence in document) >= end
+        assert bounds[owner] <= begin < end <= bounds[owner + 1]
         at = end
     assert at == len(tokens)
 

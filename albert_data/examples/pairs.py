@@ -118,7 +118,7 @@ def find_middle_cut(
     for distance in range(end - begin):
         left, right = (begin + end) // 2 - distance, (begin + end + 1) // 2 + distance
         has_left = left > begin and begins_word(ids, left, begin, starts, standalone)
-        has_right = begin < right < end and begins_word(ids, right, begin, starts, standalone)
+        has_right = right < end and begins_word(ids, right, begin, starts, standalone)
         if has_left and (prefers_left or not has_right):
             return left
         if has_right:

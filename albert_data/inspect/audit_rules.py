@@ -91,7 +91,7 @@ DUPLICATE_ROWS = Rule(
     title="rows whose text another document has too",
     look=0.005,
     bad=0.05,
-    why="as for documents: near copies begin their rows alike; prose has none",
+    why="as for documents: near copies share some of their rows; prose has none",
     advice="deduplicate the corpus by passages; nearly equal documents differ in a line or two",
 )
 NEAR_EMPTY_ROWS = Rule(
@@ -108,7 +108,7 @@ UNPAIRED_ROWS = Rule(
     title="rows without a second segment",
     look=0.01,
     bad=0.1,
-    why="only a document of one word, or its last word alone, can't be cut; such rows teach no order",
+    why="only a document of one word, or a word left alone, can't be cut; such rows teach no order",
     advice="drop documents of one word; look whether each line was taken for a document",
 )
 SEGMENTS_INSIDE_WORD = Rule(

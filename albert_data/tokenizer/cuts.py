@@ -30,7 +30,7 @@ from albert_data.kernels import Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.cutting import AFTER, BEFORE, PLAIN, SOLID, CutRule, make_rule
 from albert_data.tokenizer.lattice import decode
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
-from albert_data.tokenizer.trie import MAX_CHARACTERS, MAX_PIECES
+from albert_data.tokenizer.trie import MAX_CHARACTERS
 from albert_data.tokenizer.words import SPACE
 
 _NUM_CODES = 1 << 16  # characters beyond the basic plane are never cut at
@@ -70,8 +70,6 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
         return "it has user-defined pieces, which are exempt from normalisation"
     if sum(map(len, pieces)) >= MAX_CHARACTERS:
         return f"its pieces hold {MAX_CHARACTERS:,} characters or more"
-    if len(pieces) >= MAX_PIECES:
-        return f"it has {MAX_PIECES:,} pieces or more"
     return None
 
 

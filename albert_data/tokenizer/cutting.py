@@ -79,9 +79,8 @@ def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[Word, i
 
 
 @helper
-def is_learnable(code: int, characters: Pointer) -> bool:
+def is_learnable(character: Word) -> bool:
     """Whether normalisation leaves a character as it is, whatever stands before it."""
-    character = item(characters, code if code < 0x10000 else 0)
     return bool(Int(character >> _BEFORE) & (PLAIN | BEFORE) == PLAIN | BEFORE)
 
 

@@ -15,7 +15,7 @@ from albert_data.tokenizer.trie import Trie, point_to_trie, step
 
 
 class Lattice(NamedTuple):
-    """Room for a chunk: the scores of the best two ways to each character, and the last piece of the best."""
+    """Room for a chunk: the scores of the best two ways to each byte, and the last piece of the best."""
 
     best: np.ndarray
     second: np.ndarray
@@ -24,7 +24,7 @@ class Lattice(NamedTuple):
 
 
 def make_lattice(length: int) -> Lattice:
-    """Room for chunks of so many characters."""
+    """Room for chunks of so many bytes."""
     return Lattice(
         np.empty(length + 1), np.empty(length + 1), np.empty(length + 1, np.int64), np.empty(length + 1, np.int32)
     )
@@ -51,32 +51,42 @@ def decode(text: Pointer, at: int) -> tuple[int, int]:
 
 
 @helper
-def segment_chunk(codes: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
+def find_width(text: Pointer, at: int) -> int:
+    """The width in bytes of a character."""
+    byte = Int(item(text, at))
+    return 1 + int(byte >= 0xC0) + int(byte >= 0xE0) + int(byte >= 0xF0)
+
+
+@helper
+def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
     """The best segmentation of normalised text, unknown characters in a row as one. trie, lattice: of pointers.
 
-    codes: of the characters. Writes the ids (int32). Returns how many, and the limit up to which they are certain
-    (`find_limit`).
+    Writes the ids (int32). Returns how many, and the limit up to which they are certain (`find_limit`).
     """
     put(lattice.best, 0, 0.0)
     put(lattice.second, 0, -np.inf)
     for at in range(1, length + 1):
         put(lattice.best, at, -np.inf)
         put(lattice.second, at, -np.inf)
-    for start in range(length):
+    start, num_characters = 0, 0
+    while start < length:
         best, second = item(lattice.best, start), item(lattice.second, start)
+        next_start = start + find_width(text, start)
         node, end, has_single = trie.root, start, False
         while end < length:
-            node, piece = step(trie.entries, trie.mask, node, Int(item(codes, end)))
+            node, piece = step(trie.entries, node, Int(item(text, end)))
             if node < 0:
                 break
             end += 1
             if piece >= 0:
-                has_single = has_single or end == start + 1
+                has_single = has_single or end == next_start
                 score = item(trie.scores, piece)
                 extend(lattice, start, end, piece, best + score, second + score)
         if not has_single:
             unknown: Any = np.int32(trie.unk_id)
-            extend(lattice, start, start + 1, unknown, best + trie.unknown_score, second + trie.unknown_score)
+            extend(lattice, start, next_start, unknown, best + trie.unknown_score, second + trie.unknown_score)
+        start = next_start
+        num_characters += 1
     count, pieces, end, has_unknown = 0, 0, length, False
     while end > 0:
         piece = item(lattice.pieces, end)
@@ -92,7 +102,7 @@ def segment_chunk(codes: Pointer, length: int, trie: Trie, lattice: Lattice, ids
         put(ids, count - 1 - i, one)
     if has_unknown and trie.unknown_is_whole:
         return count, 0
-    return count, find_limit(item(lattice.best, length) - item(lattice.second, length), pieces + length)
+    return count, find_limit(item(lattice.best, length) - item(lattice.second, length), pieces + num_characters)
 
 
 @helper
@@ -122,11 +132,10 @@ def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> tuple[np.ndarr
 
     Returns ids (int32), how many each has (int64), and the limit of each (int64, find_limit).
     """
-    longest = int(np.diff(offsets).max(initial=0))
-    lattice, codes = make_lattice(longest), np.empty(longest, np.int32)
+    lattice = make_lattice(int(np.diff(offsets).max(initial=0)))
     ids = np.empty(len(text), np.int32)
     lengths, limits = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int64)
-    filled = segment_slices(text, offsets, trie, lattice, codes, ids, lengths, limits)
+    filled = segment_slices(text, offsets, trie, lattice, ids, lengths, limits)
     return ids[:filled], lengths, limits
 
 
@@ -136,7 +145,6 @@ def segment_slices(
     offsets: np.ndarray,
     trie: Trie,
     lattice: Lattice,
-    codes: np.ndarray,
     ids: np.ndarray,
     lengths: np.ndarray,
     limits: np.ndarray,
@@ -144,10 +152,7 @@ def segment_slices(
     """Fill in what `segment` returns, and return the number of ids."""
     pieces, room, filled = point_to_trie(trie), point_to_lattice(lattice), 0
     for i in range(len(lengths)):
-        at, length = offsets[i], 0
-        while at < offsets[i + 1]:
-            codes[length], width = decode(pointer(text), at)
-            at, length = at + width, length + 1
-        lengths[i], limits[i] = segment_chunk(pointer(codes), length, pieces, room, pointer(ids[filled:]))
+        chunk = text[offsets[i] : offsets[i + 1]]
+        lengths[i], limits[i] = segment_chunk(pointer(chunk), len(chunk), pieces, room, pointer(ids[filled:]))
         filled += lengths[i]
     return filled

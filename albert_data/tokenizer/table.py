@@ -24,13 +24,12 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.tokenizer.cutting import CutRule, is_learnable
-from albert_data.tokenizer.lattice import Lattice, decode, make_lattice, point_to_lattice, segment_chunk
+from albert_data.tokenizer.cutting import CutRule, find_character, is_learnable
+from albert_data.tokenizer.lattice import Lattice, make_lattice, point_to_lattice, segment_chunk
 from albert_data.tokenizer.trie import Trie, point_to_trie
-from albert_data.tokenizer.words import SPACE
 
 INLINE_IDS, INLINE_BYTES = 4, 16
-MAX_LEARNT = 512  # bytes of a chunk that the trie is asked for; a longer one goes through SentencePiece's normaliser
+MAX_LEARNT = 512  # bytes of normalised text that the trie is asked for; more goes through SentencePiece's normaliser
 
 # A tag: the chunk's length in bytes, whether it goes on a word, the number of ids in the slot, and what is odd.
 IDENTITY = Word((1 << 17) - 1)
@@ -46,7 +45,6 @@ LONG_SHIFT, LONG_COUNT = Word(32), Word((1 << 32) - 1)
 LIMIT_SHIFT = Word(32)
 STURDY = 1 << 20  # a score that hardly a sentence of LONG_SENTENCE reaches but by unknown characters
 
-_VISIBLE_SPACE = np.int32(ord(SPACE))
 _0, _1, _16, _40 = (Word(n) for n in (0, 1, 16, 40))
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
 _HASH_A, _HASH_B = Word(0x9E3779B97F4A7C15), Word(0xC2B2AE3D27D4EB4F)
@@ -62,20 +60,20 @@ class Table(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """Room to find the ids of one chunk: its normalised characters, lattice and ids. In kernels, pointers."""
+    """Room to find the ids of one chunk: its normalised text, lattice and ids. In kernels, pointers."""
 
-    codes: np.ndarray
+    text: np.ndarray
     lattice: Lattice
     ids: np.ndarray
 
 
 def make_desk() -> Desk:
-    return Desk(np.empty(MAX_LEARNT, np.int32), make_lattice(MAX_LEARNT), np.empty(MAX_LEARNT, np.int32))
+    return Desk(np.empty(MAX_LEARNT, np.uint8), make_lattice(MAX_LEARNT), np.empty(MAX_LEARNT, np.int32))
 
 
 @helper
 def point_to_desk(desk: Desk) -> Desk:
-    return Desk(pointer(desk.codes), point_to_lattice(desk.lattice), pointer(desk.ids))
+    return Desk(pointer(desk.text), point_to_lattice(desk.lattice), pointer(desk.ids))
 
 
 @helper
@@ -146,19 +144,22 @@ def learn_chunk(
     """Find the ids of a pending chunk, if normalisation leaves it as it is."""
     tag = item(table.slots, slot + 2)
     length, filled = Int(tag & LENGTH), 0
-    if length >= MAX_LEARNT:
+    if length + 3 > MAX_LEARNT:
         return
     if (tag >> INNER_SHIFT) & _1 == 0:
-        put(desk.codes, 0, _VISIBLE_SPACE)
-        filled = 1
+        put(desk.text, 0, np.uint8(0xE2))
+        put(desk.text, 1, np.uint8(0x96))
+        put(desk.text, 2, np.uint8(0x81))
+        filled = 3
     at = begin
     while at < begin + length:
-        code, width = decode(utf8, at)
-        if not is_learnable(code, rule.characters):
+        character, width = find_character(utf8, at, rule.characters)
+        if not is_learnable(character):
             return
-        put(desk.codes, filled, np.int32(code))
-        filled, at = filled + 1, at + width
-    count, limit = segment_chunk(desk.codes, filled, trie, desk.lattice, desk.ids)
+        for _ in range(width):
+            put(desk.text, filled, item(utf8, at))
+            filled, at = filled + 1, at + 1
+    count, limit = segment_chunk(desk.text, filled, trie, desk.lattice, desk.ids)
     store_chunk(slot, desk.ids, count, limit, table, max_long_ids, trie)
 
 

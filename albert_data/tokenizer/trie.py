@@ -1,8 +1,9 @@
-"""Pieces by their characters: an array in which a step to the next character is one load.
+"""Pieces by their bytes, as a double array: a step to the next byte is one load.
 
-A node is a number: its child by a character stands at that number plus the character, modulo the array, if the entry
-there is of that character. No two nodes that have children have the same number, so the character of an entry tells
-whose child it is. The numbers are chosen so that the entries of all fit side by side, those of most children first.
+A node is a number: its child by a byte stands at that number XOR the byte, if the entry there is of that byte. No two
+nodes that have children have the same number, so the byte of an entry tells whose child it is. The numbers are chosen
+so that all entries stand close together, in blocks of 256. (J. Aoe, "An efficient digital search algorithm by using a
+double-array structure", 1989; the XOR is from Yata's darts-clone.)
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ import numpy as np
 
 from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer
 
-MAX_CHARACTERS, MAX_PIECES = 1 << 21, 1 << 20  # a model with as many goes through SentencePiece
+MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with as many goes through SentencePiece
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
+_BLOCK = 256
 _LEAF = 0  # the number of all nodes without children
-_NODE_SHIFT, _CODE_SHIFT = 20, 43
-_NODE, _PIECE = Word((1 << 23) - 1), Word(MAX_PIECES - 1)
-_HASH, _21, _40 = Word(0x9E3779B97F4A7C15), Word(21), Word(40)
+_PIECE_SHIFT, _NODE_SHIFT = 9, 32
+_BYTE, _PIECE = Word((1 << 9) - 1), Word((1 << 23) - 1)
+_HASH, _8, _40 = Word(0x9E3779B97F4A7C15), Word(8), Word(40)
 
 
 class Trie(NamedTuple):
-    """Pieces by their characters. In kernels, pointers to the arrays.
+    """In kernels, pointers to the arrays.
 
-    entries: uint64: a character + 1 << 43 | the node it leads to << 20 | 1 + the piece that ends there, 0 where none
-    does; root: a node; scores: float32 of the vocabulary, 0 of what is no piece; max_score: the largest magnitude of
-    one; has_gains: a score is positive; is_wide: ids take more than 16 bits; unknown_is_whole: what an unknown
-    character becomes, SentencePiece must say.
+    entries: uint64: the node that a byte leads to << 32 | 1 + the piece that ends there, or 0, << 9 | 1 + the byte;
+    root: a node; scores: float64 of the vocabulary, 0 of what is no piece; max_score: the largest magnitude of one;
+    has_gains: a score is positive; is_wide: ids take more than 16 bits; unknown_is_whole: what an unknown character
+    becomes, SentencePiece must say.
     """
 
     entries: np.ndarray
     root: int
     scores: np.ndarray
-    mask: int
     unk_id: int
     unknown_score: float
     max_score: float
@@ -45,15 +46,14 @@ class Trie(NamedTuple):
 def make_trie(
     pieces: list[str], ids: list[int], scores: list[float], *, unk_id: int, vocab_size: int, unknown_is_whole: bool
 ) -> Trie:
-    """A trie of the pieces that text is matched against, of less than MAX_CHARACTERS. It may have no entries."""
-    entries, root = _lay_out(pieces, ids) if pieces else (np.empty(0, np.uint64), _LEAF)
+    """A trie of the pieces that text is matched against, of less than MAX_CHARACTERS. It may be empty."""
+    entries, root = _lay_out([piece.encode() for piece in pieces], ids) if pieces else (np.empty(0, np.uint64), _LEAF)
     scores_of_ids = np.zeros(vocab_size)
     scores_of_ids[ids] = scores
     return Trie(
         entries=entries,
         root=root,
         scores=scores_of_ids,
-        mask=len(entries) - 1,
         unk_id=unk_id,
         unknown_score=min(scores, default=0.0) - _UNKNOWN_PENALTY,
         max_score=float(np.abs(scores_of_ids).max(initial=0.0)),
@@ -63,21 +63,19 @@ def make_trie(
     )
 
 
-def _lay_out(pieces: list[str], ids: list[int]) -> tuple[np.ndarray, int]:
+def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
     """The entries of a trie, and its root."""
-    data = np.frombuffer("".join(pieces).encode("utf-32-le"), np.uint32)
+    data = np.frombuffer(b"".join(pieces), np.uint8)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-    parents, codes, ends = (np.zeros(len(data) + 1, np.int64) for _ in range(3))
-    num_nodes = list_nodes(data, offsets, np.array(ids, np.int64), parents, codes, ends)
-    parents, codes, ends = parents[1:num_nodes], codes[1:num_nodes], ends[1:num_nodes]
-    num_children = np.bincount(parents, minlength=num_nodes)
-    order = np.lexsort((parents, -num_children[parents]))
-    size = 1 << (num_nodes * 5 // 4).bit_length()
-    numbers, places = np.full(num_nodes, _LEAF), np.zeros(num_nodes, np.int64)
-    while not place_children(parents[order], codes[order], order + 1, size, numbers, places):
-        size *= 2  # as where characters of one node are alike modulo the size
-    entries = np.zeros(size, np.uint64)
-    entries[places[1:]] = (codes + 1) << _CODE_SHIFT | numbers[1:] << _NODE_SHIFT | ends
+    parents, labels, ends = (np.zeros(len(data) + 1, np.int32) for _ in range(3))
+    num_nodes = list_nodes(data, offsets, np.array(ids, np.int64), parents, labels, ends)
+    parents, labels, ends = parents[:num_nodes], labels[:num_nodes], ends[:num_nodes]
+    num_children = np.bincount(parents[1:], minlength=num_nodes)
+    most_first = np.argsort(_BLOCK - num_children.astype(np.uint16), kind="stable")[: np.count_nonzero(num_children)]
+    numbers = np.full(num_nodes, _LEAF)
+    entries = np.zeros(number_nodes(parents, labels, num_children, most_first, numbers), np.uint64)
+    values = numbers << _NODE_SHIFT | ends.astype(np.int64) << _PIECE_SHIFT | labels + 1
+    entries[(numbers[parents] ^ labels)[1:]] = values[1:]
     return entries, int(numbers[0])
 
 
@@ -87,7 +85,6 @@ def point_to_trie(trie: Trie) -> Trie:
         pointer(trie.entries),
         trie.root,
         pointer(trie.scores),
-        trie.mask,
         trie.unk_id,
         trie.unknown_score,
         trie.max_score,
@@ -98,21 +95,21 @@ def point_to_trie(trie: Trie) -> Trie:
 
 
 @helper
-def step(entries: Pointer, mask: int, node: int, code: int) -> tuple[int, int]:
-    """The node that a character leads to from a node, and the piece that ends there; -1 for none of either."""
-    entry = item(entries, (node + code) & mask)
-    if Int(entry >> Word(_CODE_SHIFT)) != code + 1:
+def step(entries: Pointer, node: int, byte: int) -> tuple[int, int]:
+    """The node that a byte leads to from a node, and the piece that ends there; -1 for none of either."""
+    entry = item(entries, node ^ byte)
+    if Int(entry & _BYTE) != byte + 1:
         return -1, -1
-    return Int((entry >> Word(_NODE_SHIFT)) & _NODE), Int(entry & _PIECE) - 1
+    return Int(entry >> Word(_NODE_SHIFT)), Int((entry >> Word(_PIECE_SHIFT)) & _PIECE) - 1
 
 
 @kernel
 def list_nodes(
-    data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, parents: np.ndarray, codes: np.ndarray, ends: np.ndarray
+    data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, parents: np.ndarray, labels: np.ndarray, ends: np.ndarray
 ) -> int:
-    """Number the nodes, the root 0, and fill in of each its parent, its character and 1 + the piece that ends there.
+    """List the nodes, the root as number 0, and fill in of each its parent, its byte and 1 + the piece that ends there.
 
-    data: uint32, the characters of all pieces. Returns how many nodes there are.
+    data: uint8, the bytes of all pieces. Returns how many nodes there are.
     """
     mask = 15
     while mask < 2 * len(data):
@@ -122,12 +119,12 @@ def list_nodes(
     for piece in range(len(offsets) - 1):
         node = 0
         for at in range(offsets[piece], offsets[piece + 1]):
-            code = Int(data[at])
-            slot = Int(((Word(node) << _21 | Word(code)) * _HASH) >> _40) & mask
-            while slots[slot] != 0 and (parents[slots[slot]] != node or codes[slots[slot]] != code):
+            byte = data[at]
+            slot = Int(((Word(node) << _8 | Word(byte)) * _HASH) >> _40) & mask
+            while slots[slot] != 0 and (parents[slots[slot]] != node or labels[slots[slot]] != byte):
                 slot = (slot + 1) & mask
             if slots[slot] == 0:
-                slots[slot], parents[num_nodes], codes[num_nodes] = num_nodes, node, code
+                slots[slot], parents[num_nodes], labels[num_nodes] = num_nodes, node, byte
                 num_nodes += 1
             node = Int(slots[slot])
         if node:
@@ -136,39 +133,44 @@ def list_nodes(
 
 
 @kernel
-def place_children(
-    parents: np.ndarray, codes: np.ndarray, nodes: np.ndarray, size: int, numbers: np.ndarray, places: np.ndarray
-) -> bool:
-    """Number the nodes that have children, so that no two children share a place of `size`, a power of two.
+def number_nodes(
+    parents: np.ndarray, labels: np.ndarray, num_children: np.ndarray, most_first: np.ndarray, numbers: np.ndarray
+) -> int:
+    """Number the nodes that have children, so that no two children share a place.
 
-    parents, codes, nodes: int64, of each child its parent, character and node, those of one parent side by side, those
-    of many siblings first. Fills in the places of nodes. Returns whether all had room.
+    parents, labels: of each node; most_first: those that have children, in the order in which they are numbered.
+    Returns how many places there are, in whole blocks.
     """
-    is_taken, is_used = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    is_used[0] = True  # the leaves'
-    first, num_siblings, place = 0, 0, 0
-    while first < len(parents):
-        stop = first + 1
-        while stop < len(parents) and parents[stop] == parents[first]:
-            stop += 1
-        if stop - first != num_siblings:
-            num_siblings, place = stop - first, 0  # fewer have room where more had none
-        child = first
-        while place < size and child < stop:
-            number = (place - codes[first]) & (size - 1)
-            if not is_used[number]:
-                while child < stop and not is_taken[(number + codes[child]) & (size - 1)]:
-                    places[nodes[child]] = (number + codes[child]) & (size - 1)
-                    is_taken[places[nodes[child]]] = True
-                    child += 1
-            if child < stop:
-                place += 1
-                while child > first:
-                    child -= 1
-                    is_taken[places[nodes[child]]] = False
-        if place == size:
-            return False
-        numbers[parents[first]] = number
+    youngest, elder = np.zeros(len(parents), np.int32), np.zeros(len(parents), np.int32)
+    for node in range(1, len(parents)):
+        elder[node], youngest[parents[node]] = youngest[parents[node]], node
+    is_taken, is_used = np.zeros(_BLOCK, np.bool_), np.zeros(_BLOCK, np.bool_)
+    num_free = np.full(1, _BLOCK, np.int64)  # in each block
+    is_used[_LEAF] = True
+    place, num_tried, num_blocks = 0, _BLOCK, 1
+    for parent in most_first:
+        if 2 * num_children[parent] <= num_tried:  # so few have room where more had none
+            place, num_tried = 0, num_children[parent]
+        while True:
+            if place == len(is_taken):
+                num_free = np.append(num_free, np.full(len(num_free), _BLOCK, np.int64))
+                is_taken = np.append(is_taken, np.zeros(len(is_taken), np.bool_))
+                is_used = np.append(is_used, np.zeros(len(is_used), np.bool_))
+            if num_free[place // _BLOCK] < num_children[parent]:
+                place += _BLOCK - place % _BLOCK
+                continue
+            number, child = place ^ labels[youngest[parent]], youngest[parent]
+            while child != 0 and not is_taken[number ^ labels[child]]:
+                child = elder[child]
+            if child == 0 and not is_used[number]:
+                break
+            place += 1
+        numbers[parent] = number
         is_used[number] = True
-        first = stop
-    return True
+        num_free[place // _BLOCK] -= num_children[parent]
+        num_blocks = max(num_blocks, place // _BLOCK + 1)
+        child = youngest[parent]
+        while child != 0:
+            is_taken[number ^ labels[child]] = True
+            child = elder[child]
+    return _BLOCK * num_blocks
