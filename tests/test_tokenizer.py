@@ -142,6 +142,20 @@ def test_a_model_without_a_special_piece_is_refused(options: dict[str, object], 
         Tokenizer(train_model(**options), "tokenizer x")
 
 
+def test_a_damaged_table_of_replacements_is_told_before_text_is_encoded(
+    tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*arguments: object) -> None:
+        raise ValueError("the table of replacements is damaged")
+
+    tokenizer = Tokenizer(tokenizer_model, "tokenizer x")
+    with monkeypatch.context() as patch:
+        patch.setattr("albert_data.tokenizer.chunks.make_cut_rule", fail)
+        with pytest.raises(TokenizerError, match="tokenizer x is damaged: the table"):
+            tokenizer.prepare()
+    tokenizer.prepare()
+
+
 # ---- files ----
 
 

@@ -129,6 +129,7 @@ class _Build:
 
     def run(self, tokenizer: Tokenizer | None) -> tuple[dict[str, Any], int]:
         tokenizer = tokenizer or self._learn_tokenizer()
+        tokenizer.prepare()
         job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
         if tokenizer.slow_reason:
             self._progress.say(

@@ -69,7 +69,7 @@ class Tokenizer:
 
     def __init__(self, model: bytes, name: str) -> None:
         """Raises TokenizerError if `model` is no SentencePiece model or lacks a special piece."""
-        self.model = model
+        self.model, self._name = model, name
         self.sha256 = sha256(model).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -81,14 +81,9 @@ class Tokenizer:
         self.specials = self._find_specials(name)
         try:
             self._settings = read_settings(model)
-            self.slow_reason = explain_unsafe(self._settings, self.pieces)
-            self._chunks = (
-                ChunkEncoder(model, self._settings, self._processor, self.pieces, self._encode_whole)
-                if self.slow_reason is None
-                else None
-            )
         except ValueError as error:
             raise TokenizerError(f"{name} is damaged: {error}") from error
+        self.slow_reason = explain_unsafe(self._settings, self.pieces)
         self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
 
     def _find_specials(self, name: str) -> Specials:
@@ -112,6 +107,22 @@ class Tokenizer:
             mask_id=ids["[MASK]"],
             is_special=is_special,
         )
+
+    def prepare(self) -> None:
+        """Make what encoding takes beside the model, unless it is made: processes forked later share it.
+
+        Raises TokenizerError if the model's table of replacements is damaged.
+        """
+        _ = self._chunks
+
+    @cached_property
+    def _chunks(self) -> ChunkEncoder | None:
+        if self.slow_reason is not None:
+            return None
+        try:
+            return ChunkEncoder(self.model, self._settings, self._processor, self.pieces, self._encode_whole)
+        except ValueError as error:
+            raise TokenizerError(f"{self._name} is damaged: {error}") from error
 
     @property
     def pad_id(self) -> int:

@@ -72,10 +72,12 @@ def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
     parents, labels, ends = parents[:num_nodes], labels[:num_nodes], ends[:num_nodes]
     num_children = np.bincount(parents[1:], minlength=num_nodes)
     most_first = np.argsort(_BLOCK - num_children.astype(np.uint16), kind="stable")[: np.count_nonzero(num_children)]
-    numbers = np.full(num_nodes, _LEAF)
-    entries = np.zeros(number_nodes(parents, labels, num_children, most_first, numbers), np.uint64)
-    values = numbers << _NODE_SHIFT | ends.astype(np.int64) << _PIECE_SHIFT | labels + 1
-    entries[(numbers[parents] ^ labels)[1:]] = values[1:]
+    numbers, num_blocks = np.full(num_nodes, _LEAF), 1 + num_nodes // _BLOCK
+    while not number_nodes(parents, labels, num_children, most_first, numbers, num_blocks):
+        num_blocks *= 2
+    places = (numbers[parents] ^ labels)[1:]
+    entries = np.zeros(places.max() // _BLOCK * _BLOCK + _BLOCK, np.uint64)
+    entries[places] = (numbers << _NODE_SHIFT | ends.astype(np.int64) << _PIECE_SHIFT | labels + 1)[1:]
     return entries, int(numbers[0])
 
 
@@ -134,43 +136,43 @@ def list_nodes(
 
 @kernel
 def number_nodes(
-    parents: np.ndarray, labels: np.ndarray, num_children: np.ndarray, most_first: np.ndarray, numbers: np.ndarray
-) -> int:
-    """Number the nodes that have children, so that no two children share a place.
+    parents: np.ndarray,
+    labels: np.ndarray,
+    num_children: np.ndarray,
+    most_first: np.ndarray,
+    numbers: np.ndarray,
+    num_blocks: int,
+) -> bool:
+    """Number the nodes that have children, so that no two children share a place. Returns whether all had room.
 
     parents, labels: of each node; most_first: those that have children, in the order in which they are numbered.
-    Returns how many places there are, in whole blocks.
     """
     youngest, elder = np.zeros(len(parents), np.int32), np.zeros(len(parents), np.int32)
     for node in range(1, len(parents)):
         elder[node], youngest[parents[node]] = youngest[parents[node]], node
-    is_taken, is_used = np.zeros(_BLOCK, np.bool_), np.zeros(_BLOCK, np.bool_)
-    num_free = np.full(1, _BLOCK, np.int64)  # in each block
+    is_taken, is_used = np.zeros(_BLOCK * num_blocks, np.bool_), np.zeros(_BLOCK * num_blocks, np.bool_)
+    num_free = np.full(num_blocks, _BLOCK, np.int64)
     is_used[_LEAF] = True
-    place, num_tried, num_blocks = 0, _BLOCK, 1
+    place, num_tried = 0, _BLOCK
     for parent in most_first:
         if 2 * num_children[parent] <= num_tried:  # so few have room where more had none
             place, num_tried = 0, num_children[parent]
-        while True:
-            if place == len(is_taken):
-                num_free = np.append(num_free, np.full(len(num_free), _BLOCK, np.int64))
-                is_taken = np.append(is_taken, np.zeros(len(is_taken), np.bool_))
-                is_used = np.append(is_used, np.zeros(len(is_used), np.bool_))
-            if num_free[place // _BLOCK] < num_children[parent]:
+        number, child = 0, -1
+        while child != 0 or is_used[number]:
+            if child >= 0:
+                place += 1
+            while place < len(is_taken) and num_free[place // _BLOCK] < num_children[parent]:
                 place += _BLOCK - place % _BLOCK
-                continue
+            if place >= len(is_taken):
+                return False
             number, child = place ^ labels[youngest[parent]], youngest[parent]
             while child != 0 and not is_taken[number ^ labels[child]]:
                 child = elder[child]
-            if child == 0 and not is_used[number]:
-                break
-            place += 1
         numbers[parent] = number
         is_used[number] = True
         num_free[place // _BLOCK] -= num_children[parent]
-        num_blocks = max(num_blocks, place // _BLOCK + 1)
         child = youngest[parent]
         while child != 0:
             is_taken[number ^ labels[child]] = True
             child = elder[child]
-    return _BLOCK * num_blocks
+    return True
