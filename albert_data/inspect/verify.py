@@ -96,7 +96,7 @@ def _check_tokenizer(folder: Path, manifest: Mapping[str, Any], quick: bool) -> 
     try:
         if faults:
             raise TokenizerError("the file is another one than at the build")
-        tokenizer = load_tokenizer(locate(folder, name))
+        tokenizer = load_tokenizer(locate(folder, name), to_encode=False)
     except TokenizerError as error:
         yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")
         return None

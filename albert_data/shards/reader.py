@@ -90,7 +90,7 @@ class Shards:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the shards were built with."""
-        return load_tokenizer(self.folder / "tokenizer" / MODEL_NAME)
+        return load_tokenizer(self.folder / "tokenizer" / MODEL_NAME, to_encode=False)
 
     @cached_property
     def lengths(self) -> np.ndarray:

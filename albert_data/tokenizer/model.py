@@ -25,6 +25,7 @@ from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.words import WordRule
 
 MODEL_NAME = "spiece.model"
+_SLICE = 8192  # strings that are made UTF-8 at a time: the text of all would take fresh memory, page by page
 PAD_PIECES = ("<pad>", "[PAD]")
 
 
@@ -160,8 +161,13 @@ class Tokenizer:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
         if isinstance(texts, Text):
             return self._encode_utf8(texts.utf8, texts.sentence_begins, texts.sentence_ends)
-        utf8, offsets = join_strings(texts)
-        return self._encode_utf8(utf8, offsets[:-1], offsets[1:])
+        found, offsets = [np.zeros(0, self.id_dtype)], np.zeros(len(texts) + 1, np.int64)
+        for begin in range(0, len(texts), _SLICE):
+            utf8, places = join_strings(texts[begin : begin + _SLICE])
+            ids, ends = self._encode_utf8(utf8, places[:-1], places[1:])
+            found.append(ids)
+            offsets[begin + 1 : begin + len(ends)] = offsets[begin] + ends[1:]
+        return np.concatenate(found), offsets
 
     def _encode_utf8(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._chunks is not None:
@@ -207,9 +213,10 @@ def join_strings(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return data[: offsets[-1]], offsets
 
 
-def load_tokenizer(path: str | Path) -> Tokenizer:
+def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:
     """Load a SentencePiece model from a file, or from a folder that holds `spiece.model` or one *.model.
 
+    to_encode: prepare it for that; else the first encoding does.
     Raises TokenizerError with the reason.
     """
     path = Path(path)
@@ -219,7 +226,10 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         model = path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
-    return Tokenizer(model, f"tokenizer {path}")
+    tokenizer = Tokenizer(model, f"tokenizer {path}")
+    if to_encode:
+        tokenizer.prepare()
+    return tokenizer
 
 
 def _find_model(folder: Path) -> Path:
