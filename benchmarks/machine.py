@@ -9,8 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import albert_data
+
 PACKAGES = (
-    ("albert-data", "sentencepiece", "sentencex", "numpy", "numba", "pyarrow")
+    ("sentencepiece", "sentencex", "numpy", "numba", "pyarrow")
     + ("tokenizers", "transformers", "datasets", "torch")
 )  # fmt: skip
 
@@ -46,6 +48,7 @@ def describe_machine() -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "system": platform.system(),
         "python": platform.python_version(),
-        "versions": {package: found for package in PACKAGES if (found := find_version(package))},
+        "versions": {"albert-data": albert_data.__version__}
+        | {package: found for package in PACKAGES if (found := find_version(package))},
         "date": datetime.now(UTC).date().isoformat(),
     }
