@@ -152,7 +152,8 @@ def choose_pairs(
     short_threshold: np.uint64,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Choose begin, split, end (in tokens), label, document and number of every row."""
-    # Of two neighbouring parts from one end of a sentence, both hold over max_tokens together, else they were one.
+    # Two neighbouring parts that are cut from one end of a sentence hold over max_tokens together, else they were one:
+    # a sentence of n > max_tokens is cut at most 2 + 2 * n / max_tokens times.
     bound = len(sentence_offsets) + 4 * (len(ids) // max_tokens)
     begins, splits, ends = np.empty(bound, np.int64), np.empty(bound, np.int64), np.empty(bound, np.int64)
     labels, owners = np.empty(bound, np.int8), np.empty(bound, np.int64)
