@@ -140,13 +140,21 @@ def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type: str)
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_characters_that_become_many_pieces_have_room(kind: str):
+    """U+FDFA, of three bytes, is normalised to 18 characters: there may be more ids than bytes."""
+    for count in range(0, 400, 9):
+        texts = ["\ufdfa" * count + " a" * 60, "b" * count]
+        tokenizer = train(**FAST[kind])
+        assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
 def test_a_vocabulary_of_wide_ids_gives_the_same():
     """As where there are over 65,536 pieces, whose ids fit no slot."""
     tokenizer = train()
     wide = Tokenizer(tokenizer.model, "model")
     wide._chunks._trie = wide._chunks._trie._replace(is_wide=True)
-    wide._chunks._dtype = np.uint32
-    wide._chunks._rooms = [np.empty(0, np.uint32)] * len(wide._chunks._rooms)
+    wide.id_dtype = wide._chunks._dtype = np.uint32
     assert wide.encode(LINES)[0].dtype == np.uint32
     assert encode(wide, LINES) == encode_by_sentencepiece(tokenizer, LINES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise, product
 
 import numba
 import numpy as np
@@ -18,10 +19,11 @@ from albert_data.tokenizer.cutting import (
     AFTER,
     BEFORE,
     BLOCK,
-    NUM_PLACES,
+    PADDING,
     PAIR_BYTES,
     SOLID,
     CutRule,
+    make_places,
     mark_cuts,
 )
 from albert_data.tokenizer.proto import read_settings
@@ -38,7 +40,7 @@ def find_chunks(before: bytes, sentence: str, after: bytes, rule: CutRule) -> li
     text = before + sentence.encode() + after
     begin, end = len(before), len(before + sentence.encode())
     cuts = np.empty(len(text) // BLOCK + 1, np.uint64)
-    mark_cuts(np.frombuffer(text + bytes(BLOCK), np.uint8), len(text), rule, cuts, np.empty(NUM_PLACES, np.int64))
+    mark_cuts(np.frombuffer(text + bytes(PADDING), np.uint8), len(text), rule, cuts, make_places())
     chunks, inner = [], 0
     for place in range(begin + 1, end):
         if int(cuts[place // BLOCK]) >> place % BLOCK & 1:
@@ -69,6 +71,8 @@ def flags(rule: CutRule, code: int) -> int:
 def can_cut(rule: CutRule, left: int, right: int) -> bool:
     if 128 <= left < 0x0E00 and 128 <= right < 0x0E00 or left < 128 and right < 128 and f"{left:c}{right:c}".isalpha():
         return False
+    if left < 128 and right < 128:
+        return bool(rule.ascii_cuts[left | right << 8])
     last, first = int(rule.characters[left]) >> 16 & 0xFFFF, int(rule.characters[right]) & 0xFFFF
     return bool(flags(rule, left) & AFTER and flags(rule, right) & BEFORE and not may_be_pair(rule, last, first))
 
@@ -125,6 +129,19 @@ def test_a_block_of_nothing_but_cuts_has_room():
     assert max(len(walk("." * size, RULES["unigram"])) for size in range(200)) > BLOCK
     for size in range(200):
         assert find_chunks(b"", "." * size, b"", RULES["unigram"]) == walk("." * size, RULES["unigram"])
+
+
+def test_two_ascii_characters_are_parted_unless_a_piece_holds_both():
+    tokenizer = train(normalization_rule_name="nmt_nfkc_cf")
+    rule = RULES["uncased"]
+    held = {pair for piece in tokenizer.pieces for pair in pairwise(piece)}
+    parted = 0
+    for left, right in product(map(chr, range(128)), repeat=2):
+        is_cut = bool(rule.ascii_cuts[ord(left) | ord(right) << 8])
+        if (left.lower(), right.lower()) in held or " " in (left, right):
+            assert not is_cut, (left, right)
+        parted += is_cut
+    assert parted > 90 * 90 - 2 * len(held)
 
 
 @numba.njit

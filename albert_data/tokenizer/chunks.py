@@ -1,6 +1,6 @@
 """Tokenise by a table of chunks: text is cut where cuts.py allows, and each chunk looked up.
 
-In: sentences as places in a buffer of UTF-8. Out: ids and offsets, those of SentencePiece. A compiled loop
+In: sentences as places in a buffer of UTF-8. Out: ids and how many each has, those of SentencePiece. A compiled loop
 (encoding.py) cuts, hashes and looks up each chunk. Sentences with chunks never seen wait until these have
 their ids, all at once; then they are encoded again. The table is bounded: when it is full, a new one is
 begun. What is in the table changes the speed, never the ids.
@@ -8,7 +8,7 @@ begun. What is in the table changes the speed, never the ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress
 from typing import Any
 
@@ -17,8 +17,9 @@ import sentencepiece
 
 from albert_data.tokenizer import encoding, table
 from albert_data.tokenizer.cuts import make_cut_rule
-from albert_data.tokenizer.cutting import BLOCK, NUM_PLACES, mark_cuts
-from albert_data.tokenizer.encoding import NOT_DONE, PADDING, make_workplace
+from albert_data.tokenizer.cutting import BLOCK, PADDING, make_places, mark_cuts
+from albert_data.tokenizer.encoding import NOT_DONE, SPARE_IDS, make_workplace
+from albert_data.tokenizer.growing import with_room
 from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
 from albert_data.tokenizer.table import Table, make_slots
@@ -27,8 +28,7 @@ from albert_data.tokenizer.trie import Trie, make_trie
 FIRST_SLOTS, MAX_SLOTS = 1 << 16, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
-SLICE_BYTES = 1 << 20
-_BYTES_PER_ID = 4  # most text has more; then the ids fit the array made for them
+SLICE_BYTES = 2 << 20
 _TRIES = 3  # the first finds what the table lacks, the second may find it full; then SentencePiece does the rest
 
 EncodeWhole = Callable[[list[bytes]], list[np.ndarray]]
@@ -52,7 +52,7 @@ class ChunkEncoder:
         self._trie = _make_trie(settings, pieces, processor.unk_id())
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
         self._workplace = make_workplace()
-        self._cuts, self._places = np.empty(0, np.uint64), np.empty(NUM_PLACES, np.int64)
+        self._cuts, self._places = np.empty(0, np.uint64), make_places()
         self._rooms = [np.empty(0, self._dtype)] * _TRIES
         self._clear()
 
@@ -64,29 +64,25 @@ class ChunkEncoder:
             counts=np.zeros(3, np.int64),
         )
 
-    def encode(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (uint16, or uint32 for a large vocabulary) of all sentences, and offsets (int64).
+    def encode(
+        self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        """Yield the ids (uint16, or uint32 for a large vocabulary) of all sentences, those of a slice at a time.
 
-        begins, ends: int64, where the sentences stand in `utf8`, in order.
+        begins, ends: int64, where the sentences stand in `utf8`, in order; lengths: int64, filled in for a slice before
+        its ids are yielded. Each array is good until the next is asked for.
         """
-        offsets = np.zeros(len(begins) + 1, np.int64)
-        lengths = offsets[1:]
-        ids = np.empty((ends[-1] - begins[0]) // _BYTES_PER_ID if len(begins) else 0, self._dtype)
-        begin, filled = 0, 0
+        begin = 0
         while begin < len(begins):
             end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
-            found = self._encode_slice(utf8, begins[begin:end], ends[begin:end], lengths[begin:end])
-            ids = _with_room(ids, filled + len(found))
-            ids[filled : filled + len(found)] = found
-            begin, filled = end, filled + len(found)
-        ids.resize(filled, refcheck=False)  # without a copy
-        return ids, np.cumsum(offsets, out=offsets)
+            yield self._encode_slice(utf8, begins[begin:end], ends[begin:end], lengths[begin:end])
+            begin = end
 
     def _encode_slice(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Ids of some sentences, in a room for reuse; fills in the length of each."""
         first, end = begins[0], ends[-1] + PADDING
         text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
-        self._cuts = _with_room(self._cuts, len(text) // BLOCK)
+        self._cuts = with_room(self._cuts, len(text) // BLOCK)
         mark_cuts(text, len(text) - PADDING, self._rule, self._cuts, self._places)
         return self._encode(text, begins - first, ends - first, lengths, _TRIES)
 
@@ -112,7 +108,7 @@ class ChunkEncoder:
         num_bytes = int((ends - begins).sum())
         self._make_room(num_bytes)
         max_chunks = 3 * len(self._table.slots) // 16
-        self._rooms[room] = ids = _with_room(self._rooms[room], num_bytes + len(begins) + table.INLINE_IDS)
+        self._rooms[room] = ids = with_room(self._rooms[room], num_bytes + len(begins) + SPARE_IDS)
         fresh = np.empty((min(num_bytes, max_chunks - int(self._table.counts[0])), 3), np.int64)
         filled, num_fresh = encoding.encode_sentences(
             text,
@@ -143,8 +139,8 @@ class ChunkEncoder:
             table.copy_slots(self._table.slots, slots)
             self._table = self._table._replace(slots=slots)
         self._table = self._table._replace(
-            long_keys=_with_room(self._table.long_keys, int(self._table.counts[1]) + num_bytes),
-            long_ids=_with_room(self._table.long_ids, int(self._table.counts[2]) + num_bytes // 16),
+            long_keys=with_room(self._table.long_keys, int(self._table.counts[1]) + num_bytes),
+            long_ids=with_room(self._table.long_ids, int(self._table.counts[2]) + num_bytes // 16),
         )
 
     def _learn(self, text: np.ndarray, slots: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> None:
@@ -164,7 +160,7 @@ class ChunkEncoder:
 
     def _store(self, slots: np.ndarray, ids: np.ndarray, lengths: np.ndarray, limits: np.ndarray) -> None:
         num_ids = int(self._table.counts[2]) + len(ids)
-        self._table = self._table._replace(long_ids=_with_room(self._table.long_ids, num_ids))
+        self._table = self._table._replace(long_ids=with_room(self._table.long_ids, num_ids))
         table.store_chunks(slots, ids, lengths, limits, self._table, self._trie)
 
 
@@ -179,15 +175,6 @@ def _load_inner(model: bytes, is_unigram: bool) -> Any:
     return sentencepiece.SentencePieceProcessor(
         model_proto=change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=True)
     )
-
-
-def _with_room(array: np.ndarray, size: int) -> np.ndarray:
-    """The array, grown to hold `size` items if it does not."""
-    if size <= len(array):
-        return array
-    grown = np.empty(max(size, 2 * len(array)), array.dtype)
-    grown[: len(array)] = array
-    return grown
 
 
 def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:

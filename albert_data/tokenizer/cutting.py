@@ -2,8 +2,8 @@
 
 A cut can be where two characters meet that are not both ASCII letters. Masks of 64 bytes tell these places, and
 most of the cuts: a space between two visible ASCII characters is one. The others are listed, and asked about one
-after another, without a branch on the answer, for no processor could foretell it. Which pairs of characters may be
-cut, cuts.py says.
+after another, without a branch on the answer, for no processor could foretell it: those between two ASCII characters
+have a list of their own, for one look in a table answers them. Which pairs of characters may be cut, cuts.py says.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from albert_data.kernels import (
     helper,
     item,
     kernel,
+    load_word,
     pointer,
     put,
 )
 from albert_data.tokenizer.lattice import decode
 
 PAIR_BYTES = 1 << 18
-BLOCK = 64  # bytes that are looked at together; so many can be read behind the text
+BLOCK = 64  # bytes that are looked at together
+PADDING = BLOCK + 8  # bytes that can be read behind the text: a block, and a word at its last byte
 _BLOCKS = 64  # their places are listed before the first is asked about
 _LISTED = 4  # places of a block that are listed in any case
-NUM_PLACES = _BLOCKS * BLOCK + _LISTED
 
 # Flags of a character: a cut may be made before it; after it, in a word; after it, at a space; it is normalised to
 # itself; no cut is worth it between two such, for elsewhere than in ASCII, Thai and all after it, letters make words.
@@ -39,23 +40,26 @@ BEFORE, AFTER, SOLID, PLAIN, NARROW = 1, 2, 4, 8, 16
 NARROW_CODES = slice(0x80, 0x0E00)
 _BEFORE, _AFTER, _SOLID, _NARROW = (Word(n) for n in (32, 33, 34, 36))  # their bits in `characters`
 
-_A, _Z_FROM_A, _CASE, _SPACE, _TAIL, _NUM_TAILS = (np.uint8(n) for n in (0x61, 26, 0x20, 32, 0x80, 0x40))
+_A, _Z_FROM_A, _CASE, _SPACE, _TAIL, _NUM_TAILS, _NUM_WIDE = (
+    np.uint8(n) for n in (0x61, 26, 0x20, 32, 0x80, 0x40, 0x80)
+)
 _NONE, _ONE, _VISIBLE, _NUM_VISIBLE = (np.uint8(n) for n in (0, 1, 0x21, 94))
 _0, _1, _6, _40, _61, _63 = (Word(n) for n in (0, 1, 6, 40, 61, 63))
 _ALL, _HASH = Word(0xFFFFFFFFFFFFFFFF), Word(0x9E3779B97F4A7C15)
-_FIRST, _LAST = Word(0xFFFF), Word(0xFFFF0000)
+_FIRST, _LAST, _PAIR = Word(0xFFFF), Word(0xFFFF0000), Word(0x7FFF)
 
 
 class CutRule(NamedTuple):
     """Where a word may be cut: arrays over the characters of the basic plane, and over pairs of them.
 
     characters: uint64, from the lowest bit the first and the last character of what one is normalised to, 16 bits
-    each, and the flags above; pairs: uint8, the neighbours in some piece, and a few more (`may_be_pair`).
-    In kernels, pointers to these.
+    each, and the flags above; pairs: uint8, the neighbours in some piece, and a few more (`may_be_pair`); ascii_cuts:
+    uint8, 1 where two ASCII characters, first | second << 8, may be parted. In kernels, pointers to these.
     """
 
     characters: np.ndarray
     pairs: np.ndarray
+    ascii_cuts: np.ndarray
 
 
 def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray) -> CutRule:
@@ -63,12 +67,16 @@ def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.
     flags = flags.copy()
     flags[NARROW_CODES] |= NARROW
     parts = (part.astype(np.uint64) << np.uint64(shift) for part, shift in ((first, 0), (last, 16), (flags, 32)))
-    return CutRule(sum(parts, np.zeros(len(flags), np.uint64)), mark_pairs(pairs, np.zeros(PAIR_BYTES, np.uint8)))
+    characters = sum(parts, np.zeros(len(flags), np.uint64))
+    ascii_cuts = np.zeros((128, 256), np.uint8)
+    is_open = (flags[:128] & AFTER > 0) & (flags[:128, np.newaxis] & BEFORE > 0)
+    ascii_cuts[:, :128] = is_open & ~np.isin(last[:128].astype(np.uint32) << 16 | first[:128, np.newaxis], pairs)
+    return CutRule(characters, mark_pairs(pairs, np.zeros(PAIR_BYTES, np.uint8)), ascii_cuts.ravel())
 
 
 @helper
 def point_to_rule(rule: CutRule) -> CutRule:
-    return CutRule(pointer(rule.characters), pointer(rule.pairs))
+    return CutRule(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts))
 
 
 @helper
@@ -100,54 +108,96 @@ def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
     return marks
 
 
+class Places(NamedTuple):
+    """Places to be asked about, int64: those between two ASCII characters, and others. In kernels, pointers."""
+
+    ascii: np.ndarray
+    others: np.ndarray
+
+
+def make_places() -> Places:
+    return Places(*(np.empty(_BLOCKS * BLOCK, np.int64) for _ in Places._fields))
+
+
 @kernel
-def mark_cuts(utf8: np.ndarray, size: int, rule: CutRule, cuts: np.ndarray, places: np.ndarray) -> None:
+def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarray, places: Places) -> None:
     """Mark where sentences in the first `size` bytes can be cut: before the byte, in a word; at the space, between two.
 
-    utf8: uint8, with BLOCK bytes behind; cuts: uint64, a bit a byte; places: int64, NUM_PLACES of them, to work in.
+    utf8: uint8, with PADDING bytes behind; cuts: uint64, a bit a byte; places: to work in.
     The first character of a sentence is no cut; a cut at spaces that end it leaves them out.
     """
-    text, marks = pointer(utf8), pointer(cuts)
-    characters, pairs = pointer(rule.characters), pointer(rule.pairs)
-    listed = pointer(places)
+    text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
+    listed = Places(pointer(places.ascii), pointer(places.others))
     simple = _ALL  # a space between visible characters is a cut, whatever these are
     for code in range(0x21, 0x7F):
-        if item(characters, code) >> _BEFORE & item(characters, code) >> _SOLID & _1 == 0:
+        if item(rule.characters, code) >> _BEFORE & item(rule.characters, code) >> _SOLID & _1 == 0:
             simple = _0
-    odd_before, visible_before, last = _0, _0, item(characters, 0)
+    odd_before, visible_before, wide_before, last = _0, _0, _0, item(rule.characters, 0)
     for window in range(0, size, _BLOCKS * BLOCK):
-        count = 0
+        num_ascii = num_others = 0
         for at in range(window, min(window + _BLOCKS * BLOCK, size), BLOCK):
             spaces = find_bytes(text, at, _NONE, _SPACE, _ONE)
             odd = ~(find_bytes(text, at, _CASE, _A, _Z_FROM_A) | spaces)
             tails = find_bytes(text, at, _NONE, _TAIL, _NUM_TAILS)
+            wide = find_bytes(text, at, _NONE, _TAIL, _NUM_WIDE)
             visible = find_bytes(text, at, _NONE, _VISIBLE, _NUM_VISIBLE)
             asked = (odd | spaces | odd << _1 | odd_before) & ~(tails | spaces & spaces << _1)
             certain = spaces & (visible << _1 | visible_before) & visible >> _1 & simple
-            odd_before, visible_before = odd >> _63, visible >> _63
             put(marks, at >> 6, certain)
             asked &= ~certain
-            number, count = count, count + count_ones(asked)
-            for _ in range(_LISTED):  # those behind the last are written over
-                put(listed, number, at + count_trailing_zeros(asked))
-                number, asked = number + 1, asked & (asked - _1)
-            while asked != 0:
-                put(listed, number, at + count_trailing_zeros(asked))
-                number, asked = number + 1, asked & (asked - _1)
-        for number in range(count):
-            place = item(listed, number)
-            before, here = Int(item(text, place - 1)) if place else 0, Int(item(text, place))
-            left = last if before >= 128 else item(characters, before)
-            if here == 32:
-                behind = place + 1
-                while before != 32 and behind < size and item(text, behind) == 32:
-                    behind += 1
-                right, _ = find_character(text, behind, characters)
-                is_cut = left >> _SOLID & right >> _BEFORE
-            else:
-                right, _ = find_character(text, place, characters)
-                if here >= 128:
-                    last = right
-                pair = may_be_pair(pairs, left & _LAST | right & _FIRST)
-                is_cut = left >> _AFTER & right >> _BEFORE & ~pair & ~(left & right) >> _NARROW
-            put(marks, place >> 6, item(marks, place >> 6) | (is_cut & _1) << Word(place & 63))
+            others = asked & (wide | wide << _1 | wide_before | spaces)
+            num_ascii = list_places(asked & ~others, at, listed.ascii, num_ascii)
+            num_others = list_places(others, at, listed.others, num_others)
+            odd_before, visible_before, wide_before = odd >> _63, visible >> _63, wide >> _63
+        ask_about_ascii(text, listed.ascii, num_ascii, rule.ascii_cuts, marks)
+        last = ask_about_others(text, size, listed.others, num_others, last, rule, marks)
+
+
+@helper
+def list_places(bits: Word, at: int, places: Pointer, count: int) -> int:
+    """Put the places of bits behind `count` others, and some that will be written over. Returns how many there are."""
+    number, count = count, count + count_ones(bits)
+    for _ in range(_LISTED):
+        put(places, number, at + count_trailing_zeros(bits))
+        number, bits = number + 1, bits & (bits - _1)
+    while bits != 0:
+        put(places, number, at + count_trailing_zeros(bits))
+        number, bits = number + 1, bits & (bits - _1)
+    return count
+
+
+@helper
+def ask_about_ascii(utf8: Pointer, places: Pointer, count: int, ascii_cuts: Pointer, marks: Pointer) -> None:
+    """Mark the cuts among places between two ASCII characters."""
+    for number in range(count):
+        place = item(places, number)
+        pair = load_word(utf8, max(place - 1, 0)) & _PAIR  # of place 0 a wrong one: it begins a sentence
+        put(marks, place >> 6, item(marks, place >> 6) | Word(item(ascii_cuts, Int(pair))) << Word(place & 63))
+
+
+@helper
+def ask_about_others(
+    utf8: Pointer, size: int, places: Pointer, count: int, last: Word, rule: CutRule, marks: Pointer
+) -> Word:
+    """Mark the cuts among other places. last: what the rule says of the last character before them that is not ASCII.
+
+    Returns that of the last one in them.
+    """
+    for number in range(count):
+        place = item(places, number)
+        before, here = Int(item(utf8, max(place - 1, 0))), Int(item(utf8, place))
+        left = last if before >= 128 else item(rule.characters, before)
+        if here == 32:
+            behind = place + 1
+            while before != 32 and behind < size and item(utf8, behind) == 32:
+                behind += 1
+            right, _ = find_character(utf8, behind, rule.characters)
+            is_cut = left >> _SOLID & right >> _BEFORE
+        else:
+            right, _ = find_character(utf8, place, rule.characters)
+            if here >= 128:
+                last = right
+            pair = may_be_pair(rule.pairs, left & _LAST | right & _FIRST)
+            is_cut = left >> _AFTER & right >> _BEFORE & ~pair & ~(left & right) >> _NARROW
+        put(marks, place >> 6, item(marks, place >> 6) | (is_cut & _1) << Word(place & 63))
+    return last

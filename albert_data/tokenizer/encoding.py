@@ -52,79 +52,74 @@ from albert_data.tokenizer.table import (
 )
 from albert_data.tokenizer.trie import Trie, point_to_trie
 
-PADDING = BLOCK  # bytes that can be read behind the text
 NOT_DONE = -1
 LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
 _MAX_PIECES = 18  # of a character: U+FDFA is normalised to so many characters
 _BATCH = 32  # chunks, and those of a block more, are hashed before the first is looked up: their cache lines come
+_MAX_BATCH = _BATCH + BLOCK + 1  # less than _BATCH before a block, a chunk for each of its bytes, one at the end
 _NUM_FRESH, _IS_DONE, _NUM_UNKNOWN, _NUM_SUMMED = range(4)  # the places in Workplace.state
+SPARE_IDS = INLINE_IDS * _MAX_BATCH  # room that is left behind the ids
 _1, _40 = Word(1), Word(40)
 _ID = Word(0xFFFF)
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
-_MASKS = np.array([(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)], np.uint64)  # n - 8 bytes
+_MASKS = [(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)]  # of n - 8 bytes
 
-
-class Batch(NamedTuple):
-    """Chunks that are to be looked up. begins: int64; homes: int64, the slot to begin at; low, high, tags: uint64,
-    of its slot. In kernels, pointers.
-    """
-
-    begins: np.ndarray
-    homes: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    tags: np.ndarray
+# Workplace.cells: the masks, then a cell for each chunk of a batch. Its words are the first three of the chunk's slot,
+# the place to look for that, and the chunk's begin. All in one array, for the loops have hardly a register to spare.
+_CELL, _HOME, _BEGIN = 5, 3, 4
+_FIRST_CELL = len(_MASKS)
+_FULL = _FIRST_CELL + _BATCH * _CELL
 
 
 class Workplace(NamedTuple):
     """Room to work in.
 
+    cells: uint64, of the chunks that are to be looked up (see above);
     state: int64, the number of fresh chunks, and of a sentence: whether the table can do it, at most how many unknown
     characters it has, and how many of its ids `score` (float64, one) sums the scores of, negated.
     """
 
-    batch: Batch
+    cells: np.ndarray
     desk: Desk
     state: np.ndarray
     score: np.ndarray
 
 
 def make_workplace() -> Workplace:
-    size = _BATCH + BLOCK + 1
-    begins, homes = (np.empty(size, np.int64) for _ in range(2))
-    low, high, tags = (np.empty(size, np.uint64) for _ in range(3))
-    return Workplace(Batch(begins, homes, low, high, tags), make_desk(), np.zeros(4, np.int64), np.zeros(1))
-
-
-@helper
-def point_to_batch(batch: Batch) -> Batch:
-    return Batch(
-        pointer(batch.begins), pointer(batch.homes), pointer(batch.low), pointer(batch.high), pointer(batch.tags)
-    )
+    cells = np.empty(_FIRST_CELL + _MAX_BATCH * _CELL, np.uint64)
+    cells[:_FIRST_CELL] = _MASKS
+    return Workplace(cells, make_desk(), np.zeros(4, np.int64), np.zeros(1))
 
 
 @helper
 def hash_chunk(
-    utf8: Pointer, begin: int, end: int, inner: int, masks: Pointer, slots: Pointer, mask: int, batch: Batch, count: int
+    utf8: Pointer, begin: int, end: int, inner: int, slots: Pointer, mask: int, cells: Pointer, cell: int
 ) -> int:
-    """Put a chunk into the batch behind `count` others, and ask for its slot. Returns the number of them all."""
+    """Put a chunk into a cell, and ask for its slot. Returns the next cell."""
     length = end - begin
     tag = Word(length) | Word(inner) << INNER_SHIFT
     if length <= INLINE_BYTES:
-        low = load_word(utf8, begin) & item(masks, length + 8)
-        high = load_word(utf8, begin + 8) & item(masks, length)
+        low = load_word(utf8, begin) & item(cells, length + 8)
+        high = load_word(utf8, begin + 8) & item(cells, length)
         value = hash_short(low, high, tag)
     else:
         value = hash_long(utf8, begin, end, tag)
         low, high = _ALL, value  # no key stands there: the slot's bytes are compared
     slot = 4 * (Int(value >> _40) & mask)
     prefetch(slots, slot)
-    put(batch.begins, count, begin)
-    put(batch.homes, count, slot)
-    put(batch.low, count, low)
-    put(batch.high, count, high)
-    put(batch.tags, count, tag)
-    return count + 1
+    put(cells, cell, low)
+    put(cells, cell + 1, high)
+    put(cells, cell + 2, tag)
+    put(cells, cell + _HOME, Word(slot))
+    put(cells, cell + _BEGIN, Word(begin))
+    return cell + _CELL
+
+
+@helper
+def skip_spaces(utf8: Pointer, begin: int, end: int) -> int:
+    while begin < end and item(utf8, begin) == 32:
+        begin += 1
+    return begin
 
 
 @kernel
@@ -145,15 +140,15 @@ def encode_sentences(
     """Encode sentences by the table, and add the chunks that it lacks, up to max_chunks in all.
 
     utf8: uint8, with PADDING bytes behind the last end; begins, ends: int64, of sentences; cuts: those of mark_cuts.
-    Writes their ids and how many each has, NOT_DONE where the table can't do it. A new chunk whose ids the trie
-    can't tell is left pending; its slot, begin and end go into `fresh` (int64, a row a chunk). Returns the number
-    of ids and of those.
+    ids: with room for SPARE_IDS or more. Writes their ids and how many each has, NOT_DONE where the table can't do it.
+    A new chunk whose ids the trie can't tell is left pending; its slot, begin and end go into `fresh` (int64, a row a
+    chunk). Returns the number of ids and of those.
     """
     text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
     entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
-    batch, desk, state = point_to_batch(workplace.batch), point_to_desk(workplace.desk), pointer(workplace.state)
+    cells, desk, state = pointer(workplace.cells), point_to_desk(workplace.desk), pointer(workplace.state)
     score = pointer(workplace.score)
-    marks, masks, can_learn, max_ids = pointer(cuts), pointer(_MASKS), len(trie.entries) > 0, len(ids) - INLINE_IDS
+    marks, can_learn, max_ids = pointer(cuts), len(trie.entries) > 0, len(ids) - SPARE_IDS
     put(state, _NUM_FRESH, 0)
     filled = 0
     for sentence in range(len(begins)):
@@ -164,7 +159,7 @@ def encode_sentences(
         put(state, _IS_DONE, 1)
         put(state, _NUM_UNKNOWN, 0)
         put(state, _NUM_SUMMED, 0)
-        at, inner, count = begin & -BLOCK, 0, 0
+        at, inner, behind = begin & -BLOCK, 0, _FIRST_CELL
         bits = item(marks, at >> 6) & (_ALL << _1) << Word(begin & 63)
         while at < end:
             if end - at < BLOCK:
@@ -172,39 +167,43 @@ def encode_sentences(
             while bits != 0:
                 place = at + count_trailing_zeros(bits)
                 bits &= bits - _1
-                count = hash_chunk(text, begin, place, inner, masks, slots, mask, batch, count)
+                behind = hash_chunk(text, begin, place, inner, slots, mask, cells, behind)
                 inner = Int(item(text, place) != 32)
                 begin = place + 1 - inner
-                while begin < end and item(text, begin) == 32:
-                    begin += 1
+                if item(text, begin) == 32:
+                    begin = skip_spaces(text, begin, end)
             at += BLOCK
             if at < end:
                 bits = item(marks, at >> 6)
-                if count < _BATCH:
+                if behind < _FULL:
                     continue
             elif begin < end:
-                count = hash_chunk(text, begin, end, inner, masks, slots, mask, batch, count)
-            for i in range(count):
-                slot, tag = item(batch.homes, i), item(batch.tags, i)
+                behind = hash_chunk(text, begin, end, inner, slots, mask, cells, behind)
+            cell, is_full = _FIRST_CELL, Word(filled > max_ids)
+            while cell < behind:
+                low, high, tag = item(cells, cell), item(cells, cell + 1), item(cells, cell + 2)
+                slot = Int(item(cells, cell + _HOME))
                 found = item(slots, slot + 2)
-                unlike = (found ^ tag) & (IDENTITY | ODD)
-                unlike |= (item(slots, slot) ^ item(batch.low, i)) | (item(slots, slot + 1) ^ item(batch.high, i))
-                if unlike == 0 and filled <= max_ids:
+                unlike = (found ^ tag) & (IDENTITY | ODD) | is_full
+                unlike |= (item(slots, slot) ^ low) | (item(slots, slot + 1) ^ high)
+                if unlike == 0:
                     store_word(out, filled, item(slots, slot + 3))
                     filled += Int((found >> COUNT_SHIFT) & COUNT)
-                    continue
-                start, low, high = item(batch.begins, i), item(batch.low, i), item(batch.high, i)
-                slot = find_slot(text, start, low, high, tag, slot, entries, mask)
-                if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
-                    add_chunk(text, start, low, high, tag, slot, entries)
-                    if can_learn:
-                        learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
-                    if item(slots, slot + 2) & PENDING:
-                        num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
-                        fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
-                        put(state, _NUM_FRESH, num_fresh + 1)
-                filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
-            count = 0
+                else:
+                    start = Int(item(cells, cell + _BEGIN))
+                    slot = find_slot(text, start, low, high, tag, slot, entries, mask)
+                    if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
+                        add_chunk(text, start, low, high, tag, slot, entries)
+                        if can_learn:
+                            learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
+                        if item(slots, slot + 2) & PENDING:
+                            num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
+                            fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
+                            put(state, _NUM_FRESH, num_fresh + 1)
+                    filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
+                    is_full = Word(filled > max_ids)  # a slow chunk may have any number of ids
+                cell += _CELL
+            behind = _FIRST_CELL
         at_most = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
         if item(state, _IS_DONE) == 0 or (can_learn and at_most > STURDY):
             filled, lengths[sentence] = first, NOT_DONE

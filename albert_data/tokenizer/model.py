@@ -6,7 +6,7 @@ In: sentences, as a sequence of str or as a `Text` buffer. Out: flat ids and off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -21,11 +21,14 @@ from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.chunks import ChunkEncoder
 from albert_data.tokenizer.cuts import explain_unsafe
+from albert_data.tokenizer.growing import GrowingArray
 from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.words import WordRule
 
 MODEL_NAME = "spiece.model"
 _SLICE = 8192  # strings that are made UTF-8 at a time: the text of all would take fresh memory, page by page
+_BYTES_PER_ID = 4  # most text has more; then the ids fit the array made for them
+_MAX_EXPECTED = 1 << 26  # ids: the sentences to come may be far shorter than those before
 PAD_PIECES = ("<pad>", "[PAD]")
 
 
@@ -159,22 +162,27 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
-        if isinstance(texts, Text):
-            return self._encode_utf8(texts.utf8, texts.sentence_begins, texts.sentence_ends)
-        found, offsets = [np.zeros(0, self.id_dtype)], np.zeros(len(texts) + 1, np.int64)
-        for begin in range(0, len(texts), _SLICE):
-            utf8, places = join_strings(texts[begin : begin + _SLICE])
-            ids, ends = self._encode_utf8(utf8, places[:-1], places[1:])
-            found.append(ids)
-            offsets[begin + 1 : begin + len(ends)] = offsets[begin] + ends[1:]
-        return np.concatenate(found), offsets
+        num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
+        ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
+        for utf8, begins, ends in _read_batches(texts):
+            ids.expect(len(ids) + len(utf8) // _BYTES_PER_ID)
+            for part in self._encode_utf8(utf8, begins, ends, offsets[1 + done : 1 + done + len(begins)]):
+                ids.append(part)
+            done += len(begins)
+            if done < num_sentences:
+                ids.expect(min(len(ids) * num_sentences // done * 9 // 8, _MAX_EXPECTED))
+        return ids.take(), np.cumsum(offsets, out=offsets)
 
-    def _encode_utf8(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_utf8(
+        self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        """Yield the ids of all sentences, part by part, and fill in how many each has."""
         if self._chunks is not None:
-            return self._chunks.encode(utf8, begins, ends)
-        encoded = self._encode_whole(slice_sentences(utf8, begins, ends))
-        ids = np.concatenate([np.zeros(0, np.int32), *encoded])
-        return ids.astype(self.id_dtype), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+            yield from self._chunks.encode(utf8, begins, ends, lengths)
+        elif len(begins):
+            encoded = self._encode_whole(slice_sentences(utf8, begins, ends))
+            lengths[:] = [len(ids) for ids in encoded]
+            yield np.concatenate(encoded)
 
     def _encode_whole(self, sentences: list[bytes]) -> list[np.ndarray]:
         """SentencePiece's own encoding: the ids (int32) of each sentence."""
@@ -200,6 +208,16 @@ class Tokenizer:
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a sequence of ids, special pieces left out."""
         return str(self._processor.decode([int(i) for i in ids]))
+
+
+def _read_batches(texts: Sequence[str] | Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield UTF-8, and where sentences begin and end in it."""
+    if isinstance(texts, Text):
+        yield texts.utf8, texts.sentence_begins, texts.sentence_ends
+        return
+    for begin in range(0, len(texts), _SLICE):
+        utf8, offsets = join_strings(texts[begin : begin + _SLICE])
+        yield utf8, offsets[:-1], offsets[1:]
 
 
 def join_strings(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -47,7 +47,7 @@ STURDY = 1 << 20  # a score that hardly a sentence of LONG_SENTENCE reaches but 
 
 _0, _1, _16, _40 = (Word(n) for n in (0, 1, 16, 40))
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
-_HASH_A, _HASH_B = Word(0x9E3779B97F4A7C15), Word(0xC2B2AE3D27D4EB4F)
+_HASH = Word(0x9E3779B97F4A7C15)
 
 
 class Table(NamedTuple):
@@ -84,7 +84,7 @@ def point_to_table(table: Table) -> Table:
 @helper
 def hash_short(low: Word, high: Word, tag: Word) -> Word:
     """Of a chunk of up to INLINE_BYTES, by its bytes."""
-    return multiply_and_fold(low ^ _HASH_A, high ^ tag ^ _HASH_B)
+    return multiply_and_fold(low ^ _HASH, high ^ tag ^ _HASH)
 
 
 @helper
