@@ -7,6 +7,7 @@ a range of keys lie together: the next stage reads them at once, with up to 15 o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,14 +133,16 @@ class Run:
         self._read(self._records_at + place, out)
 
     def _read(self, word: int, out: np.ndarray) -> np.ndarray:
-        rest = out.data.cast("B") if len(out) else memoryview(b"")
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(word * _WORD_BYTES)
+        rest, at = out.data.cast("B") if len(out) else memoryview(b""), word * _WORD_BYTES
+        file = os.open(self.path, os.O_RDONLY)
+        try:
             while rest:
-                count = file.readinto(rest)
+                count = os.preadv(file, [rest], at)
                 if not count:
                     raise self._cut_short()
-                rest = rest[count:]
+                rest, at = rest[count:], at + count
+        finally:
+            os.close(file)
         return out
 
     def _cut_short(self) -> OutputError:
