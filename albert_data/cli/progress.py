@@ -21,40 +21,41 @@ class Bar:
         self._text_bytes = 0
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
+        self.close()
+        self._text_bytes = 0
+        if not sys.stderr.isatty():
+            if self._tells_stages:
+                _tell(stage)
+            return
         from tqdm import tqdm
 
-        self.close()
         tqdm.monitor_interval = 0  # its thread would be forked along
-        self._text_bytes = 0
-        if self._tells_stages and not sys.stderr.isatty():
-            _tell(stage)
         self._bar = tqdm(
             total=total,
             desc=stage,
             unit="B" if unit == "bytes" else f" {unit}",
             unit_scale=unit == "bytes",
-            disable=not sys.stderr.isatty(),
             dynamic_ncols=True,
             bar_format=None if total is None else "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
         self._text_bytes += text_bytes
-        if self._bar is not None and not self._bar.disable:
+        if self._bar is not None:
             elapsed = self._bar.format_dict["elapsed"]
             if self._text_bytes and elapsed > 0:
                 self._bar.set_postfix_str(f"{self._text_bytes / elapsed / 1e6:.1f} MB/s of text", refresh=False)
             self._bar.update(done)
 
     def say(self, line: str) -> None:
-        if self._bar is None or self._bar.disable:
+        if self._bar is None:
             _tell(line)
         else:
             self._bar.write(line, file=sys.stderr)
 
     def print(self, line: str) -> None:
         """A line of the command's own output, on stdout, with the bar out of its way."""
-        if self._bar is None or self._bar.disable:
+        if self._bar is None:
             click.echo(line)
         else:
             self._bar.write(line, file=sys.stdout)
