@@ -28,8 +28,9 @@ def command(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> li
 
 def run(arguments: list[str], **environment: str) -> float:
     """Run a process to its end and return the seconds it took; its last words become the error if it fails."""
+    keep_byte_code = {"PYTHONDONTWRITEBYTECODE": ""}  # or where it is set, each start compiles the package anew
     begin = time.perf_counter()
-    done = subprocess.run(arguments, capture_output=True, env=os.environ | environment)
+    done = subprocess.run(arguments, capture_output=True, env=os.environ | keep_byte_code | environment)
     seconds = time.perf_counter() - begin
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
