@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import mmap
+import sys
 import unicodedata
 from contextlib import suppress
 from functools import cache
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 
 from albert_data.tokenizer import chunks
 from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
-from albert_data.tokenizer.cutting import PLAIN, SOLID
+from albert_data.tokenizer.cutting import PADDING, PLAIN, SOLID
 from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import change_settings, read_settings
@@ -147,6 +150,23 @@ def test_characters_that_become_many_pieces_have_room(kind: str):
         texts = ["\ufdfa" * count + " a" * 60, "b" * count]
         tokenizer = train(**FAST[kind])
         assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="guards a page by Linux's mprotect")
+def test_nothing_behind_the_padding_is_read():
+    """A page that must not be touched lies there: to read it ends the process."""
+    page, protect = mmap.PAGESIZE, ctypes.CDLL(None).mprotect
+    pages = mmap.mmap(-1, 2 * page)
+    guarded = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)) + page)
+    assert protect(guarded, page, 0) == 0
+    memory, encoder, lengths = np.frombuffer(pages, np.uint8), train()._chunks, np.empty(1, np.int64)
+    for filling in (".", "a", " ", "a. ", "中", "😀", "é!", "a中.."):
+        for count in range(1, 150):
+            size = count * len(filling.encode())
+            text = memory[page - size - PADDING : page]
+            text[:] = np.frombuffer((filling * (count + PADDING)).encode()[: len(text)], np.uint8)
+            assert len(list(encoder.encode(text, np.zeros(1, np.int64), np.array([size]), lengths))) == 1
+    assert protect(guarded, page, mmap.PROT_READ) == 0
 
 
 def test_a_vocabulary_of_wide_ids_gives_the_same():

@@ -69,8 +69,9 @@ class ChunkEncoder:
     ) -> Iterator[np.ndarray]:
         """Yield the ids (uint16, or uint32 for a large vocabulary) of all sentences, those of a slice at a time.
 
-        begins, ends: int64, where the sentences stand in `utf8`, in order; lengths: int64, filled in for a slice before
-        its ids are yielded. Each array is good until the next is asked for.
+        begins, ends: int64, where the sentences stand in `utf8`, in order, each of them valid UTF-8, on which the kernels
+        rely; lengths: int64, filled in for a slice before its ids are yielded. Each array is good until the next is
+        asked for.
         """
         begin = 0
         while begin < len(begins):
