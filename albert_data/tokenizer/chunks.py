@@ -69,9 +69,8 @@ class ChunkEncoder:
     ) -> Iterator[np.ndarray]:
         """Yield the ids (uint16, or uint32 for a large vocabulary) of all sentences, those of a slice at a time.
 
-        begins, ends: int64, where the sentences stand in `utf8`, in order, each of them valid UTF-8, on which the kernels
-        rely; lengths: int64, filled in for a slice before its ids are yielded. Each array is good until the next is
-        asked for.
+        begins, ends: int64, where the sentences stand in `utf8`, in order; the kernels rely on each being valid UTF-8.
+        lengths: int64, filled in for a slice before its ids are yielded. An array is good until the next is asked for.
         """
         begin = 0
         while begin < len(begins):
