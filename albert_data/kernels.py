@@ -28,9 +28,9 @@ from albert_data.interrupts import hold_interrupts
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def kernel(function: Function) -> Function:
-    """Compile on the first call for each combination of argument types."""
-    compiled: Any = numba.njit(nogil=True)(function)
+def kernel(function: Function, *, nogil: bool = True) -> Function:
+    """Compile on the first call for each combination of argument types. nogil: whether other threads run beside it."""
+    compiled: Any = numba.njit(nogil=nogil)(function)
     with suppress(RuntimeError):  # no folder to keep it in can be written: each process compiles
         compiled._cache = _Cache(function)
     compiled._compile_for_args = hold_interrupts()(compiled._compile_for_args)  # first calls alone come through it

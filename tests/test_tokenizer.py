@@ -159,7 +159,7 @@ def test_a_damaged_table_of_replacements_is_told_before_text_is_encoded(
 def test_a_list_is_encoded_alike_whatever_the_slices(tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch):
     tokenizer, texts = Tokenizer(tokenizer_model, "tokenizer x"), ["the cat", "", "walks, é", "(the dog)", "中国"]
     ids, offsets = tokenizer.encode(texts)
-    monkeypatch.setattr("albert_data.tokenizer.model._SLICE", 2)
+    monkeypatch.setattr("albert_data.tokenizer.model.SLICE_BYTES", 16)
     sliced_ids, sliced_offsets = tokenizer.encode(texts)
     assert (sliced_ids.dtype, sliced_offsets.dtype) == (ids.dtype, offsets.dtype) == (tokenizer.id_dtype, np.int64)
     assert (sliced_ids.tolist(), sliced_offsets.tolist()) == (ids.tolist(), offsets.tolist())

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
 import sentencepiece
 
 from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.chunks import ChunkEncoder
+from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder
 from albert_data.tokenizer.cuts import explain_unsafe
+from albert_data.tokenizer.cutting import PADDING
 from albert_data.tokenizer.growing import GrowingArray
 from albert_data.tokenizer.proto import read_settings
+from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.words import WordRule
 
 MODEL_NAME = "spiece.model"
-_SLICE = 8192  # strings that are made UTF-8 at a time: the text of all would take fresh memory, page by page
 _BYTES_PER_ID = 4  # most text has more; then the ids fit the array made for them
 _MAX_EXPECTED = 1 << 26  # ids: the sentences to come may be far shorter than those before
 PAD_PIECES = ("<pad>", "[PAD]")
@@ -215,20 +215,8 @@ def _read_batches(texts: Sequence[str] | Text) -> Iterator[tuple[np.ndarray, np.
     if isinstance(texts, Text):
         yield texts.utf8, texts.sentence_begins, texts.sentence_ends
         return
-    for begin in range(0, len(texts), _SLICE):
-        utf8, offsets = join_strings(texts[begin : begin + _SLICE])
+    for utf8, offsets in read_strings(texts if isinstance(texts, list) else list(texts), SLICE_BYTES, PADDING):
         yield utf8, offsets[:-1], offsets[1:]
-
-
-def join_strings(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """UTF-8 (uint8) of all strings, and offsets (int64) in bytes."""
-    strings = pyarrow.array(texts, pyarrow.large_utf8())  # which a string's UTF-8, once made, serves again
-    if strings.null_count:
-        raise TypeError("the texts hold None, which is no string")
-    _, offsets, utf8 = strings.buffers()
-    data = np.frombuffer(utf8, np.uint8) if utf8 else np.zeros(0, np.uint8)
-    offsets = np.frombuffer(offsets, np.int64)[: len(texts) + 1]
-    return data[: offsets[-1]], offsets
 
 
 def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:

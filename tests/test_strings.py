@@ -1,0 +1,72 @@
+"""A list's strings are copied as UTF-8, as Python encodes each."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from albert_data.tokenizer import strings
+from albert_data.tokenizer.strings import read_strings
+
+SIZE, PADDING = 48, 16
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def read(texts: list[str]) -> list[bytes]:
+    """The UTF-8 of each string, read SIZE bytes at a time."""
+    found = []
+    for utf8, offsets in read_strings(texts, SIZE, PADDING):
+        assert (offsets[0], offsets[-1] + PADDING) == (0, len(utf8))
+        found += [utf8[begin:end].tobytes() for begin, end in pairwise(offsets)]
+    return found
+
+
+@given(st.lists(texts | texts.map(lambda text: text * 9), max_size=20))
+@example([])
+@example([""])
+@example(["a" * SIZE])  # as much as there is room for, one less and one more
+@example(["a" * (SIZE - 1), "b"])
+@example(["a" * SIZE, "b"])
+@example(["a" * (SIZE + 1), "b", "", "c" * 1000, "中" * 1000])
+def test_strings_are_read_as_they_are_encoded(texts: list[str]):
+    assert read(texts) == [text.encode() for text in texts]
+
+
+def test_more_strings_are_read_than_one_slice_may_hold(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(strings, "_SLICE_STRINGS", 3)
+    assert read(list("abcdefgh")) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"]
+
+
+class Name(str):
+    """A string of a class of its own."""
+
+
+def test_a_string_of_another_class_is_read():
+    assert read([Name("Ishmael"), Name("é")]) == [b"Ishmael", "é".encode()]
+
+
+@pytest.mark.parametrize("wrong", [None, b"bytes", 7, ["a list"], object()], ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize("before", [0, 1, 30])
+def test_what_is_no_string_is_named(wrong: object, before: int):
+    texts: list[object] = ["text"] * before + [wrong, "text"]
+    with pytest.raises(TypeError, match="which is no string"):
+        read(texts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("before", [0, 1, 30])
+def test_a_surrogate_has_no_utf8(before: int):
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        read(["text"] * before + ["half \ud83d", "text"])
+
+
+def test_a_list_that_shrinks_meanwhile_is_an_error():
+    texts = ["text"] * 30
+    slices = read_strings(texts, SIZE, PADDING)
+    next(slices)
+    del texts[5:]
+    with pytest.raises(IndexError):
+        next(slices)
