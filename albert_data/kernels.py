@@ -7,6 +7,7 @@ so a machine compiles once. The parent compiles before workers are forked, so th
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -18,9 +19,12 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.cgutils import raw_memcpy
+from numba.core.compiler import CompileResult
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime.nrt import rtsys
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 from albert_data.interrupts import hold_interrupts
@@ -42,13 +46,81 @@ def helper(function: Function) -> Function:
     return cast(Function, numba.njit(nogil=True)(function))
 
 
-class _Cache(FunctionCache):
-    """Numba's own, but for three faults.
+class _Kept(CompileResultCacheImpl):
+    """What is kept of a kernel: what calling it takes, beside Numba's own account of it.
 
-    It overlooks changes in other files, fails on a file that is cut short, and before it loads machine code takes
-    150 ms to learn how to compile (`refresh`): Numba does that anyway before it compiles, and kernels that are loaded
-    need nothing of it but the counters of references.
+    Numba's takes twice as long to load, for it is meant for linking other functions with this one: its bitcode and all
+    its symbols, and of each environment of Numba's functions in it the module with all that this imports. No kernel
+    calls another, helpers are compiled into each.
     """
+
+    def reduce(self, result: Any) -> Any:
+        whole = super().reduce(result)
+        try:
+            (name, _, (code, _)), *parts, _, _, _, _, others = whole
+            part = (name, code, *parts, [(other.env_name, list(other.consts)) for other in others])
+        except (AttributeError, TypeError, ValueError):  # another Numba than this was written for
+            part = ()
+        return part, dumps(whole)
+
+    def rebuild(self, context: Any, kept: Any) -> Any:
+        part, whole = kept
+        try:
+            return _rebuild(context, *part)
+        except (AttributeError, TypeError):
+            context.refresh()
+            return super().rebuild(context, pickle.loads(whole))
+
+
+def _rebuild(
+    context: Any,
+    name: str,
+    code: bytes,
+    description: Any,
+    environment: Any,
+    signature: Any,
+    others: list[tuple[str, list[Any]]],
+) -> CompileResult:
+    codegen = context.codegen()
+    library = codegen.create_library(name)
+    library.enable_object_caching()
+    library._set_compiled_object(code)
+    library._finalize_final_module()
+    codegen._engine._defined_symbols.add(description.llvm_cpython_wrapper_name)
+    environments = []
+    for other, consts in others:
+        found = lookup_environment(other)
+        if found is None:
+            found = Environment({"__name__": __name__})
+            found.env_name, found.consts[:] = other, consts
+            Environment._memo[other] = found
+        codegen.set_env(other, found)
+        environments.append(found)  # which Numba refers to weakly
+    known = {
+        "target_context": context,
+        "typing_context": context.typing_context,
+        "library": library,
+        "entry_point": context.get_executable(library, description, environment),
+        "fndesc": description,
+        "environment": environment,
+        "signature": signature,
+        "objectmode": False,
+        "lifted": (),
+        "reload_init": [],
+        "referenced_envs": environments,
+    }
+    return CompileResult(**dict.fromkeys(CompileResult._fields) | known)
+
+
+class _Cache(FunctionCache):
+    """Numba's own, but for four faults.
+
+    It overlooks changes in other files, fails on a file that is cut short, loads what only compiling takes (see _Kept),
+    and before that takes 150 ms to learn how to compile (`refresh`): Numba does that anyway before it compiles, and
+    kernels that are loaded need nothing of it but the counters of references.
+    """
+
+    _impl_class = _Kept
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -24,16 +25,41 @@ print(sum(fill_in.stats.cache_hits.values()))
 """
 
 
-def run(cache: Path) -> int:
+FAULTY = """
+import numpy as np
+from albert_data.kernels import kernel
+
+@kernel
+def make_bytes(size):
+    if size == 7:
+        raise KeyError("seven", size)
+    return np.full(size, size, np.uint8)
+
+def main():
+    assert make_bytes(3).tolist() == [3, 3, 3]
+    for size in (7, -1, 1 << 62):
+        try:
+            make_bytes(size)
+        except (KeyError, ValueError, MemoryError) as error:
+            print(repr(error))
+    print(sum(make_bytes.stats.cache_hits.values()))
+"""
+
+
+def run(cache: Path, program: str = PROGRAM) -> int:
     """Call a kernel in a process of its own; returns how often it was found compiled."""
+    return int(run_program(cache, program))
+
+
+def run_program(cache: Path, program: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join([str(cache), *sys.path])},
         capture_output=True,
         text=True,
         check=True,
     )
-    return int(done.stdout)
+    return done.stdout
 
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
@@ -86,3 +112,32 @@ def test_another_numba_loads_in_its_own_way(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernels.FunctionCache, "load_overload", lambda *arguments: loaded.append(arguments[1:]) or "it")
     assert cache.load_overload("signature", "context") == "it"
     assert loaded == [("signature", "context")]
+
+
+def test_a_kept_kernel_may_be_loaded_as_numba_does(tmp_path: Path):
+    assert run(tmp_path) == 0
+    assert run(tmp_path, "from albert_data import kernels; kernels._rebuild = None" + PROGRAM) == 1
+
+
+def test_a_kept_kernel_raises_what_a_compiled_one_does(tmp_path: Path):
+    """What Numba's own functions in it raise too, though their modules are not imported."""
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    compiled, loaded = (run_program(tmp_path, "import faulty; faulty.main()").splitlines() for _ in range(2))
+    assert (compiled[:-1], compiled[-1], loaded[-1]) == (loaded[:-1], "0", "1")
+    assert [line.partition("(")[0] for line in loaded[:-1]] == ["KeyError", "ValueError", "MemoryError"]
+
+
+def test_no_kernel_is_called_by_another():
+    """Loaded from the disk, a kernel has no bitcode for another to be linked with."""
+    kernels_named, called = set(), set()
+    for path in Path(kernels.__file__).parent.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            decorators = " ".join(map(ast.unparse, function.decorator_list))
+            if "kernel" in decorators:
+                kernels_named.add(function.name)
+            if "kernel" in decorators or "helper" in decorators:
+                called |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    assert len(kernels_named) > 20
+    assert not kernels_named & called

@@ -33,6 +33,7 @@ _CURLY = "“”‘’«»《》「」"
 FIRST_CURLY, RIGHT_SINGLE, LEFT_GUILLEMET = (STRAIGHT + 1 + _CURLY.index(quote) for quote in "“’«")
 QUOTES = frozenset(_CURLY + '"')
 _KINDS = {
+    JOINED: "_",
     STOP: ".!?。！？｡",
     ODD: "@\\`‚‛„‟‹›",
     ELLIPSIS: "…",
@@ -42,6 +43,11 @@ _KINDS = {
     STRAIGHT: '"',
 }
 _KINDS |= {FIRST_CURLY + i: quote for i, quote in enumerate(_CURLY)}
+_CATEGORIES = {
+    LETTER: [b"Lu", b"Ll", b"Lt", b"Lm", b"Lo", b"Nl"],
+    JOINED: [b"Nd"],
+    PLAIN: [b"No", b"Sm", b"Sc", b"Sk", b"So", b"Co"],
+}
 _PUNCTUATION = re.compile("[ \t!-/:-@[-^{-~¡§¶·¿‐-‗†‡‧‰-‸※⸺⸻、〃〈〉『-】〔-〟〰・\uff02-\uff0d／：；＠［-］｛-･]")
 _DOUBTFUL = re.compile("[\u2460-\u27bf]")  # bullets, circled letters
 
@@ -62,20 +68,20 @@ class Source(NamedTuple):
 
 @lru_cache
 def make_kinds() -> np.ndarray:
-    kinds = np.array([_find_kind(chr(code)) for code in range(0x10000)], np.uint8)
-    for kind, characters in _KINDS.items():
-        kinds[[ord(character) for character in characters]] = kind
+    characters = np.arange(0x10000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    categories = np.frombuffer("".join(map(unicodedata.category, characters)).encode(), "S2")
+    kinds = np.full(0x10000, ODD, np.uint8)
+    for kind, names in _CATEGORIES.items():
+        kinds[np.isin(categories, names)] = kind
+    kinds[_find(_DOUBTFUL, characters, kinds == PLAIN)] = ODD
+    kinds[_find(_PUNCTUATION, characters, kinds == ODD)] = PLAIN
+    for kind, those in _KINDS.items():
+        kinds[list(map(ord, those))] = kind
     return kinds
 
 
-def _find_kind(character: str) -> int:
-    category = unicodedata.category(character)
-    if category[0] == "L" or category == "Nl":
-        return LETTER
-    if category == "Nd" or character == "_":
-        return JOINED
-    is_symbol = category[0] in "SNC" and category not in ("Cc", "Cf", "Cn", "Cs") and not _DOUBTFUL.match(character)
-    return PLAIN if is_symbol or _PUNCTUATION.match(character) else ODD
+def _find(pattern: re.Pattern[str], characters: str, where: np.ndarray) -> list[int]:
+    return [match.start() for match in pattern.finditer(characters) if where[match.start()]]
 
 
 @helper

@@ -21,7 +21,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.ragged import Pairs
-from albert_data.kernels import copy_items, kernel, pointer
+from albert_data.kernels import copy_items, helper, kernel, pointer
 from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule, begins_word
 
@@ -57,7 +57,7 @@ def make_pairs(
     )
 
 
-@kernel
+@helper
 def take_first(
     ids: np.ndarray,
     edges: np.ndarray,
@@ -84,7 +84,7 @@ def take_first(
     return stop, edges[stop]
 
 
-@kernel
+@helper
 def take_last(
     ids: np.ndarray,
     edges: np.ndarray,
@@ -110,7 +110,7 @@ def take_last(
     return first, edges[first]
 
 
-@kernel
+@helper
 def find_middle_cut(
     ids: np.ndarray, begin: int, end: int, starts: np.ndarray, standalone: np.ndarray, prefers_left: bool
 ) -> int:
@@ -126,7 +126,7 @@ def find_middle_cut(
     return begin
 
 
-@kernel
+@helper
 def copy_edges(sentence_offsets: np.ndarray, first: int, stop: int, edges: np.ndarray) -> int:
     """Write where the sentences number `first` to `stop` - 1 begin and end; but for empty ones. Returns how many."""
     edges[0] = sentence_offsets[first]

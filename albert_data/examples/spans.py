@@ -52,19 +52,18 @@ class SpanTables:
 def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
     """Tables for rows of 0 .. max_words words."""
     shape = (MAX_ENDS, ngram, max_words + 1)
-    cumulative = np.zeros((*shape, ngram), np.uint64)
-    bounds, extra = np.zeros(shape, np.int32), np.zeros(shape, np.uint64)
-    words = np.arange(max_words + 1)
+    words, laws = np.arange(max_words + 1), np.zeros((*shape, ngram))
     for ends in range(1, MAX_ENDS + 1):
         law = np.zeros((max_words + 1, ngram))
         law[:, 0] = 1.0
         for longest in range(1, ngram + 1):
             candidate, feasible = corrected_law(words, ends, longest)
             law[feasible, :longest] = candidate[feasible]
-            at = (ends - 1, longest - 1)
-            cumulative[at] = _to_thresholds(np.cumsum(law, axis=1))
-            bounds[at], extra[at] = choose_bounds(law, mask_prob * words)
-    return SpanTables(cumulative=cumulative, bounds=bounds, extra=extra)
+            laws[ends - 1, longest - 1] = law
+    bounds, extra = choose_bounds(laws.reshape(-1, ngram), np.tile(mask_prob * words, MAX_ENDS * ngram))
+    return SpanTables(
+        cumulative=_to_thresholds(np.cumsum(laws, axis=-1)), bounds=bounds.reshape(shape), extra=extra.reshape(shape)
+    )
 
 
 def corrected_law(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,8 +91,8 @@ def choose_bounds(law: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.n
             sums[bound] += law[:, n - 1] * (n + sums[max(0, bound - n)])
     overshoot = (law @ lengths**2 / (law @ lengths) - 1) / 2  # the limit of m(b) - b
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
-    for row in np.flatnonzero(low < _RECURSION - 1):
-        low[row] = np.searchsorted(sums[:, row], budget[row], side="right") - 1
+    exact = np.count_nonzero(sums <= budget, axis=0) - 1
+    low = np.where(low < _RECURSION - 1, exact, low)
     floor, ceiling = (
         np.where(bound <= _RECURSION, sums[np.minimum(bound, _RECURSION), rows], bound + overshoot)
         for bound in (low, low + 1)
