@@ -64,15 +64,17 @@ def test_large_results_and_tasks_come_back_whole():
     assert result == task.content[::-1]
 
 
-def test_tasks_run_at_the_same_time():
-    def meet(task: Task) -> int:
-        time.sleep(0.4)
-        return os.getpid()
+def test_tasks_run_at_the_same_time(tmp_path: Path):
+    """Each waits until all have begun."""
 
-    started = time.monotonic()
-    workers = {result for _, result in MultiprocessEngine(4).run(meet, tasks(4))}
-    assert len(workers) == 4
-    assert time.monotonic() - started < 1.5
+    def meet(task: Task) -> int:
+        (tmp_path / str(task.number)).touch()
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return len(list(tmp_path.iterdir()))
+
+    assert [result for _, result in MultiprocessEngine(4).run(meet, tasks(4))] == [4, 4, 4, 4]
 
 
 def test_an_engine_runs_again_after_it_ran():
