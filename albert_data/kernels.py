@@ -57,9 +57,10 @@ class _Kept(CompileResultCacheImpl):
     def reduce(self, result: Any) -> Any:
         whole = super().reduce(result)
         try:
-            (name, _, (code, _)), *parts, _, _, _, _, others = whole
-            part = (name, code, *parts, [(other.env_name, list(other.consts)) for other in others])
-        except (AttributeError, TypeError, ValueError):  # another Numba than this was written for
+            (name, _, (code, _)), *parts, _, _, _, reload, others = whole
+            described = [(other.env_name, other.globals["__name__"], list(other.consts)) for other in others]
+            part = () if reload else (name, code, *parts, described)
+        except Exception:  # another Numba than this was written for
             part = ()
         return part, dumps(whole)
 
@@ -67,7 +68,7 @@ class _Kept(CompileResultCacheImpl):
         part, whole = kept
         try:
             return _rebuild(context, *part)
-        except (AttributeError, TypeError):
+        except Exception:
             context.refresh()
             return super().rebuild(context, pickle.loads(whole))
 
@@ -79,7 +80,7 @@ def _rebuild(
     description: Any,
     environment: Any,
     signature: Any,
-    others: list[tuple[str, list[Any]]],
+    others: list[tuple[str, str, list[Any]]],
 ) -> CompileResult:
     codegen = context.codegen()
     library = codegen.create_library(name)
@@ -88,10 +89,10 @@ def _rebuild(
     library._finalize_final_module()
     codegen._engine._defined_symbols.add(description.llvm_cpython_wrapper_name)
     environments = []
-    for other, consts in others:
+    for other, module, consts in others:
         found = lookup_environment(other)
         if found is None:
-            found = Environment({"__name__": __name__})
+            found = Environment({"__name__": module})  # of the module no more is needed, so it is not imported
             found.env_name, found.consts[:] = other, consts
             Environment._memo[other] = found
         codegen.set_env(other, found)

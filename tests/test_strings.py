@@ -19,7 +19,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 def read(texts: list[str]) -> list[bytes]:
     """The UTF-8 of each string, read SIZE bytes at a time."""
     found = []
-    for utf8, offsets in read_strings(texts, SIZE, PADDING):
+    for utf8, offsets in read_strings(texts, len(texts), SIZE, PADDING):
         assert (offsets[0], offsets[-1] + PADDING) == (0, len(utf8))
         found += [utf8[begin:end].tobytes() for begin, end in pairwise(offsets)]
     return found
@@ -42,11 +42,27 @@ def test_more_strings_are_read_than_one_slice_may_hold(monkeypatch: pytest.Monke
 
 
 class Name(str):
-    """A string of a class of its own."""
+    """A string of a class of its own, which thinks little of surrogates."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return b""
+
+
+class Lazy:
+    """What says that it is a string."""
+
+    __class__ = str  # type: ignore[assignment]
+
+    def encode(self) -> bytes:
+        return b"text"
 
 
 def test_a_string_of_another_class_is_read():
-    assert read([Name("Ishmael"), Name("é")]) == [b"Ishmael", "é".encode()]
+    assert read([Name("Ishmael"), Name("é"), Name("a" * 1000)]) == [b"Ishmael", "é".encode(), b"a" * 1000]
+    with pytest.raises(UnicodeEncodeError):
+        read([Name("half \ud83d")])
+    with pytest.raises(TypeError):
+        read([Lazy()])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("wrong", [None, b"bytes", 7, ["a list"], object()], ids=lambda wrong: type(wrong).__name__)
@@ -65,7 +81,7 @@ def test_a_surrogate_has_no_utf8(before: int):
 
 def test_a_list_that_shrinks_meanwhile_is_an_error():
     texts = ["text"] * 30
-    slices = read_strings(texts, SIZE, PADDING)
+    slices = read_strings(texts, len(texts), SIZE, PADDING)
     next(slices)
     del texts[5:]
     with pytest.raises(IndexError):

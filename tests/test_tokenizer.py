@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -164,6 +166,27 @@ def test_a_list_is_encoded_alike_whatever_the_slices(tokenizer_model: bytes, mon
     assert (sliced_ids.dtype, sliced_offsets.dtype) == (ids.dtype, offsets.dtype) == (tokenizer.id_dtype, np.int64)
     assert (sliced_ids.tolist(), sliced_offsets.tolist()) == (ids.tolist(), offsets.tolist())
     assert offsets.tolist() == [0, *np.cumsum([len(tokenizer.encode([text])[0]) for text in texts])]
+
+
+class Lazy(list[str]):
+    """Makes its strings when they are asked for."""
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, at: object) -> str:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"the cat {number}" for number in range(300))
+
+
+@pytest.mark.parametrize(
+    "make", [tuple, np.array, deque, lambda texts: Lazy()], ids=["tuple", "array", "deque", "lazy"]
+)
+def test_any_sequence_of_strings_is_encoded(tokenizer: Tokenizer, make: Callable[[list[str]], Sequence[str]]):
+    texts = [f"the cat {number}" for number in range(300)]
+    assert rows_of(*tokenizer.encode(make(texts))) == rows_of(*tokenizer.encode(texts))
 
 
 # ---- files ----

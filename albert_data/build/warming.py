@@ -51,7 +51,7 @@ def compile_kernels(job: MapJob, progress: Progress) -> None:
 
 
 def load_to_encode(path: Path) -> Tokenizer:
-    """Load a tokenizer and run the kernels on a letter that a build needs; a list of str would take one more."""
+    """Load a tokenizer and run on a letter the kernels that a build needs; a list of str would take one more."""
     tokenizer, begin = load_tokenizer(path), np.zeros(1, np.int64)
     letter = Text(
         utf8=np.full(1, ord("a"), np.uint8),

@@ -52,18 +52,20 @@ class SpanTables:
 def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
     """Tables for rows of 0 .. max_words words."""
     shape = (MAX_ENDS, ngram, max_words + 1)
-    words, laws = np.arange(max_words + 1), np.zeros((*shape, ngram))
+    cumulative = np.zeros((*shape, ngram), np.uint64)
+    bounds, extra = np.zeros(shape, np.int32), np.zeros(shape, np.uint64)
+    words, laws = np.arange(max_words + 1), np.zeros((ngram, max_words + 1, ngram))
     for ends in range(1, MAX_ENDS + 1):
         law = np.zeros((max_words + 1, ngram))
         law[:, 0] = 1.0
         for longest in range(1, ngram + 1):
             candidate, feasible = corrected_law(words, ends, longest)
             law[feasible, :longest] = candidate[feasible]
-            laws[ends - 1, longest - 1] = law
-    bounds, extra = choose_bounds(laws.reshape(-1, ngram), np.tile(mask_prob * words, MAX_ENDS * ngram))
-    return SpanTables(
-        cumulative=_to_thresholds(np.cumsum(laws, axis=-1)), bounds=bounds.reshape(shape), extra=extra.reshape(shape)
-    )
+            laws[longest - 1] = law
+        cumulative[ends - 1] = _to_thresholds(np.cumsum(laws, axis=-1))
+        bound, more = choose_bounds(laws.reshape(-1, ngram), np.tile(mask_prob * words, ngram))
+        bounds[ends - 1], extra[ends - 1] = bound.reshape(shape[1:]), more.reshape(shape[1:])
+    return SpanTables(cumulative=cumulative, bounds=bounds, extra=extra)
 
 
 def corrected_law(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray, np.ndarray]:

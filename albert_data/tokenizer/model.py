@@ -161,10 +161,16 @@ class Tokenizer:
         return np.flatnonzero(self._settings.is_matched & ~self.specials.is_special).astype(np.uint32)
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences)."""
+        """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).
+
+        A sequence other than a list is made one first. Raises TypeError if one of the texts is no string, and
+        UnicodeEncodeError if it holds a surrogate.
+        """
+        if not isinstance(texts, Text):
+            texts = texts if type(texts) is list else list(texts)
         num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
         ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
-        for utf8, begins, ends in _read_batches(texts):
+        for utf8, begins, ends in _read_batches(texts, num_sentences):
             ids.expect(len(ids) + len(utf8) // _BYTES_PER_ID)
             for part in self._encode_utf8(utf8, begins, ends, offsets[1 + done : 1 + done + len(begins)]):
                 ids.append(part)
@@ -210,12 +216,12 @@ class Tokenizer:
         return str(self._processor.decode([int(i) for i in ids]))
 
 
-def _read_batches(texts: Sequence[str] | Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield UTF-8, and where sentences begin and end in it."""
     if isinstance(texts, Text):
         yield texts.utf8, texts.sentence_begins, texts.sentence_ends
         return
-    for utf8, offsets in read_strings(texts if isinstance(texts, list) else list(texts), SLICE_BYTES, PADDING):
+    for utf8, offsets in read_strings(texts, num_sentences, SLICE_BYTES, PADDING):
         yield utf8, offsets[:-1], offsets[1:]
 
 

@@ -27,13 +27,16 @@ _get_utf8 = _types.ExternalFunction("PyUnicode_AsUTF8AndSize", _int(_int, _types
 _forget_error = _types.ExternalFunction("PyErr_Clear", _types.void())
 
 
-def read_strings(texts: list[str], size: int, padding: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield UTF-8 (uint8) of some strings, about `size` bytes and `padding` behind them, and offsets (int64) in it.
+def read_strings(
+    texts: list[str], num_strings: int, size: int, padding: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield UTF-8 (uint8) of some strings and `padding` bytes behind them, and offsets (int64) in it.
 
-    Both are good until the next are asked for. Raises TypeError for what is no string, UnicodeEncodeError for a
-    surrogate.
+    There are `size` bytes of strings or less, more if one has more. Both arrays are good until the next are asked for.
+    Raises TypeError for what is no string, UnicodeEncodeError for a surrogate, IndexError where the list has become
+    shorter.
     """
-    utf8, done, num_strings = np.zeros(size + padding, np.uint8), 0, len(texts)
+    utf8, done = np.zeros(size + padding, np.uint8), 0
     offsets, sizes = np.zeros(min(num_strings, _SLICE_STRINGS) + 1, np.int64), np.zeros(1, np.intp)
     while done < num_strings:
         count = copy_strings(id(texts), done, num_strings, utf8, len(utf8) - padding, offsets, sizes)
@@ -48,7 +51,7 @@ def encode_alone(text: str) -> bytes:
     """UTF-8 of a string that copy_strings could not copy: it has none, or too much."""
     if not isinstance(text, str):
         raise TypeError(f"the texts hold {text!r:.80}, which is no string")
-    return text.encode()
+    return str.encode(text)  # not what its class may have in that place
 
 
 @partial(kernel, nogil=False)
