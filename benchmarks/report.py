@@ -343,9 +343,9 @@ def estimate_section(builds: list[Measurement], scaling: list[Measurement]) -> l
         (
             (
                 one.cores,
-                f"{one.linear_minutes:.1f}",
+                f"{one.linear_minutes:.2f}",
                 f"{one.efficiency:.0%} on {one.measured_cores}",
-                f"{one.minutes:.1f}",
+                f"{one.minutes:.2f}",
                 f"{one.rate:.0f}",
                 f"{one.write_rate:.0f}",
                 f"{one.memory_rate:,.0f}",
