@@ -68,7 +68,7 @@ class _Kept(CompileResultCacheImpl):
         part, whole = kept
         try:
             return _rebuild(context, *part)
-        except Exception:
+        except Exception:  # whatever another Numba makes of it
             context.refresh()
             return super().rebuild(context, pickle.loads(whole))
 

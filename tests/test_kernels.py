@@ -27,6 +27,7 @@ print(sum(fill_in.stats.cache_hits.values()))
 
 FAULTY = """
 import numpy as np
+from numba.core.environment import Environment
 from albert_data.kernels import helper, kernel
 
 @helper
@@ -46,6 +47,8 @@ def main():
             make_bytes(size)
         except (KeyError, ValueError, MemoryError) as error:
             print(repr(error))
+    modules = {environment.globals["__name__"] for environment in Environment._memo.values()}
+    assert "numba.np.arrayobj" in modules and "albert_data.kernels" not in modules  # a user's own cache may name them
     print(sum(make_bytes.stats.cache_hits.values()))
 """
 
