@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from albert_data.tokenizer import chunks
 from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
-from albert_data.tokenizer.cutting import PADDING, PLAIN, SOLID
+from albert_data.tokenizer.cutting import PADDING, SINGLE, SOLID
 from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import change_settings, read_settings
@@ -152,6 +152,26 @@ def test_characters_that_become_many_pieces_have_room(kind: str):
         assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
+def test_what_normalisation_changes_character_by_character_is_learnt_without_it(monkeypatch: pytest.MonkeyPatch):
+    tokenizer = Tokenizer(train(normalization_rule_name="nmt_nfkc_cf").model, "model")
+    growing = ["Ⱥ" * count for count in (100, 169, 170, 171, 300)]  # each of two bytes becomes one of three
+    texts = ["THE Ａrticle，中国！（ＡＢＣ）", *growing]
+    expected = encode_by_sentencepiece(tokenizer, texts)
+    with monkeypatch.context() as patch:
+        patch.setattr(tokenizer._chunks, "_learn", None)
+        assert encode(tokenizer, texts[:2]) == expected[:2]
+    assert encode(tokenizer, texts) == expected
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_replacement_that_ends_within_a_character_is_no_danger(cut: int):
+    model, whole = train().model, "キロ".encode() + b"\0"
+    assert model.count(whole) == 1
+    tokenizer = Tokenizer(model.replace(whole, whole[: -1 - cut] + bytes(1 + cut)), "model")
+    for count in range(1, 60):
+        assert encode(tokenizer, ["㌔" * count]) == encode_by_sentencepiece(tokenizer, ["㌔" * count])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="guards a page by Linux's mprotect")
 def test_nothing_behind_the_padding_is_read():
     """A page that must not be touched lies there: to read it ends the process."""
@@ -247,7 +267,7 @@ def test_each_character_becomes_what_sentencepiece_makes_of_it(name: str):
         assert bool(flags[code] & SOLID) == is_solid, hex(code)
         if is_solid:
             assert (first[code], last[code]) == (ord(text[0]), ord(text[-1])), hex(code)
-            assert bool(flags[code] & PLAIN) == (text == chr(code)), hex(code)
+            assert bool(flags[code] & SINGLE) == (len(text) == 1), hex(code)
 
 
 def walk_slowly(charsmap: bytes) -> dict[str, str]:
@@ -289,8 +309,8 @@ def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
     found = read_charsmap(read_settings(train().model).charsmap)
     assert found.joined[[0x301, 0x3099]].all()
     assert not found.joined[[ord("a"), ord("中")]].any()
-    assert not found.plain[ord("①")]
-    assert found.plain[ord("中")]
+    assert not found.single[ord("½")]
+    assert found.single[[ord("中"), ord("，")]].all()
     assert ord("é") << 16 | ord("e") in found.heads
     assert ord("1") << 16 | ord("①") not in found.heads
 

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import Pointer, helper, item, kernel, pointer
-from albert_data.tokenizer.cutting import AFTER, BEFORE, PLAIN, SOLID, CutRule, make_rule
-from albert_data.tokenizer.lattice import decode
+from albert_data.tokenizer.cutting import AFTER, BEFORE, SINGLE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.trie import MAX_CHARACTERS
+from albert_data.tokenizer.utf8 import decode
 from albert_data.tokenizer.words import SPACE
 
 _NUM_CODES = 1 << 16  # characters beyond the basic plane are never cut at
@@ -42,13 +42,13 @@ _NO_CHARSMAP = bytes([4, 0, 0, 0, 0, 0, 0, 0])  # a trie of a root alone
 class Replacements(NamedTuple):
     """What normalisation makes of the characters of the basic plane.
 
-    plain: bool, it leaves one alone as it is; solid: bool, what that becomes is not empty, holds no space, and begins
-    and ends in the basic plane; first, last: uint16, its first and last character, if it is solid;
+    single: bool, one alone becomes one, or stays what it is; solid: bool, what it becomes is not empty, holds no space,
+    and begins and ends in the basic plane; first, last: uint16, its first and last character, if it is solid;
     joined: bool, some replaced string holds the character behind another;
     heads: uint32, the first character of each replacement of several << 16 | the first of these.
     """
 
-    plain: np.ndarray
+    single: np.ndarray
     solid: np.ndarray
     first: np.ndarray
     last: np.ndarray
@@ -81,7 +81,7 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     solid[0xD800:0xE000] = False
     solid &= not found.joined[_SPACE]
     loose = solid & ~found.joined
-    flags = (BEFORE * loose + AFTER * loose + SOLID * solid + PLAIN * (solid & found.plain)).astype(np.uint8)
+    flags = (BEFORE * loose + AFTER * loose + SOLID * solid + SINGLE * (solid & found.single)).astype(np.uint8)
     bigrams = find_bigrams(pieces)
     bigrams = np.concatenate((bigrams, find_contracted(bigrams, found.heads, found.first)))
     return make_rule(flags, found.first, found.last, bigrams)
@@ -154,7 +154,7 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
                 heads = np.append(heads, heads)
             heads[num_heads] = head
             num_heads += head != 0
-    return Replacements(found.plain, found.solid, found.first, found.last, found.joined, heads[:num_heads].copy())
+    return Replacements(found.single, found.solid, found.first, found.last, found.joined, heads[:num_heads].copy())
 
 
 @helper
@@ -188,7 +188,7 @@ def add_character(code: int, strings: Pointer, begin: int, found: Replacements) 
         last, width = decode(strings, at)
         is_solid = is_solid and last != _SPACE and last != _VISIBLE_SPACE
         at += width
-    found.plain[code] = first == code and at == begin + width
+    found.single[code] = at == begin + width
     found.solid[code] = is_solid and last < _NUM_CODES
     if found.solid[code]:
         found.first[code], found.last[code] = first, last

@@ -26,7 +26,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.tokenizer.lattice import decode
+from albert_data.tokenizer.utf8 import decode
 
 PAIR_BYTES = 1 << 18
 BLOCK = 64  # bytes that are looked at together
@@ -34,9 +34,9 @@ PADDING = BLOCK + 8  # bytes that can be read behind the text: a block, and a wo
 _BLOCKS = 64  # their places are listed before the first is asked about
 _LISTED = 4  # places of a block that are listed in any case
 
-# Flags of a character: a cut may be made before it; after it, in a word; after it, at a space; it is normalised to
-# itself; no cut is worth it between two such, for elsewhere than in ASCII, Thai and all after it, letters make words.
-BEFORE, AFTER, SOLID, PLAIN, NARROW = 1, 2, 4, 8, 16
+# Flags of a character: a cut may be made before it; after it, in a word; after it, at a space; it becomes a single one;
+# no cut is worth it between two such, for elsewhere than in ASCII, Thai and all after it, letters make words.
+BEFORE, AFTER, SOLID, SINGLE, NARROW = 1, 2, 4, 8, 16
 NARROW_CODES = slice(0x80, 0x0E00)
 _BEFORE, _AFTER, _SOLID, _NARROW = (Word(n) for n in (32, 33, 34, 36))  # their bits in `characters`
 
@@ -63,7 +63,7 @@ class CutRule(NamedTuple):
 
 
 def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray) -> CutRule:
-    """flags: uint8, of BEFORE, AFTER, SOLID and PLAIN; first, last: uint16; pairs: uint32, first << 16 | second."""
+    """flags: uint8, of BEFORE, AFTER, SOLID and SINGLE; first, last: uint16; pairs: uint32, first << 16 | second."""
     flags = flags.copy()
     flags[NARROW_CODES] |= NARROW
     parts = (part.astype(np.uint64) << np.uint64(shift) for part, shift in ((first, 0), (last, 16), (flags, 32)))
@@ -87,9 +87,18 @@ def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[Word, i
 
 
 @helper
-def is_learnable(character: Word) -> bool:
-    """Whether normalisation leaves a character as it is, whatever stands before it."""
-    return bool(Int(character >> _BEFORE) & (PLAIN | BEFORE) == PLAIN | BEFORE)
+def decode_three(word: Word) -> int:
+    """The code of a character of three bytes, the first of a word."""
+    bits = Int(word)
+    code: int = (bits & 0x0F) << 12 | (bits >> 8 & 0x3F) << 6 | bits >> 16 & 0x3F
+    return code
+
+
+@helper
+def find_replacement(character: Word) -> int:
+    """The code of the one character that another is normalised to, whatever stands before it; 0 if there is no such."""
+    is_sure = Int(character >> _BEFORE) & (SINGLE | BEFORE) == SINGLE | BEFORE
+    return Int(character & _FIRST) if is_sure else 0
 
 
 @helper
@@ -194,7 +203,10 @@ def ask_about_others(
             right, _ = find_character(utf8, behind, rule.characters)
             is_cut = left >> _SOLID & right >> _BEFORE
         else:
-            right, _ = find_character(utf8, place, rule.characters)
+            if here & 0xF0 == 0xE0:
+                right = item(rule.characters, decode_three(load_word(utf8, place)))
+            else:
+                right, _ = find_character(utf8, place, rule.characters)
             if here >= 128:
                 last = right
             pair = may_be_pair(rule.pairs, left & _LAST | right & _FIRST)

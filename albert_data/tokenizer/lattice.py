@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer, put
-from albert_data.tokenizer.trie import Trie, point_to_trie, step
+from albert_data.tokenizer.trie import NUM_HEADS, Trie, point_to_trie, read_entry, step
+from albert_data.tokenizer.utf8 import decode
 
 
 class Lattice(NamedTuple):
@@ -36,28 +37,6 @@ def point_to_lattice(lattice: Lattice) -> Lattice:
 
 
 @helper
-def decode(text: Pointer, at: int) -> tuple[int, int]:
-    """A character's code and its width in bytes."""
-    byte = Int(item(text, at))
-    if byte < 0x80:
-        return byte, 1
-    second = Int(item(text, at + 1)) & 0x3F
-    if byte < 0xE0:
-        return (byte & 0x1F) << 6 | second, 2
-    third = Int(item(text, at + 2)) & 0x3F
-    if byte < 0xF0:
-        return (byte & 0x0F) << 12 | second << 6 | third, 3
-    return (byte & 0x07) << 18 | second << 12 | third << 6 | (Int(item(text, at + 3)) & 0x3F), 4
-
-
-@helper
-def find_width(text: Pointer, at: int) -> int:
-    """The width in bytes of a character."""
-    byte = Int(item(text, at))
-    return 1 + int(byte >= 0xC0) + int(byte >= 0xE0) + int(byte >= 0xF0)
-
-
-@helper
 def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
     """The best segmentation of normalised text, unknown characters in a row as one. trie, lattice: of pointers.
 
@@ -71,17 +50,23 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
     start, num_characters = 0, 0
     while start < length:
         best, second = item(lattice.best, start), item(lattice.second, start)
-        next_start = start + find_width(text, start)
-        node, end, has_single = trie.root, start, False
-        while end < length:
-            node, piece = step(trie.entries, node, Int(item(text, end)))
-            if node < 0:
-                break
-            end += 1
+        code, width = decode(text, start)
+        next_start = min(start + width, length)  # a damaged model's replacement may end within a character
+        node, piece, end, has_single = trie.root, -1, start, False
+        if code < NUM_HEADS:
+            node, piece = read_entry(item(trie.heads, code))
+            end = next_start
+        while True:
             if piece >= 0:
                 has_single = has_single or end == next_start
                 score = item(trie.scores, piece)
                 extend(lattice, start, end, piece, best + score, second + score)
+            if end == length:
+                break
+            node, piece = step(trie.entries, node, Int(item(text, end)))
+            if node < 0:
+                break
+            end += 1
         if not has_single:
             unknown: Any = np.int32(trie.unk_id)
             extend(lattice, start, next_start, unknown, best + trie.unknown_score, second + trie.unknown_score)

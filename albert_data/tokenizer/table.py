@@ -24,9 +24,11 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.tokenizer.cutting import CutRule, find_character, is_learnable
+from albert_data.tokenizer.cutting import CutRule, find_character, find_replacement
 from albert_data.tokenizer.lattice import Lattice, make_lattice, point_to_lattice, segment_chunk
 from albert_data.tokenizer.trie import Trie, point_to_trie
+from albert_data.tokenizer.utf8 import put_character
+from albert_data.tokenizer.words import SPACE
 
 INLINE_IDS, INLINE_BYTES = 4, 16
 MAX_LEARNT = 512  # bytes of normalised text that the trie is asked for; more goes through SentencePiece's normaliser
@@ -48,6 +50,7 @@ STURDY = 1 << 20  # a score that hardly a sentence of LONG_SENTENCE reaches but 
 _0, _1, _16, _40 = (Word(n) for n in (0, 1, 16, 40))
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
 _HASH = Word(0x9E3779B97F4A7C15)
+_VISIBLE_SPACE = ord(SPACE)
 
 
 class Table(NamedTuple):
@@ -141,24 +144,18 @@ def add_chunk(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot:
 def learn_chunk(
     utf8: Pointer, begin: int, slot: int, table: Table, max_long_ids: int, rule: CutRule, trie: Trie, desk: Desk
 ) -> None:
-    """Find the ids of a pending chunk, if normalisation leaves it as it is."""
+    """Find the ids of a pending chunk, if normalisation makes one character of each of its characters."""
     tag = item(table.slots, slot + 2)
-    length, filled = Int(tag & LENGTH), 0
-    if length + 3 > MAX_LEARNT:
-        return
+    filled = 0
     if (tag >> INNER_SHIFT) & _1 == 0:
-        put(desk.text, 0, np.uint8(0xE2))
-        put(desk.text, 1, np.uint8(0x96))
-        put(desk.text, 2, np.uint8(0x81))
-        filled = 3
-    at = begin
-    while at < begin + length:
+        filled = put_character(desk.text, 0, _VISIBLE_SPACE)
+    at, end = begin, begin + Int(tag & LENGTH)
+    while at < end:
         character, width = find_character(utf8, at, rule.characters)
-        if not is_learnable(character):
+        code = find_replacement(character)
+        if code == 0 or filled + 3 > MAX_LEARNT:
             return
-        for _ in range(width):
-            put(desk.text, filled, item(utf8, at))
-            filled, at = filled + 1, at + 1
+        filled, at = put_character(desk.text, filled, code), at + width
     count, limit = segment_chunk(desk.text, filled, trie, desk.lattice, desk.ids)
     store_chunk(slot, desk.ids, count, limit, table, max_long_ids, trie)
 

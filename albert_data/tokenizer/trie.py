@@ -1,4 +1,4 @@
-"""Pieces by their bytes, as a double array: a step to the next byte is one load.
+"""Pieces by their bytes, as a double array: a step to the next byte is one load, and so is one to a first character.
 
 A node is a number: its child by a byte stands at that number XOR the byte, if the entry there is of that byte. No two
 nodes that have children have the same number, so the byte of an entry tells whose child it is. The numbers are chosen
@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer
+from albert_data.tokenizer.utf8 import put_character
 
+NUM_HEADS = 1 << 16
 MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with as many goes through SentencePiece
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
 _BLOCK = 256
@@ -27,12 +29,14 @@ class Trie(NamedTuple):
     """In kernels, pointers to the arrays.
 
     entries: uint64: the node that a byte leads to << 32 | 1 + the piece that ends there, or 0, << 9 | 1 + the byte;
+    heads: uint64, the entry that each character of the basic plane leads to from the root, 0 for none;
     root: a node; scores: float64 of the vocabulary, 0 of what is no piece; max_score: the largest magnitude of one;
     has_gains: a score is positive; is_wide: ids take more than 16 bits; unknown_is_whole: what an unknown character
     becomes, SentencePiece must say.
     """
 
     entries: np.ndarray
+    heads: np.ndarray
     root: int
     scores: np.ndarray
     unk_id: int
@@ -52,6 +56,7 @@ def make_trie(
     scores_of_ids[ids] = scores
     return Trie(
         entries=entries,
+        heads=find_heads(entries, root, np.zeros(NUM_HEADS, np.uint64), np.empty(3, np.uint8)),
         root=root,
         scores=scores_of_ids,
         unk_id=unk_id,
@@ -85,6 +90,7 @@ def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
 def point_to_trie(trie: Trie) -> Trie:
     return Trie(
         pointer(trie.entries),
+        pointer(trie.heads),
         trie.root,
         pointer(trie.scores),
         trie.unk_id,
@@ -102,7 +108,28 @@ def step(entries: Pointer, node: int, byte: int) -> tuple[int, int]:
     entry = item(entries, node ^ byte)
     if Int(entry & _BYTE) != byte + 1:
         return -1, -1
+    return read_entry(entry)
+
+
+@helper
+def read_entry(entry: Word) -> tuple[int, int]:
+    """The node that an entry leads to, and the piece that ends there or -1."""
     return Int(entry >> Word(_NODE_SHIFT)), Int((entry >> Word(_PIECE_SHIFT)) & _PIECE) - 1
+
+
+@kernel
+def find_heads(entries: np.ndarray, root: int, heads: np.ndarray, utf8: np.ndarray) -> np.ndarray:
+    """Fill in Trie.heads, which are zeros. utf8: uint8, room for a character."""
+    for code in range(NUM_HEADS if len(entries) else 0):
+        node, entry = root, Word(0)
+        for at in range(put_character(pointer(utf8), 0, code)):
+            entry = entries[node ^ Int(utf8[at])]
+            if Int(entry & _BYTE) != Int(utf8[at]) + 1:
+                entry = Word(0)
+                break
+            node, _ = read_entry(entry)
+        heads[code] = entry
+    return heads
 
 
 @kernel
