@@ -25,7 +25,7 @@ from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
 from albert_data.tokenizer.table import Table, make_slots
 from albert_data.tokenizer.trie import Trie, make_trie
 
-FIRST_SLOTS, MAX_SLOTS = 1 << 16, 1 << 21  # of 32 bytes
+FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20

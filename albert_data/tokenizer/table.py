@@ -7,6 +7,8 @@ the slot, its place and its hash; more or wider ids stand in `long_ids`, and the
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from albert_data.kernels import (
     Int,
     Pointer,
     Word,
+    copy_items,
     helper,
     item,
     kernel,
@@ -207,24 +210,27 @@ def store_chunks(
 
 
 def make_slots(size: int) -> np.ndarray:
-    """An empty table of `size` slots, a power of two. Filled, not zeroed: NumPy asks for huge pages then only."""
-    slots = np.empty(4 * size, np.uint64)
-    slots.fill(0)
-    return slots
+    """An empty table of `size` slots, a power of two, of huge pages where the system has them.
+
+    Private, so that a process forked later has one of its own.
+    """
+    memory = mmap.mmap(-1, 32 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(AttributeError, OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint64)
 
 
 @kernel
 def copy_slots(slots: np.ndarray, grown: np.ndarray) -> None:
     """Put the chunks into a larger table, which is empty."""
-    size = len(grown) // 4
+    source, out, mask = pointer(slots), pointer(grown), len(grown) // 4 - 1
     for slot in range(0, len(slots), 4):
-        tag = slots[slot + 2]
+        tag = item(source, slot + 2)
         if tag == 0:
             continue
-        length, identity = Int(tag & LENGTH), tag & IDENTITY
-        low, high = slots[slot], slots[slot + 1]
-        value = hash_short(low, high, identity) if length <= INLINE_BYTES else high
-        target = 4 * (Int(value >> _40) & (size - 1))
-        while grown[target + 2] != 0:
-            target = (target + 4) & (4 * size - 1)
-        grown[target : target + 4] = slots[slot : slot + 4]
+        low, high = item(source, slot), item(source, slot + 1)
+        value = hash_short(low, high, tag & IDENTITY) if Int(tag & LENGTH) <= INLINE_BYTES else high
+        target = 4 * (Int(value >> _40) & mask)
+        while item(out, target + 2) != 0:
+            target = (target + 4) & (4 * mask + 3)
+        copy_items(out, target, source, slot, 4)
