@@ -11,13 +11,15 @@ from contextlib import suppress
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from albert_data.errors import TokenizerError
 from albert_data.tokenizer import chunks
 from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
 from albert_data.tokenizer.cutting import PADDING, SINGLE, SOLID
@@ -45,7 +47,7 @@ SLOW = {
     "no dummy prefix": ({"add_dummy_prefix": False}, "add_dummy_prefix"),
     "spaces kept": ({"remove_extra_whitespaces": False}, "remove_extra_whitespaces"),
     "spaces inside pieces": ({"split_by_whitespace": False}, "space inside"),
-    "space as suffix": ({"treat_whitespace_as_suffix": True}, "space inside"),
+    "space as suffix": ({"treat_whitespace_as_suffix": True}, "treat_whitespace_as_suffix"),
 }
 
 
@@ -164,12 +166,47 @@ def test_what_normalisation_changes_character_by_character_is_learnt_without_it(
 
 
 @pytest.mark.parametrize("cut", [1, 2])
-def test_a_replacement_that_ends_within_a_character_is_no_danger(cut: int):
+def test_a_replacement_that_ends_within_a_character_is_damage(cut: int):
     model, whole = train().model, "キロ".encode() + b"\0"
     assert model.count(whole) == 1
     tokenizer = Tokenizer(model.replace(whole, whole[: -1 - cut] + bytes(1 + cut)), "model")
-    for count in range(1, 60):
-        assert encode(tokenizer, ["㌔" * count]) == encode_by_sentencepiece(tokenizer, ["㌔" * count])
+    with pytest.raises(TokenizerError, match="model is damaged"):
+        tokenizer.encode(["㌔"])
+
+
+replaced = st.text(st.sampled_from("-*+c 가😀"), min_size=1, max_size=3)
+replacements = st.dictionaries(replaced, st.text(st.sampled_from("x1 ▁不😁"), max_size=3), min_size=1, max_size=6)
+
+
+@settings(max_examples=60)
+@given(
+    rules=replacements,
+    texts=st.lists(st.text(st.sampled_from("-*+c 가😀adx"), max_size=12), min_size=1, max_size=20),
+    model_type=st.sampled_from(["unigram", "bpe"]),
+)
+@example({"-*": ""}, ["xc-*dx", "c-*"], "unigram")
+@example({"-*": "😀"}, ["xc-*x"], "unigram")
+@example({"-*": " x"}, ["c-*", "c-* x"], "unigram")
+@example({"가c": "▁"}, ["가c a", "x 가c", "x가c d"], "unigram")
+@example({"-*": "", "가": "▁"}, ["c가 -* d", "가 -* a", "c-*가 -* d"], "unigram")
+@example({" ": "1"}, ["c d"], "unigram")
+@example({" ": ""}, ["c d"], "unigram")
+def test_replacements_of_any_kind_change_no_id(rules: dict[str, str], texts: list[str], model_type: str):
+    lines = ["xcdx cdcd xcd dcd ccdd c d x1", "xc😀x c😀c😀 xc😀 c d x a 不x", "cx c x c1d a1 x不 가"] * 20
+    with NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
+        for key, value in rules.items():
+            codes = (" ".join(f"{ord(character):X}" for character in text) for text in (key, value))
+            file.write("\t".join(codes) + "\n")
+        file.flush()
+        tokenizer = train.__wrapped__(
+            tuple(lines),
+            vocab_size=90,
+            hard_vocab_limit=False,
+            split_by_unicode_script=False,
+            normalization_rule_tsv=file.name,
+            model_type=model_type,
+        )
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guards a page by Linux's mprotect")

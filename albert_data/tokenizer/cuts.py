@@ -7,7 +7,7 @@ on the left and that on the right do not touch each other. What has to be seen t
 
 - *Normalisation* is by longest match of a table of replacements. A cut is made only before a character that
   no replacement holds behind another character (a combining mark, say), so none lies across; and the
-  characters beside it are *solid*: what they become is not empty and holds no space.
+  characters beside it are *solid*: what they become, alone or with others, is not empty and holds no space.
 - *Spaces* become "▁", one for each run of them; a sentence begins with one. A cut at spaces leaves them
   out, and the part behind starts a sentence of its own, with the same "▁". No piece may hold an inner "▁".
 - *Unknown characters* in a row give one unknown id, so two that meet at a cut inside a word become one.
@@ -44,7 +44,9 @@ class Replacements(NamedTuple):
 
     single: bool, one alone becomes one, or stays what it is; solid: bool, what it becomes is not empty, holds no space,
     and begins and ends in the basic plane; first, last: uint16, its first and last character, if it is solid;
-    joined: bool, some replaced string holds the character behind another;
+    joined: bool, some replaced string holds the character behind another, or it is the space and replaced;
+    unsure: bool, it is in a string of several that becomes nothing or something with a space, or begins one that then
+    begins beyond the plane;
     heads: uint32, the first character of each replacement of several << 16 | the first of these.
     """
 
@@ -53,6 +55,7 @@ class Replacements(NamedTuple):
     first: np.ndarray
     last: np.ndarray
     joined: np.ndarray
+    unsure: np.ndarray
     heads: np.ndarray
 
 
@@ -62,6 +65,8 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
         return "it is neither a unigram nor a BPE model"
     if not (settings.add_dummy_prefix and settings.remove_extra_whitespaces and settings.escape_whitespaces):
         return "it keeps spaces as they are (add_dummy_prefix, remove_extra_whitespaces or escape_whitespaces off)"
+    if settings.treat_whitespace_as_suffix:
+        return "it puts a space behind each word (treat_whitespace_as_suffix)"
     if any(SPACE in piece[1:] for piece in pieces):
         return "it has pieces with a space inside or at the end"
     if SPACE not in pieces:
@@ -76,7 +81,7 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
 def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     """Find the cuts from the model's own pieces and replacements."""
     found = read_charsmap(settings.charsmap)
-    solid = found.solid.copy()
+    solid = found.solid & ~found.unsure
     solid[[0, _SPACE, _VISIBLE_SPACE]] = False
     solid[0xD800:0xE000] = False
     solid &= not found.joined[_SPACE]
@@ -109,6 +114,7 @@ def read_charsmap(charsmap: bytes) -> Replacements:
     charsmap = charsmap or _NO_CHARSMAP
     end = 4 + int.from_bytes(charsmap[:4], "little")
     units = np.frombuffer(charsmap[4:end], "<u4").astype(np.int64)
+    charsmap[end:].decode()  # raises ValueError: a replacement that ends within a character would lead behind the text
     return walk_charsmap(units, np.frombuffer(charsmap[end:] + bytes(8), np.uint8))
 
 
@@ -131,6 +137,7 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
         np.arange(_NUM_CODES).astype(np.uint16),
         np.arange(_NUM_CODES).astype(np.uint16),
         np.zeros(_NUM_CODES, np.bool_),
+        np.zeros(_NUM_CODES, np.bool_),
         np.zeros(1 << 12, np.uint32),
     )
     heads, num_heads, depth, num_nodes = found.heads, 0, 0, 0
@@ -147,14 +154,17 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
         depth += 1
         nodes[depth] = eldest[base]
         if units[at] >> 8 & 1:
-            if base >= len(units) or units[base] & 0x7FFFFFFF >= len(strings) - 8:
+            begin = units[base] & 0x7FFFFFFF if base < len(units) else len(strings)
+            if begin >= len(strings) - 8 or strings[begin] & 0xC0 == 0x80:
                 raise ValueError("the table of replacements is damaged")
-            head = add_replacement(pointer(key), depth, pointer(strings), units[base] & 0x7FFFFFFF, found)
+            head = add_replacement(pointer(key), depth, pointer(strings), begin, found)
             if num_heads == len(heads):
                 heads = np.append(heads, heads)
             heads[num_heads] = head
             num_heads += head != 0
-    return Replacements(found.single, found.solid, found.first, found.last, found.joined, heads[:num_heads].copy())
+    return Replacements(
+        found.single, found.solid, found.first, found.last, found.joined, found.unsure, heads[:num_heads].copy()
+    )
 
 
 @helper
@@ -170,25 +180,40 @@ def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, fo
         add_character(code, strings, begin, found)
     if at == key_len:
         return 0
+    first, _ = decode(strings, begin)
+    is_unsure, has_head = first == 0 or has_space(strings, begin), first < _NUM_CODES
+    if code < _NUM_CODES:
+        found.unsure[code] |= is_unsure or not has_head
     while at < key_len:
         other, width = decode(key, at)
         if other < _NUM_CODES:
             found.joined[other] = True
+            found.unsure[other] |= is_unsure
         at += width
-    first, _ = decode(strings, begin)
-    return first << 16 | code if 0 < first < _NUM_CODES and code < _NUM_CODES else 0
+    return first << 16 | code if first and has_head and code < _NUM_CODES else 0
+
+
+@helper
+def has_space(strings: Pointer, at: int) -> bool:
+    """Whether a string holds a space, or what stands for one."""
+    while item(strings, at) != 0:
+        code, width = decode(strings, at)
+        if code in (_SPACE, _VISIBLE_SPACE):
+            return True
+        at += width
+    return False
 
 
 @helper
 def add_character(code: int, strings: Pointer, begin: int, found: Replacements) -> None:
     """Note what becomes of a character alone."""
     first, width = decode(strings, begin)
-    at, last, is_solid = begin, first, 0 < first < _NUM_CODES
+    at, last = begin, first
     while item(strings, at) != 0:
         last, width = decode(strings, at)
-        is_solid = is_solid and last != _SPACE and last != _VISIBLE_SPACE
         at += width
     found.single[code] = at == begin + width
-    found.solid[code] = is_solid and last < _NUM_CODES
+    found.solid[code] = 0 < first < _NUM_CODES and last < _NUM_CODES and not has_space(strings, begin)
+    found.joined[code] |= code == _SPACE
     if found.solid[code]:
         found.first[code], found.last[code] = first, last

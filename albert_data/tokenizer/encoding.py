@@ -50,7 +50,7 @@ from albert_data.tokenizer.table import (
     point_to_desk,
     point_to_table,
 )
-from albert_data.tokenizer.trie import Trie, point_to_trie
+from albert_data.tokenizer.trie import LEAF, Trie, point_to_trie
 
 NOT_DONE = -1
 LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
@@ -148,7 +148,7 @@ def encode_sentences(
     entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
     cells, desk, state = pointer(workplace.cells), point_to_desk(workplace.desk), pointer(workplace.state)
     score = pointer(workplace.score)
-    marks, can_learn, max_ids = pointer(cuts), len(trie.entries) > 0, len(ids) - SPARE_IDS
+    marks, can_learn, max_ids = pointer(cuts), trie.root != LEAF, len(ids) - SPARE_IDS
     put(state, _NUM_FRESH, 0)
     filled = 0
     for sentence in range(len(begins)):

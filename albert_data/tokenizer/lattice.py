@@ -51,7 +51,7 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
     while start < length:
         best, second = item(lattice.best, start), item(lattice.second, start)
         code, width = decode(text, start)
-        next_start = min(start + width, length)  # a damaged model's replacement may end within a character
+        next_start = start + width
         node, piece, end, has_single = trie.root, -1, start, False
         if code < NUM_HEADS:
             node, piece = read_entry(item(trie.heads, code))

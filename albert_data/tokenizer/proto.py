@@ -2,7 +2,8 @@
 
 The format is a protocol buffer; only the few fields below are read, so no protobuf library is needed.
 Fields of sentencepiece_model.proto: ModelProto.pieces 1, .trainer_spec 2, .normalizer_spec 3;
-SentencePiece.score 2, .type 3; TrainerSpec.model_type 3, .byte_fallback 35;
+SentencePiece.score 2, .type 3; TrainerSpec.model_type 3, .treat_whitespace_as_suffix 24,
+.byte_fallback 35;
 NormalizerSpec.precompiled_charsmap 2, .add_dummy_prefix 3, .remove_extra_whitespaces 4,
 .escape_whitespaces 5.
 """
@@ -33,6 +34,7 @@ class ModelSettings:
     types: np.ndarray
     scores: np.ndarray
     byte_fallback: bool
+    treat_whitespace_as_suffix: bool
     charsmap: bytes
     add_dummy_prefix: bool
     remove_extra_whitespaces: bool
@@ -56,6 +58,7 @@ def read_settings(model: bytes) -> ModelSettings:
         types=types,
         scores=score_bits.view(np.float32),
         byte_fallback=bool(_number(trainer, 35, 0)),
+        treat_whitespace_as_suffix=bool(_number(trainer, 24, 0)),
         charsmap=model[begin:end],
         add_dummy_prefix=bool(_number(normalizer, 3, 1)),
         remove_extra_whitespaces=bool(_number(normalizer, 4, 1)),

@@ -19,7 +19,7 @@ NUM_HEADS = 1 << 16
 MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with as many goes through SentencePiece
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
 _BLOCK = 256
-_LEAF = 0  # the number of all nodes without children
+LEAF = 0  # the number of all nodes without children
 _PIECE_SHIFT, _NODE_SHIFT = 9, 32
 _BYTE, _PIECE = Word((1 << 9) - 1), Word((1 << 23) - 1)
 _HASH, _8, _40 = Word(0x9E3779B97F4A7C15), Word(8), Word(40)
@@ -51,7 +51,9 @@ def make_trie(
     pieces: list[str], ids: list[int], scores: list[float], *, unk_id: int, vocab_size: int, unknown_is_whole: bool
 ) -> Trie:
     """A trie of the pieces that text is matched against, of less than MAX_CHARACTERS. It may be empty."""
-    entries, root = _lay_out([piece.encode() for piece in pieces], ids) if pieces else (np.empty(0, np.uint64), _LEAF)
+    entries, root = (
+        _lay_out([piece.encode() for piece in pieces], ids) if pieces else (np.zeros(_BLOCK, np.uint64), LEAF)
+    )
     scores_of_ids = np.zeros(vocab_size)
     scores_of_ids[ids] = scores
     return Trie(
@@ -77,7 +79,7 @@ def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
     parents, labels, ends = parents[:num_nodes], labels[:num_nodes], ends[:num_nodes]
     num_children = np.bincount(parents[1:], minlength=num_nodes)
     most_first = np.argsort(_BLOCK - num_children.astype(np.uint16), kind="stable")[: np.count_nonzero(num_children)]
-    numbers, num_blocks = np.full(num_nodes, _LEAF), 1 + num_nodes // _BLOCK
+    numbers, num_blocks = np.full(num_nodes, LEAF), 1 + num_nodes // _BLOCK
     while not number_nodes(parents, labels, num_children, most_first, numbers, num_blocks):
         num_blocks *= 2
     places = (numbers[parents] ^ labels)[1:]
@@ -120,7 +122,7 @@ def read_entry(entry: Word) -> tuple[int, int]:
 @kernel
 def find_heads(entries: np.ndarray, root: int, heads: np.ndarray, utf8: np.ndarray) -> np.ndarray:
     """Fill in Trie.heads, which are zeros. utf8: uint8, room for a character."""
-    for code in range(NUM_HEADS if len(entries) else 0):
+    for code in range(NUM_HEADS):
         node, entry = root, Word(0)
         for at in range(put_character(pointer(utf8), 0, code)):
             entry = entries[node ^ Int(utf8[at])]
@@ -179,7 +181,7 @@ def number_nodes(
         elder[node], youngest[parents[node]] = youngest[parents[node]], node
     is_taken, is_used = np.zeros(_BLOCK * num_blocks, np.bool_), np.zeros(_BLOCK * num_blocks, np.bool_)
     num_free = np.full(num_blocks, _BLOCK, np.int64)
-    is_used[_LEAF] = True
+    is_used[LEAF] = True
     place, num_tried = 0, _BLOCK
     for parent in most_first:
         if 2 * num_children[parent] <= num_tried:  # so few have room where more had none
