@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -67,5 +67,7 @@ class Bar:
 
 
 def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # a run goes on when nobody reads how far it is
+    try:
         click.echo(line, err=True)
+    except BrokenPipeError:  # a run goes on when nobody reads how far it is, nor ends in 120 for what is unwritten
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
