@@ -181,7 +181,7 @@ def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, fo
     if at == key_len:
         return 0
     first, _ = decode(strings, begin)
-    is_unsure, has_head = first == 0 or has_space(strings, begin), first < _NUM_CODES
+    is_unsure, has_head = first == 0 or has_space(strings, begin), 0 < first < _NUM_CODES
     if code < _NUM_CODES:
         found.unsure[code] |= is_unsure or not has_head
     while at < key_len:
@@ -190,7 +190,7 @@ def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, fo
             found.joined[other] = True
             found.unsure[other] |= is_unsure
         at += width
-    return first << 16 | code if first and has_head and code < _NUM_CODES else 0
+    return first << 16 | code if has_head and code < _NUM_CODES else 0
 
 
 @helper

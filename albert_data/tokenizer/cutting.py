@@ -26,7 +26,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.tokenizer.utf8 import decode
+from albert_data.tokenizer.utf8 import decode, decode_three
 
 PAIR_BYTES = 1 << 18
 BLOCK = 64  # bytes that are looked at together
@@ -84,14 +84,6 @@ def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[Word, i
     """What the rule says of a character, that of 0 beyond the basic plane, and its width in bytes."""
     code, width = decode(utf8, at)
     return item(characters, code if code < 0x10000 else 0), width
-
-
-@helper
-def decode_three(word: Word) -> int:
-    """The code of a character of three bytes, the first of a word."""
-    bits = Int(word)
-    code: int = (bits & 0x0F) << 12 | (bits >> 8 & 0x3F) << 6 | bits >> 16 & 0x3F
-    return code
 
 
 @helper

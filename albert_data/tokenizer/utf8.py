@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, helper, item, put
+from albert_data.kernels import Int, Pointer, Word, helper, item, put
 
 
 @helper
@@ -20,6 +20,14 @@ def decode(text: Pointer, at: int) -> tuple[int, int]:
     if byte < 0xF0:
         return (byte & 0x0F) << 12 | second << 6 | third, 3
     return (byte & 0x07) << 18 | second << 12 | third << 6 | (Int(item(text, at + 3)) & 0x3F), 4
+
+
+@helper
+def decode_three(word: Word) -> int:
+    """The code of a character of three bytes, the first of a word."""
+    bits = Int(word)
+    code: int = (bits & 0x0F) << 12 | (bits >> 8 & 0x3F) << 6 | bits >> 16 & 0x3F
+    return code
 
 
 @helper
