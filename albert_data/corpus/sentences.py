@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence, Sized
-from itertools import accumulate, chain, islice, pairwise
+from itertools import compress, pairwise
 
 import numpy as np
 
@@ -115,18 +115,45 @@ class Segmenter:
         data = answers.keys[offsets[0] : offsets[-1]].tobytes()
         bounds = pairwise((8 * (offsets - offsets[0])).tolist())
         keys = [data[begin:end].rstrip(b"\0").decode() for begin, end in bounds]
-        questions = [_make_questions(key) for key in keys]
-        said = iter(self._ask(list(chain.from_iterable(questions))))
-        judged = [_judge(key, list(islice(said, len(asked)))) for key, asked in zip(keys, questions, strict=True)]
-        answers.slots[2 * answers.key_slots[first : first + len(keys)] + 1] |= np.array(judged, np.uint64)
+        answers.slots[2 * answers.key_slots[first : first + len(keys)] + 1] |= self._judge(keys)
         return first + len(keys)
 
-    def _ask(self, questions: list[tuple[str, str]]) -> list[bool]:
-        """Whether a sentence ends between the halves of each text, asked about as paragraphs of one."""
-        texts = [head + tail for head, tail in questions]
-        found = [sentence for sentence in self._segment("\n\n".join(texts)) if sentence != "\n\n"]
-        ends, begins = set(accumulate(map(len, found))), accumulate(map(len, texts), initial=0)
-        return [begin + len(head) in ends for begin, (head, _) in zip(begins, questions, strict=False)]
+    def _judge(self, keys: list[str]) -> np.ndarray:
+        """What is decided of each key; uint64."""
+        judged, neighbours = np.empty(len(keys), np.uint64), [key[: key.find("\n") + 1] for key in keys]
+        for neighbour in set(neighbours):
+            is_here = np.array([other == neighbour for other in neighbours])
+            group = list(compress(keys, is_here))
+            judged[is_here] = self._judge_pairs(neighbour[:-1], group) if neighbour else self._judge_words(group)
+        return judged
+
+    def _judge_words(self, words: list[str]) -> np.ndarray:
+        """Not enough is the answer of a single letter, which may be an initial."""
+        texts = [f"{word}. x" for word in words]
+        breaks = self._ask("5 ", texts, _add_up(texts)[1:] - 1)
+        is_long = np.array([word[-2:-1] not in "./" for word in words], bool)
+        return np.where(breaks & is_long, BREAK, ASK)
+
+    def _judge_pairs(self, neighbour: str, keys: list[str]) -> np.ndarray:
+        """The answers must agree, and are not enough beside a quote."""
+        parts = [key.split("\n") for key in keys]
+        texts = [word + following for _, word, following in parts]
+        tails = [following.lstrip() for _, _, following in parts]
+        middles = _add_up(texts)[1:] - np.array([len(tail) for tail in tails])
+        breaks = np.array([self._ask(context, texts, middles) for context in _CONTEXTS[neighbour]])
+        has_quote = np.array([not QUOTES.isdisjoint(key) for key in keys])
+        is_unsure = has_quote | (breaks.any(axis=0) != breaks.all(axis=0))
+        return np.where(is_unsure, UNSURE, np.where(breaks[0], BREAK, KEEP))
+
+    def _ask(self, context: str, texts: list[str], middles: np.ndarray) -> np.ndarray:
+        """Whether a sentence ends in the middle of each text after a context, asked about as paragraphs of one; bool.
+
+        middles: int64, in the texts joined.
+        """
+        found = self._segment(context + f"\n\n{context}".join(texts))
+        is_end = np.zeros(sum(map(len, texts)) + len(context) * len(texts) + 1, bool)
+        is_end[_add_up([sentence for sentence in found if sentence != "\n\n"])] = True
+        return is_end[middles + len(context) * np.arange(1, len(texts) + 1)]
 
     def _segment(self, text: str) -> list[str]:
         from sentencex import segment
@@ -148,24 +175,6 @@ class Segmenter:
             is_odd or found[begin:end] == [sentence.strip() for sentence in self._segment(probe)]
             for probe, is_odd, (begin, end) in zip(probes, stops.is_odd.tolist(), pairwise(lines.tolist()), strict=True)
         )
-
-
-def _make_questions(key: str) -> list[tuple[str, str]]:
-    """What to ask about a key: texts in two halves."""
-    if "\n" not in key:
-        return [(f"5 {key}. ", "x")]
-    neighbour, word, following = key.split("\n")
-    blank, following = " " * following.startswith(" "), following.lstrip()
-    return [(context + word + blank, following) for context in _CONTEXTS[neighbour]]
-
-
-def _judge(key: str, breaks: list[bool]) -> int:
-    """What the answers say of a key; not enough of a single letter, which may be an initial, nor beside a quote."""
-    if "\n" not in key:
-        return BREAK if breaks[0] and key[-2:-1] not in "./" else ASK
-    if breaks.count(True) not in (0, len(breaks)) or not QUOTES.isdisjoint(key):
-        return UNSURE
-    return BREAK if breaks[0] else KEEP
 
 
 def _add_up(parts: Sequence[Sized]) -> np.ndarray:
