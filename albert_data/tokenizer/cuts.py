@@ -115,32 +115,45 @@ def read_charsmap(charsmap: bytes) -> Replacements:
     end = 4 + int.from_bytes(charsmap[:4], "little")
     units = np.frombuffer(charsmap[4:end], "<u4").astype(np.int64)
     charsmap[end:].decode()  # raises ValueError: a replacement that ends within a character would lead behind the text
-    return walk_charsmap(units, np.frombuffer(charsmap[end:] + bytes(8), np.uint8))
+    strings = np.frombuffer(charsmap[end:] + bytes(8), np.uint8)
+    yes, codes = np.ones(_NUM_CODES, np.bool_), np.arange(_NUM_CODES, dtype=np.uint16)
+    found = Replacements(yes, yes.copy(), codes, codes.copy(), ~yes, ~yes, np.empty(_MAX_NODES, np.uint32))
+    num_heads = walk_charsmap(
+        units,
+        strings,
+        np.zeros((len(units) | 255) + 1, np.int64),
+        np.zeros(len(units), np.int64),
+        np.zeros(_MAX_KEY + 2, np.int64),
+        np.zeros(_MAX_KEY + 8, np.uint8),
+        found,
+    )
+    if num_heads < 0:
+        raise ValueError("the table of replacements is damaged")
+    return found._replace(heads=found.heads[:num_heads].copy())
 
 
 @kernel
-def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
+def walk_charsmap(
+    units: np.ndarray,
+    strings: np.ndarray,
+    eldest: np.ndarray,
+    sibling: np.ndarray,
+    nodes: np.ndarray,
+    key: np.ndarray,
+    found: Replacements,
+) -> int:
     """Walk all keys of a double-array trie (the darts-clone layout). strings: each ends with a 0.
 
     A node stands at a unit and has a base; its child by a label, a byte of the key, stands at base ^ label and holds
     the label. So each unit tells the base that it is a child of.
+    eldest, sibling: int64, zeros, for each base and each unit; nodes, key: int64 and uint8, of the path walked.
+    Returns the number of heads, -1 for a damaged table.
     """
-    eldest, sibling = np.zeros((len(units) | 255) + 1, np.int64), np.zeros(len(units), np.int64)
     for at in range(1, len(units)):
         if units[at] >> 31 == 0 and units[at] & 255:
             base = at ^ (units[at] & 255)
             eldest[base], sibling[at] = at, eldest[base]
-    nodes, key = np.zeros(_MAX_KEY + 2, np.int64), np.zeros(_MAX_KEY + 8, np.uint8)
-    found = Replacements(
-        np.ones(_NUM_CODES, np.bool_),
-        np.ones(_NUM_CODES, np.bool_),
-        np.arange(_NUM_CODES).astype(np.uint16),
-        np.arange(_NUM_CODES).astype(np.uint16),
-        np.zeros(_NUM_CODES, np.bool_),
-        np.zeros(_NUM_CODES, np.bool_),
-        np.zeros(1 << 12, np.uint32),
-    )
-    heads, num_heads, depth, num_nodes = found.heads, 0, 0, 0
+    num_heads, depth, num_nodes = 0, 0, 0
     nodes[0] = eldest[find_base(units, 0)]
     while depth >= 0:
         at = nodes[depth]
@@ -150,21 +163,17 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray) -> Replacements:
         nodes[depth], key[depth], base = sibling[at], units[at] & 255, find_base(units, at)
         num_nodes += 1
         if num_nodes > _MAX_NODES or depth == _MAX_KEY or base >= len(eldest):
-            raise ValueError("the table of replacements is damaged")
+            return -1
         depth += 1
         nodes[depth] = eldest[base]
         if units[at] >> 8 & 1:
             begin = units[base] & 0x7FFFFFFF if base < len(units) else len(strings)
             if begin >= len(strings) - 8 or strings[begin] & 0xC0 == 0x80:
-                raise ValueError("the table of replacements is damaged")
+                return -1
             head = add_replacement(pointer(key), depth, pointer(strings), begin, found)
-            if num_heads == len(heads):
-                heads = np.append(heads, heads)
-            heads[num_heads] = head
+            found.heads[num_heads] = head
             num_heads += head != 0
-    return Replacements(
-        found.single, found.solid, found.first, found.last, found.joined, found.unsure, heads[:num_heads].copy()
-    )
+    return num_heads
 
 
 @helper
