@@ -7,22 +7,14 @@ import math
 import numpy as np
 import pytest
 import references
+from callable_helpers import around
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.draws import (
-    MASKING,
-    PAIRING,
-    SHUFFLING,
-    SPLITTING,
-    below,
-    draw,
-    mix,
-    shuffle_keys,
-    split_keys,
-    stream,
-    threshold,
-)
+from albert_data import draws
+from albert_data.draws import MASKING, PAIRING, SHUFFLING, SPLITTING, shuffle_keys, split_keys, threshold
+
+mix, stream, draw, below = map(around, (draws.mix, draws.stream, draws.draw, draws.below))
 
 bits_64 = st.integers(0, 2**64 - 1)
 counts = st.integers(0, 2**32 - 1)

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from callable_helpers import around
 
 from albert_data import kernels
 from albert_data.tokenizer.encoding import fill_in
@@ -132,6 +134,16 @@ def test_a_kept_kernel_raises_what_a_compiled_one_does(tmp_path: Path):
     compiled, loaded = (run_program(tmp_path, "import faulty; faulty.main()").splitlines() for _ in range(2))
     assert (compiled[:-1], compiled[-1], loaded[-1]) == (loaded[:-1], "0", "1")
     assert [line.partition("(")[0] for line in loaded[:-1]] == ["KeyError", "ValueError", "MemoryError"]
+
+
+def test_python_is_told_that_it_cannot_call_a_helper():
+    """Compiled or not: there is nothing made for it to call, and Numba would jump there all the same."""
+    helper = kernels.helper(lambda value: value + 1)
+    with pytest.raises(TypeError, match="is a helper"):
+        cast(Any, helper)(1)
+    assert around(helper)(1) == 2
+    with pytest.raises(TypeError, match="is a helper"):
+        cast(Any, helper)(1)
 
 
 def test_no_kernel_is_called_by_another():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import references
 import toy_documents
+from callable_helpers import around
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_documents import CLS, RULE, SEP, SPECIALS, KeyedDocument, as_documents, plain_rows, plain_vocabulary
@@ -211,7 +212,7 @@ def test_no_documents_make_no_rows():
 @given(st.lists(st.sampled_from([THE, ING, ZHONG]), min_size=1, max_size=12), st.booleans())
 def test_the_middle_cut_is_the_boundary_nearest_to_the_middle(unit: list[int], prefers_left: bool):
     ids = np.array([CAT, *unit, CAT], np.uint16)
-    cut = find_middle_cut(ids, 1, 1 + len(unit), RULE.starts, RULE.standalone, prefers_left)
+    cut = around(find_middle_cut)(ids, 1, 1 + len(unit), RULE.starts, RULE.standalone, prefers_left)
     assert cut - 1 == references.find_middle(unit, plain_vocabulary(), prefers_left=prefers_left) % len(unit)
 
 

@@ -30,7 +30,7 @@ from albert_data.corpus.characters import (
 from albert_data.corpus.documents import is_white
 from albert_data.corpus.line_reading import Room, Stops, pair_quotes, point_to_stops, read_line
 from albert_data.corpus.word_answers import ASK, BREAK, MAX_KEY, UNKNOWN, Answers, decide_stop, point_to_answers
-from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer, put
+from albert_data.kernels import Pointer, helper, item, kernel, pointer, put
 
 _LOOKAHEAD = 30  # bytes after a stop: sentencex looks no farther
 
@@ -155,7 +155,7 @@ def find_stops(
         pointer(room_array[4 * longest :]),
     )
     answers, key = point_to_answers(answer_arrays), np.empty(MAX_KEY + 8, np.uint8)
-    last, num_left = Int(0), 0  # a plain 0 has a type of its own, for which all this would be compiled once more
+    last, num_left = 0, 0
     for line in range(len(stop_arrays.is_odd)):
         begin, end, first = item(source.line_offsets, line), item(source.line_offsets, line + 1) - 1, last
         last = item(stops.line_stops, line + 1)

@@ -1,0 +1,14 @@
+"""Python can't call the helpers of kernels; tests can, through a kernel around one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+
+def around(helper: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled function that does nothing but call a helper."""
+    caller: Callable[..., Any] = numba.njit(lambda *arguments: helper(*arguments))
+    return caller
