@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -52,6 +53,43 @@ def main():
     modules = {environment.globals["__name__"] for environment in Environment._memo.values()}
     assert "numba.np.arrayobj" in modules and "albert_data.kernels" not in modules  # a user's own cache may name them
     print(sum(make_bytes.stats.cache_hits.values()))
+"""
+
+
+WORK = """
+import gc
+import sys
+from pathlib import Path
+
+from numba.core.dispatcher import Dispatcher
+
+from albert_data.build.mapping import MapJob
+from albert_data.build.plan import plan_tasks
+from albert_data.build.progress import Silence
+from albert_data.build.reducing import ReduceJob, ReduceTask
+from albert_data.build.warming import compile_kernels, load_to_encode
+from albert_data.config import BuildConfig
+from albert_data.corpus.inputs import find_inputs
+
+
+def list_compiled():
+    found = [thing for thing in gc.get_objects() if isinstance(thing, Dispatcher)]
+    return {(kernel.py_func.__qualname__, str(types)) for kernel in found for types in kernel.overloads}
+
+
+model, text, folder = map(Path, sys.argv[1:])
+tokenizer = load_to_encode(model)
+job = MapJob(BuildConfig(), tokenizer, folder, folder)
+compile_kernels(job, Silence())
+before = list_compiled()
+runs = []
+for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])):
+    runs += [folder / name for name in job(task).runs]
+(folder / "train").mkdir()
+(folder / "receipts").mkdir()
+ReduceJob(runs, folder, tokenizer.id_dtype, "none")(ReduceTask(split="train", shard=0, num_shards=1, slices=1))
+assert len(tokenizer._chunks._table.slots) > 1 << 20, "the table did not grow"
+print({name for name, _ in list_compiled() - before})
 """
 
 
@@ -144,6 +182,20 @@ def test_python_is_told_that_it_cannot_call_a_helper():
     assert around(helper)(1) == 2
     with pytest.raises(TypeError, match="is a helper"):
         cast(Any, helper)(1)
+
+
+def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path: Path, tokenizer_model: bytes):
+    """Not even where its table of chunks grows, SentencePiece normalises some, and a document comes twice."""
+    model, text = tmp_path / "spiece.model", tmp_path / "text.txt"
+    model.write_bytes(tokenizer_model)
+    numbers = ["".join("abcdefghij"[int(digit)] for digit in str(number)) for number in range(100_000)]
+    lines = [*numbers, "¼ a\u0308 ﷺ", "".join(map(chr, range(0x300, 0xD00, 7)))]
+    text.write_text("\n".join(lines))
+    text.with_suffix(".jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines[-20:] * 2))
+    done = subprocess.run(
+        [sys.executable, "-c", WORK, str(model), str(text), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
 
 
 def test_no_kernel_is_called_by_another():

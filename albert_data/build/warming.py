@@ -18,7 +18,7 @@ import numpy as np
 
 from albert_data.build.mapping import MapJob, TaskReceipt
 from albert_data.build.progress import Progress
-from albert_data.build.records import Room, RowKeys, find_records, take_examples
+from albert_data.build.records import Room, RowKeys, are_equal, find_records, take_examples
 from albert_data.build.runs import KeyedRows, join_keys, sort_rows
 from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig, ExampleConfig
@@ -27,6 +27,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.sentence_ends import find_stops
 from albert_data.corpus.text import Text, make_text
+from albert_data.draws import split_keys
 from albert_data.examples.masks import mask_pairs, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.interrupts import hold_interrupts
@@ -61,6 +62,7 @@ def load_to_encode(path: Path) -> Tokenizer:
         document_keys=np.zeros(1, np.uint64),
     )
     tokenizer.encode(letter)
+    tokenizer.prepare()
     return tokenizer
 
 
@@ -124,8 +126,10 @@ def _mask_something() -> None:
 def _sort_and_take(parts: list[KeyedRows]) -> None:
     """What the rows go through from mapping to a shard, without a file between."""
     keys = join_keys(parts)
+    split_keys(np.uint64(0), keys.document_keys)
     room, places = Room(parts[0].examples.input_ids.dtype), np.empty(len(keys.indices), np.int64)
     rows = sort_rows(parts, keys, np.zeros(len(keys.indices), bool), room)
     records = room.give(0)
     find_records(records, 0, len(rows.records), np.uint64(0), np.uint64(2**64 - 1), places, keys, 0)
+    are_equal(records, places[:0], places[:0])
     take_examples(records, places)

@@ -64,6 +64,15 @@ class ChunkEncoder:
             counts=np.zeros(3, np.int64),
         )
 
+    def compile_rare(self) -> None:
+        """Run on nothing the kernels that a few words don't come to."""
+        nothing, no_ids = np.zeros(0, np.int64), np.zeros(0, self._dtype)
+        if self._is_unigram:
+            segment(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._trie)
+        self._store(nothing, np.zeros(0, np.int32), nothing, nothing)
+        encoding.fill_in(no_ids, nothing, no_ids, nothing)
+        table.copy_slots(np.zeros(4, np.uint64), np.zeros(8, np.uint64))
+
     def encode(
         self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray
     ) -> Iterator[np.ndarray]:
