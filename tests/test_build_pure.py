@@ -21,6 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.build.plan import plan_tasks
+from albert_data.corpus.inputs import find_inputs
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -105,6 +107,19 @@ def test_sizes_of_tasks_and_blocks_change_no_byte(
 
 
 @pytest.mark.slow
+def test_tasks_cover_a_file_and_the_last_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fixtures.make_tasks_small(monkeypatch, 1000)
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"Document number {number}." for number in range(50_000)))
+    spans = [span for task in plan_tasks(find_inputs([str(path)])) for span in task.spans]
+    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
+    sizes = [span.end - span.start for span in spans]
+    assert sum(sizes) == path.stat().st_size
+    assert max(sizes) < path.stat().st_size / 100
+    assert len(sizes) < 250
+    assert max(sizes[-30:]) < max(sizes) / 4
+
+
 def test_spawned_workers_change_no_byte(corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
     import multiprocess
 

@@ -7,7 +7,7 @@ changes no byte of the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,8 +19,9 @@ from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.long_documents import WHITESPACE
 
 _MIB = 1 << 20
-_TASKS = 128  # about so many for a corpus of any size: few runs to merge, enough to share evenly
-_MIN_TASK_BYTES = 4 * _MIB  # a task syncs two files to the disk
+_TASKS = 128  # rather more for a corpus of any size: few runs to merge, enough to share evenly
+_TASKS_LEFT = 32  # at least, as long as tasks can be smaller: the last ones are, lest workers wait for one another
+_MIN_TASK_BYTES = 4 * _MIB  # a task writes two files
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
@@ -78,19 +79,26 @@ class MapTask:
 
 
 def plan_tasks(inputs: list[Input]) -> list[MapTask]:
-    """Split the plain files among `inputs` into tasks of about equal size."""
+    """Split the plain files among `inputs` into tasks of about equal size, the last ones smaller."""
     files = [item for item in inputs if item.is_splittable]
-    task_bytes = min(max(sum(item.size for item in files) // _TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
+    left = sum(item.size for item in files)
+    largest = min(left // _TASKS, _MAX_TASK_BYTES)
+
+    def choose_size() -> int:
+        return max(min(largest, left // _TASKS_LEFT), _MIN_TASK_BYTES)
+
     tasks: list[tuple[Span, ...]] = []
     group: list[Span] = []
     group_bytes = 0
     for item in files:
-        for span in _split_file(item, task_bytes):
+        for span in _split_file(item, choose_size):
+            size = span.end - span.start
             group.append(span)
-            group_bytes += span.end - span.start
-            if group_bytes >= task_bytes:
+            group_bytes += size
+            if group_bytes >= choose_size():
                 tasks.append(tuple(group))
                 group, group_bytes = [], 0
+            left -= size
     if group:
         tasks.append(tuple(group))
     return [
@@ -99,11 +107,11 @@ def plan_tasks(inputs: list[Input]) -> list[MapTask]:
     ]
 
 
-def _split_file(item: Input, task_bytes: int) -> Iterator[Span]:
+def _split_file(item: Input, choose_size: Callable[[], int]) -> Iterator[Span]:
     with Path(item.path).open("rb") as file:
         start = 0
         while start < item.size:
-            end = item.size
+            end, task_bytes = item.size, choose_size()
             if item.size - start > task_bytes * 3 // 2:
                 end = _find_document(file, item.format, start + task_bytes, item.size)
             yield Span(path=item.path, format=item.format, start=start, end=end)
