@@ -80,7 +80,7 @@ def list_compiled():
 model, text, folder = map(Path, sys.argv[1:])
 tokenizer = load_to_encode(model)
 job = MapJob(BuildConfig(), tokenizer, folder, folder)
-compile_kernels(job, Silence())
+compile_kernels(job, tokenizer, Silence())
 before = list_compiled()
 runs = []
 for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])):

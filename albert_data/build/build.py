@@ -24,7 +24,7 @@ from albert_data.build.publish import make_manifest, publish
 from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
 from albert_data.build.stages import Stages
 from albert_data.build.vocabulary import learn_vocabulary, no_document, save_vocabulary
-from albert_data.build.warming import compile_kernels, run_once
+from albert_data.build.warming import compile_kernels
 from albert_data.build.workdir import WorkDir, check_finished, find_finished
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
@@ -129,13 +129,12 @@ class _Build:
 
     def run(self, tokenizer: Tokenizer | None) -> tuple[dict[str, Any], int]:
         tokenizer = tokenizer or self._learn_tokenizer()
-        run_once(tokenizer.prepare, self._progress)
         job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
         if tokenizer.slow_reason:
             self._progress.say(
                 f"all text goes through SentencePiece itself, since the model can't be cut: {tokenizer.slow_reason}"
             )
-        compile_kernels(job, self._progress)
+        compile_kernels(job, tokenizer, self._progress)
         total, resumed = self._map(job)
         shards = self._reduce(total, tokenizer)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards)

@@ -41,10 +41,11 @@ _NOTICE = "compiling the kernels, once a machine"
 WARMING_BLOCK = Block(data=b"One word. Two words.\n\nThree.\n", format="txt", path="", start=0)
 
 
-def compile_kernels(job: MapJob, progress: Progress) -> None:
-    """Run every kernel that a build needs once, on a few words."""
+def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress) -> None:
+    """Run every kernel that a build needs once, on a few words. Raises what `Tokenizer.prepare` does."""
 
     def make_some_rows() -> None:
+        tokenizer.compile_rare()
         parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
         _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
 
@@ -62,7 +63,7 @@ def load_to_encode(path: Path) -> Tokenizer:
         document_keys=np.zeros(1, np.uint64),
     )
     tokenizer.encode(letter)
-    tokenizer.prepare()
+    tokenizer.compile_rare()
     return tokenizer
 
 

@@ -113,10 +113,14 @@ class Tokenizer:
         )
 
     def prepare(self) -> None:
-        """Make what encoding takes beside the model, unless it is made, and compile: processes forked later share it.
+        """Make what encoding takes beside the model, unless it is made: processes forked later share it.
 
         Raises TokenizerError if the model's table of replacements is damaged.
         """
+        _ = self._chunks
+
+    def compile_rare(self) -> None:
+        """Compile what encoding a few words does not. Raises what `prepare` does."""
         if self._chunks is not None:
             self._chunks.compile_rare()
 
