@@ -445,7 +445,13 @@ def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
-@given(st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=20))
+@pytest.mark.parametrize("units", [[], [0x1FFFFF << 10 | 512, *[0] * 255], [0x3FFF << 10, *[0] * 255]])
+def test_a_table_of_replacements_whose_root_leads_outside_is_damaged(units: list[int]):
+    with pytest.raises(ValueError, match="damaged"):
+        read_charsmap(np.array([4 * len(units), *units], "<u4").tobytes() + b"a\0")
+
+
+@given(st.lists(st.tuples(st.integers(0, 9) | st.integers(0), st.integers(0, 255)), min_size=1, max_size=20))
 def test_a_damaged_table_of_replacements_is_an_error_or_harmless(damages: list[tuple[int, int]]):
     charsmap = bytearray(read_settings(train().model).charsmap)
     for at, byte in damages:

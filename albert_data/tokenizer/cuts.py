@@ -153,6 +153,8 @@ def walk_charsmap(
         if units[at] >> 31 == 0 and units[at] & 255:
             base = at ^ (units[at] & 255)
             eldest[base], sibling[at] = at, eldest[base]
+    if len(units) == 0 or find_base(units, 0) >= len(eldest):
+        return -1
     num_heads, depth, num_nodes = 0, 0, 0
     nodes[0] = eldest[find_base(units, 0)]
     while depth >= 0:
