@@ -50,7 +50,7 @@ def helper(function: Function) -> Function:
     options: Any = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # not in Numba's stubs
     compiled: Any = numba.njit(**options)(function)
     compiled.add_overload = lambda result: compiled.overloads.update({tuple(result.signature.args): result})
-    compiled._compile_for_args = lambda *_: _refuse(function.__name__)
+    compiled._compile_for_args = lambda *_, **__: _refuse(function.__name__)
     template = compiled.get_call_template
     compiled.get_call_template = lambda args, names: template([types.unliteral(arg) for arg in args], names)
     return cast(Function, compiled)

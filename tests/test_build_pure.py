@@ -106,7 +106,6 @@ def test_sizes_of_tasks_and_blocks_change_no_byte(
     check_same(tmp_path / "out", reference)
 
 
-@pytest.mark.slow
 def test_tasks_cover_a_file_and_the_last_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fixtures.make_tasks_small(monkeypatch, 1000)
     path = tmp_path / "text.txt"
@@ -120,6 +119,7 @@ def test_tasks_cover_a_file_and_the_last_are_small(tmp_path: Path, monkeypatch: 
     assert max(sizes[-30:]) < max(sizes) / 4
 
 
+@pytest.mark.slow
 def test_spawned_workers_change_no_byte(corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
     import multiprocess
 

@@ -187,7 +187,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     try:
         with hold_interrupts():
             write_bytes(folder / MODEL_NAME, report.trained.model)
-            pieces = load_tokenizer(folder / MODEL_NAME).pieces
+            pieces = load_tokenizer(folder / MODEL_NAME, to_encode=False).pieces
             write_bytes(folder / "pieces.txt", "".join(f"{piece}\n" for piece in pieces).encode())
             write_json(folder / SETTINGS_NAME, settings)
     except OSError as error:

@@ -138,7 +138,7 @@ class Segmenter:
         """The answers must agree, and are not enough beside a quote."""
         parts = [key.split("\n") for key in keys]
         texts = [word + following for _, word, following in parts]
-        tails = [following.lstrip() for _, _, following in parts]
+        tails = [following.removeprefix(" ") for _, _, following in parts]
         middles = _add_up(texts)[1:] - np.array([len(tail) for tail in tails])
         breaks = np.array([self._ask(context, texts, middles) for context in _CONTEXTS[neighbour]])
         has_quote = np.array([not QUOTES.isdisjoint(key) for key in keys])
