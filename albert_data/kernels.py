@@ -27,6 +27,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
+from albert_data.compilers import HelperCompiler, KernelCompiler
 from albert_data.interrupts import hold_interrupts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,7 +35,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def kernel(function: Function, *, nogil: bool = True) -> Function:
     """Compile on the first call for each combination of argument types. nogil: whether other threads run beside it."""
-    compiled: Any = numba.njit(nogil=nogil)(function)
+    compiled: Any = numba.njit(nogil=nogil, pipeline_class=KernelCompiler)(function)
     with suppress(RuntimeError):  # no folder to keep it in can be written: each process compiles
         compiled._cache = _Cache(function)
     compiled._compile_for_args = hold_interrupts()(compiled._compile_for_args)  # first calls alone come through it
@@ -45,10 +46,10 @@ def helper(function: Function) -> Function:
     """The same for what kernels call, and Python can't: it is compiled into them and need not be kept by itself.
 
     It is compiled once for all constants, which are types of their own to Numba, and without what Python and C would
-    call: all kernels take two thirds of the time so.
+    call.
     """
     options: Any = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # not in Numba's stubs
-    compiled: Any = numba.njit(**options)(function)
+    compiled: Any = numba.njit(pipeline_class=HelperCompiler, **options)(function)
     compiled.add_overload = lambda result: compiled.overloads.update({tuple(result.signature.args): result})
     compiled._compile_for_args = lambda *_, **__: _refuse(function.__name__)
     template = compiled.get_call_template

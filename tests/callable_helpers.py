@@ -7,8 +7,10 @@ from typing import Any
 
 import numba
 
+from albert_data.compilers import KernelCompiler
+
 
 def around(helper: Callable[..., Any]) -> Callable[..., Any]:
     """A compiled function that does nothing but call a helper."""
-    caller: Callable[..., Any] = numba.njit(lambda *arguments: helper(*arguments))
+    caller: Callable[..., Any] = numba.njit(lambda *arguments: helper(*arguments), pipeline_class=KernelCompiler)
     return caller

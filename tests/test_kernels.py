@@ -13,8 +13,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from callable_helpers import around
+from numba.core.compiler import Compiler, Flags
+from numba.core.registry import cpu_target
 
 from albert_data import kernels
+from albert_data.compilers import UNUSED_PASSES, KernelCompiler
 from albert_data.tokenizer.encoding import fill_in
 
 PROGRAM = """
@@ -182,6 +185,35 @@ def test_python_is_told_that_it_cannot_call_a_helper():
     assert around(helper)(1) == 2
     with pytest.raises(TypeError, match="is a helper"):
         cast(Any, helper)(1)
+
+
+@pytest.mark.parametrize(("compiler", "expected"), [(Compiler, set(UNUSED_PASSES)), (KernelCompiler, set())])
+def test_numba_has_passes_that_kernels_are_compiled_without(compiler: Any, expected: set[str]):
+    """A name that Numba doesn't know would leave its pass in, without a word."""
+    made = compiler(cpu_target.typing_context, cpu_target.target_context, None, (), None, Flags(), {})
+    names = {entry[0].__name__ for pipeline in made.define_pipelines() for entry in pipeline.passes}
+    assert names & set(UNUSED_PASSES) == expected
+
+
+def test_a_helper_has_no_machine_code_of_its_own():
+    helper: Any = kernels.helper(lambda value: value + 1)
+    caller: Any = around(helper)
+    assert caller(1) == 2
+    pointers = []
+    for compiled in (helper, caller):
+        (result,) = compiled.overloads.values()
+        pointers.append(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+    assert pointers[0] == 0 != pointers[1]
+
+
+def test_a_helper_raises_with_values():
+    """They are made by what Numba keeps beside the code of a function, and sets when it makes machine code."""
+
+    def refuse(value):
+        raise KeyError("no", value)
+
+    with pytest.raises(KeyError, match=r"'no', 3"):
+        around(kernels.helper(refuse))(3)
 
 
 def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path: Path, tokenizer_model: bytes):

@@ -34,6 +34,7 @@ from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
 from albert_data.tokenizer.cuts import walk_charsmap
 from albert_data.tokenizer.model import Documents, Specials, Tokenizer, load_tokenizer
+from albert_data.tokenizer.trie import make_trie
 from albert_data.tokenizer.words import WordRule
 
 _PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
@@ -85,8 +86,8 @@ def compile_ahead(progress: Progress) -> Iterator[None]:
         return
     progress.say(_NOTICE)
     context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
-    works = (_segment_something, _mask_something)
-    processes = [context.Process(target=_run_in_process, args=(work,), daemon=True) for work in works]
+    works = ((_segment_something,), (_make_some_trie, _mask_something))
+    processes = [context.Process(target=_run_in_process, args=some, daemon=True) for some in works]
     with ExitStack() as ends:
         with hold_interrupts():  # a fork's hooks swallow it
             for process in processes:
@@ -98,9 +99,14 @@ def compile_ahead(progress: Progress) -> Iterator[None]:
             process.join()
 
 
-def _run_in_process(work: Callable[[], None]) -> None:
+def _run_in_process(*works: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    work()
+    for work in works:
+        work()
+
+
+def _make_some_trie() -> None:
+    make_trie(["a"], [0], [0.0], unk_id=0, vocab_size=1, unknown_is_whole=False)
 
 
 def _segment_something() -> None:
