@@ -58,19 +58,24 @@ def threshold(probability: float) -> np.uint64:
     return np.uint64(min(int(probability * 2.0**64), 2**64 - 1))
 
 
-@kernel
 def shuffle_keys(seed: np.uint64, keys: np.ndarray, pass_index: int, indices: np.ndarray) -> np.ndarray:
     """The place of each example in the global shuffle: uint64, uniform."""
     out = np.empty(len(keys), np.uint64)
-    for i in range(len(keys)):
-        out[i] = stream(seed, SHUFFLING, keys[i], pass_index, indices[i])
+    fill_streams(seed, SHUFFLING, keys, pass_index, indices, out)
+    return out
+
+
+def split_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
+    """The bits that send a document to training or validation: uint64, uniform, equal for equal texts."""
+    out = np.empty(len(keys), np.uint64)
+    fill_streams(seed, SPLITTING, keys, 0, np.zeros(len(keys), np.uint32), out)
     return out
 
 
 @kernel
-def split_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
-    """The bits that send a document to training or validation: uint64, uniform, equal for equal texts."""
-    out = np.empty(len(keys), np.uint64)
+def fill_streams(
+    seed: np.uint64, purpose: int, keys: np.ndarray, pass_index: int, indices: np.ndarray, out: np.ndarray
+) -> None:
+    """Write the state of a stream for each key and index."""
     for i in range(len(keys)):
-        out[i] = stream(seed, SPLITTING, keys[i], 0, 0)
-    return out
+        out[i] = stream(seed, purpose, keys[i], pass_index, indices[i])

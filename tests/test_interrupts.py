@@ -43,9 +43,9 @@ serialize.interrupt, serialize.calls = interrupt, []
 exec('''
 unpickle = _numba_unpickle
 def _numba_unpickle(*packed):
-    calls.append(packed)
-    if len(calls) > 3:  # in the midst of a tuple of arrays: there it was a crash
+    if packed in calls:  # in the midst of a tuple of arrays: there it was a crash
         interrupt()
+    calls.append(packed)
     return unpickle(*packed)
 ''', vars(serialize))
 """
@@ -133,7 +133,7 @@ def test_ctrl_c_while_a_kernel_is_loaded_or_returns_ends_the_command_and_it_can_
 
 
 @in_numba
-@pytest.mark.parametrize("command", [["verify"], ["inspect"], ["inspect", "--audit"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["verify"], ["inspect", "--audit"]], ids=" ".join)
 def test_ctrl_c_while_what_reads_shards_is_at_its_kernels_ends_it(command: list[str], moment: str, shards: str):
     check_ended(*run_interrupted(moment, *command, shards))
     code, _, shown = run_interrupted("", *command, shards)

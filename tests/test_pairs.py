@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from toy_documents import CLS, RULE, SEP, SPECIALS, KeyedDocument, as_documents, plain_rows, plain_vocabulary
 
 from albert_data.config import ExampleConfig
-from albert_data.draws import threshold
-from albert_data.examples.pairs import choose_pairs, find_middle_cut, make_pairs
+from albert_data.examples.pairs import cut_documents, find_middle_cut, make_pairs
 from albert_data.examples.ragged import Pairs
 
 configs = st.builds(
@@ -76,19 +75,8 @@ def test_rows_equal_the_plain_reference(
 def choose(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int = 0) -> np.ndarray:
     """Document, begin, split and end of every row, in tokens from the first of all documents: int64 [rows, 4]."""
     documents = as_documents(keyed, np.uint16)
-    begins, splits, ends, _, owners, _ = choose_pairs(
-        documents.ids,
-        documents.sentence_offsets,
-        documents.document_offsets,
-        documents.document_keys,
-        RULE.starts,
-        RULE.standalone,
-        np.uint64(config.seed),
-        pass_index,
-        config.max_tokens,
-        threshold(config.short_seq_prob),
-    )
-    return np.stack([owners, begins, splits, ends], axis=1)
+    cuts = cut_documents(documents, RULE, config, pass_index)
+    return np.stack([cuts.owners, cuts.begins, cuts.splits, cuts.ends], axis=1)
 
 
 @given(toy_documents.documents, configs)

@@ -22,7 +22,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.examples.ragged import Examples, Pairs
-from albert_data.examples.spans import span_tables
+from albert_data.examples.spans import SpanTables, span_tables
 from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, helper, item, kernel, pointer, put
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
@@ -63,6 +63,16 @@ class Room(NamedTuple):
     replaced: np.ndarray
 
 
+class Masks(NamedTuple):
+    """The masked tokens of rows, and room for more: offsets of the rows, the first 0 (int64); positions in the row
+    (uint16); ids that stood there.
+    """
+
+    offsets: np.ndarray
+    positions: np.ndarray
+    ids: np.ndarray
+
+
 def mask_pairs(
     pairs: Pairs,
     specials: Specials,
@@ -77,21 +87,40 @@ def mask_pairs(
     """
     longest = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
     tables = span_tables(longest, config.ngram, config.mask_prob)
-    masks = mask_rows(
+    pieces = Pieces(find_kinds(specials, words), ordinary_ids, len(ordinary_ids), specials.mask_id)
+    return mask_by_tables(pairs, pairs.document_keys, np.uint64(config.seed), pass_index, tables, pieces)
+
+
+def mask_by_tables(
+    pairs: Pairs, keys: np.ndarray, seed: np.uint64, pass_index: int, tables: SpanTables, pieces: Pieces
+) -> Examples:
+    """Mask every row, in `pairs.ids` itself. keys: uint64, what each row draws by beside its number."""
+    masks = Masks(np.zeros(len(pairs) + 1, np.int64), np.empty(len(pairs.ids), np.uint16), np.empty_like(pairs.ids))
+    num_masked = mask_rows(
         pairs.ids,
         pairs.offsets,
         pairs.segment_a_len,
-        pairs.document_keys,
+        keys,
         pairs.indices,
-        np.uint64(config.seed),
+        seed,
         pass_index,
         tables.cumulative,
         tables.bounds,
         tables.extra,
-        Pieces(find_kinds(specials, words), ordinary_ids, len(ordinary_ids), specials.mask_id),
-        make_room(longest + config.ngram),
+        pieces,
+        make_room(sum(tables.bounds.shape[1:])),
+        masks,
     )
-    return join_masks(pairs, *masks)
+    return Examples(
+        input_ids=pairs.ids,
+        offsets=pairs.offsets,
+        segment_a_len=pairs.segment_a_len,
+        sop_label=pairs.sop_label,
+        masked_positions=masks.positions[:num_masked].copy(),
+        masked_ids=masks.ids[:num_masked].copy(),
+        mask_offsets=masks.offsets,
+        document_keys=pairs.document_keys,
+    )
 
 
 def find_kinds(specials: Specials, words: WordRule) -> np.ndarray:
@@ -111,22 +140,6 @@ def make_room(longest: int) -> Room:
     """Room for rows of up to so many tokens."""
     begins, lengths, tokens, replaced = (np.empty(longest + _STRIDE, np.int64) for _ in range(4))
     return Room(begins, lengths, np.empty(longest // 64 + 1, np.uint64), tokens, replaced)
-
-
-def join_masks(
-    pairs: Pairs, mask_offsets: np.ndarray, masked_positions: np.ndarray, masked_ids: np.ndarray
-) -> Examples:
-    """Rows that `mask_rows` has masked, with what it returned."""
-    return Examples(
-        input_ids=pairs.ids,
-        offsets=pairs.offsets,
-        segment_a_len=pairs.segment_a_len,
-        sop_label=pairs.sop_label,
-        masked_positions=masked_positions,
-        masked_ids=masked_ids,
-        mask_offsets=mask_offsets,
-        document_keys=pairs.document_keys,
-    )
 
 
 @kernel
@@ -293,13 +306,12 @@ def mask_rows(
     extra: np.ndarray,
     pieces_arrays: Pieces,
     room_arrays: Room,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mask all rows in `ids` itself. Returns offsets (int64), positions in the row (uint16), ids that stood there."""
+    masks: Masks,
+) -> int:
+    """Mask all rows in `ids` itself, fill in what stood there, and return how many tokens that is."""
     num_rows, ngram = len(segment_a_len), cumulative.shape[1]
     pieces, room, tokens = point_to_pieces(pieces_arrays), point_to_room(room_arrays), pointer(ids)
-    mask_offsets = np.zeros(num_rows + 1, np.int64)
-    positions, originals = np.empty(len(ids), np.uint16), np.empty(len(ids), ids.dtype)
-    out_positions, out_ids = pointer(positions), pointer(originals)
+    out_positions, out_ids = pointer(masks.positions), pointer(masks.ids)
     filled = 0
     for row in range(num_rows):
         begin, end = offsets[row], offsets[row + 1]
@@ -320,5 +332,5 @@ def mask_rows(
             num_masked, lowest = arrange(state, words, count, total, room)
             state = mix(state ^ Word(MASKING))
             filled = mask_tokens(state, begin, lowest, num_masked, tokens, pieces, room, out_positions, out_ids, filled)
-        mask_offsets[row + 1] = filled
-    return mask_offsets, positions[:filled].copy(), originals[:filled].copy()
+        masks.offsets[row + 1] = filled
+    return filled

@@ -16,6 +16,8 @@ front alone, rows begin with long sentences, the earlier segment is the longer o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from albert_data.config import ExampleConfig
@@ -28,11 +30,45 @@ from albert_data.tokenizer.words import WordRule, begins_word
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, -1
 
 
+class Cuts(NamedTuple):
+    """Begin, split and end of each row in tokens, and its document: int64; its label: int8, its number: uint32."""
+
+    begins: np.ndarray
+    splits: np.ndarray
+    ends: np.ndarray
+    owners: np.ndarray
+    labels: np.ndarray
+    indices: np.ndarray
+
+
 def make_pairs(
     documents: Documents, specials: Specials, words: WordRule, config: ExampleConfig, pass_index: int
 ) -> Pairs:
     """Cut documents into rows; a pure function of each document, the config and the pass."""
-    starts, splits, ends, labels, owners, indices = choose_pairs(
+    cuts = cut_documents(documents, words, config, pass_index)
+    lengths = cuts.ends - cuts.begins + np.where(cuts.labels == SOP_NONE, 2, 3)
+    offsets = np.append(0, np.cumsum(lengths))
+    ids = np.empty(offsets[-1], documents.ids.dtype)
+    lay_out_pairs(documents.ids, cuts, specials.cls_id, specials.sep_id, offsets, ids)
+    is_swapped = cuts.labels == SOP_SWAPPED
+    return Pairs(
+        ids=ids,
+        offsets=offsets,
+        segment_a_len=np.where(is_swapped, cuts.ends - cuts.splits, cuts.splits - cuts.begins).astype(np.int32),
+        sop_label=cuts.labels,
+        document_keys=documents.document_keys[cuts.owners],
+        indices=cuts.indices,
+    )
+
+
+def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> Cuts:
+    """Choose the rows, without their special tokens."""
+    # Two neighbouring parts that are cut from one end of a sentence hold over max_tokens together, else they were one:
+    # a sentence of n > max_tokens is cut at most 2 + 2 * n / max_tokens times.
+    bound = len(documents.sentence_offsets) + 4 * (len(documents.ids) // config.max_tokens)
+    begins, splits, ends, owners = (np.empty(bound, np.int64) for _ in range(4))
+    cuts = Cuts(begins, splits, ends, owners, np.empty(bound, np.int8), np.empty(bound, np.uint32))
+    num_rows = choose_pairs(
         documents.ids,
         documents.sentence_offsets,
         documents.document_offsets,
@@ -43,18 +79,10 @@ def make_pairs(
         pass_index,
         config.max_tokens,
         threshold(config.short_seq_prob),
+        np.empty(len(documents.sentence_offsets), np.int64),
+        cuts,
     )
-    ids, offsets, segment_a_len = lay_out_pairs(
-        documents.ids, starts, splits, ends, labels, specials.cls_id, specials.sep_id
-    )
-    return Pairs(
-        ids=ids,
-        offsets=offsets,
-        segment_a_len=segment_a_len,
-        sop_label=labels,
-        document_keys=documents.document_keys[owners],
-        indices=indices,
-    )
+    return Cuts(*(array[:num_rows] for array in cuts))
 
 
 @helper
@@ -150,15 +178,10 @@ def choose_pairs(
     pass_index: int,
     max_tokens: int,
     short_threshold: np.uint64,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Choose begin, split, end (in tokens), label, document and number of every row."""
-    # Two neighbouring parts that are cut from one end of a sentence hold over max_tokens together, else they were one:
-    # a sentence of n > max_tokens is cut at most 2 + 2 * n / max_tokens times.
-    bound = len(sentence_offsets) + 4 * (len(ids) // max_tokens)
-    begins, splits, ends = np.empty(bound, np.int64), np.empty(bound, np.int64), np.empty(bound, np.int64)
-    labels, owners = np.empty(bound, np.int8), np.empty(bound, np.int64)
-    indices = np.empty(bound, np.uint32)
-    edges = np.empty(len(sentence_offsets), np.int64)
+    edges: np.ndarray,
+    cuts: Cuts,
+) -> int:
+    """Fill in the cuts of every row. edges: int64, room for those of the sentences. Returns how many rows there are."""
     row = 0
     for document in range(len(document_offsets) - 1):
         low, index = 0, 0
@@ -183,48 +206,30 @@ def choose_pairs(
                 prefers_left = bool(draw(state, 2) >> np.uint64(63))
                 split = find_middle_cut(ids, begin, end, starts, standalone, prefers_left)
             if split == begin:
-                split, labels[row] = end, SOP_NONE
+                split, cuts.labels[row] = end, SOP_NONE
             elif draw(state, 3) >> np.uint64(63):
-                labels[row] = SOP_SWAPPED
+                cuts.labels[row] = SOP_SWAPPED
             else:
-                labels[row] = SOP_IN_ORDER
-            begins[row], splits[row], ends[row] = begin, split, end
-            owners[row], indices[row] = document, index
+                cuts.labels[row] = SOP_IN_ORDER
+            cuts.begins[row], cuts.splits[row], cuts.ends[row] = begin, split, end
+            cuts.owners[row], cuts.indices[row] = document, index
             row, index = row + 1, index + 1
-    return begins[:row], splits[:row], ends[:row], labels[:row], owners[:row], indices[:row]
+    return row
 
 
 @kernel
-def lay_out_pairs(
-    ids: np.ndarray,
-    begins: np.ndarray,
-    splits: np.ndarray,
-    ends: np.ndarray,
-    labels: np.ndarray,
-    cls_id: int,
-    sep_id: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Write every row with its special tokens. Returns ids, row offsets (int64), length of A (int32)."""
-    offsets = np.empty(len(begins) + 1, np.int64)
-    offsets[0] = 0
-    for row in range(len(begins)):
-        specials = 2 if labels[row] == SOP_NONE else 3
-        offsets[row + 1] = offsets[row] + ends[row] - begins[row] + specials
-    out = np.empty(offsets[-1], ids.dtype)
+def lay_out_pairs(ids: np.ndarray, cuts: Cuts, cls_id: int, sep_id: int, offsets: np.ndarray, out: np.ndarray) -> None:
+    """Write every row with its special tokens, from its offset on."""
     source, target = pointer(ids), pointer(out)
-    segment_a_len = np.empty(len(begins), np.int32)
-    for row in range(len(begins)):
-        begin, split, end = begins[row], splits[row], ends[row]
+    for row in range(len(cuts.labels)):
+        begin, split, end, label = cuts.begins[row], cuts.splits[row], cuts.ends[row], cuts.labels[row]
         a_begin, a_end, b_begin, b_end = begin, split, split, end
-        if labels[row] == SOP_SWAPPED:
+        if label == SOP_SWAPPED:
             a_begin, a_end, b_begin, b_end = split, end, begin, split
-        at = offsets[row]
-        a_len = a_end - a_begin
-        segment_a_len[row] = a_len
+        at, a_len = offsets[row], a_end - a_begin
         out[at] = cls_id
         copy_items(target, at + 1, source, a_begin, a_len)
         out[at + 1 + a_len] = sep_id
-        if labels[row] != SOP_NONE:
+        if label != SOP_NONE:
             copy_items(target, at + 2 + a_len, source, b_begin, b_end - b_begin)
             out[offsets[row + 1] - 1] = sep_id
-    return out, offsets, segment_a_len

@@ -49,9 +49,11 @@ class ModelSettings:
 def read_settings(model: bytes) -> ModelSettings:
     """Raises ValueError where the bytes are no protocol buffer."""
     data = np.frombuffer(model, np.uint8)
-    fields = read_fields(data, 0, len(data))
+    fields = _read_message(data, 0, len(data))
     trainer, normalizer = _read_messages(data, fields, _TRAINER), _read_messages(data, fields, _NORMALIZER)
-    types, score_bits = read_pieces(data, fields[fields[:, 0] == _PIECE])
+    pieces = fields[fields[:, 0] == _PIECE]
+    types, score_bits = np.full(len(pieces), NORMAL, np.uint8), np.zeros(len(pieces), np.uint32)
+    read_pieces(data, pieces, types, score_bits)
     begin, end = normalizer.get(2 << 3 | _BYTES, (0, 0))
     return ModelSettings(
         model_type=_number(trainer, 3, UNIGRAM),
@@ -73,10 +75,10 @@ def change_settings(model: bytes, *, add_dummy_prefix: bool, remove_extra_whites
 
 
 def _read_messages(data: np.ndarray, fields: np.ndarray, tag: int) -> dict[int, tuple[int, int]]:
-    """The fields, by tag, of all messages of one tag, as `read_fields` gives them."""
+    """The fields, by tag, of all messages of one tag, as `_read_message` gives them."""
     found: dict[int, tuple[int, int]] = {}
     for begin, end in fields[fields[:, 0] == tag, 1:].tolist():
-        found |= {tag: (value, end) for tag, value, end in read_fields(data, begin, end).tolist()}
+        found |= {tag: (value, end) for tag, value, end in _read_message(data, begin, end).tolist()}
     return found
 
 
@@ -84,21 +86,26 @@ def _number(fields: dict[int, tuple[int, int]], field: int, default: int) -> int
     return fields.get(field << 3 | _VARINT, (default, 0))[0]
 
 
-@kernel
-def read_fields(data: np.ndarray, begin: int, end: int) -> np.ndarray:
+def _read_message(data: np.ndarray, begin: int, end: int) -> np.ndarray:
     """The fields of a message, a row each (int64): tag, number or place of its bytes, place behind it."""
-    fields, count = np.empty(((end - begin) // 2, 3), np.int64), 0
+    fields = np.empty(((end - begin) // 2, 3), np.int64)
+    return fields[: read_fields(data, begin, end, fields)].copy()
+
+
+@kernel
+def read_fields(data: np.ndarray, begin: int, end: int, fields: np.ndarray) -> int:
+    """Fill in the fields of a message, and return how many it has."""
+    count = 0
     while begin < end:
         tag, value, begin = read_field(data, begin, end)
         fields[count, 0], fields[count, 1], fields[count, 2] = tag, value, begin
         count += 1
-    return fields[:count].copy()
+    return count
 
 
 @kernel
-def read_pieces(data: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The type (uint8) and the bits of the score (uint32) of each piece. fields: rows of `read_fields`."""
-    types, scores = np.full(len(fields), NORMAL, np.uint8), np.zeros(len(fields), np.uint32)
+def read_pieces(data: np.ndarray, fields: np.ndarray, types: np.ndarray, scores: np.ndarray) -> None:
+    """Fill in the type (uint8) and the bits of the score (uint32) of each piece that gives them; fields: a row each."""
     for i in range(len(fields)):
         at, end = fields[i, 1], fields[i, 2]
         while at < end:
@@ -107,7 +114,6 @@ def read_pieces(data: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.nd
                 types[i] = value
             elif tag == _SCORE:
                 scores[i] = Int(data[at - 1]) << 24 | Int(data[at - 2]) << 16 | Int(data[at - 3]) << 8 | data[at - 4]
-    return types, scores
 
 
 @helper

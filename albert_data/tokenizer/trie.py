@@ -70,17 +70,36 @@ def make_trie(
     )
 
 
+class Room(NamedTuple):
+    """For numbering nodes: of each its last child and the child before itself, 0 for none (int32); of each place if it
+    is taken, and if it is the number of a node (bool); of each block its free places (int64).
+    """
+
+    youngest: np.ndarray
+    elder: np.ndarray
+    is_taken: np.ndarray
+    is_used: np.ndarray
+    num_free: np.ndarray
+
+
+def _make_room(num_nodes: int, num_blocks: int) -> Room:
+    youngest, elder = np.zeros(num_nodes, np.int32), np.zeros(num_nodes, np.int32)
+    is_taken, is_used = np.zeros(_BLOCK * num_blocks, np.bool_), np.zeros(_BLOCK * num_blocks, np.bool_)
+    return Room(youngest, elder, is_taken, is_used, np.full(num_blocks, _BLOCK, np.int64))
+
+
 def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
     """The entries of a trie, and its root."""
     data = np.frombuffer(b"".join(pieces), np.uint8)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
     parents, labels, ends = (np.zeros(len(data) + 1, np.int32) for _ in range(3))
-    num_nodes = list_nodes(data, offsets, np.array(ids, np.int64), parents, labels, ends)
+    slots = np.zeros(1 << (2 * len(data)).bit_length(), np.int32)
+    num_nodes = list_nodes(data, offsets, np.array(ids, np.int64), slots, parents, labels, ends)
     parents, labels, ends = parents[:num_nodes], labels[:num_nodes], ends[:num_nodes]
     num_children = np.bincount(parents[1:], minlength=num_nodes)
     most_first = np.argsort(_BLOCK - num_children.astype(np.uint16), kind="stable")[: np.count_nonzero(num_children)]
     numbers, num_blocks = np.full(num_nodes, LEAF), 1 + num_nodes // _BLOCK
-    while not number_nodes(parents, labels, num_children, most_first, numbers, num_blocks):
+    while not number_nodes(parents, labels, num_children, most_first, numbers, _make_room(num_nodes, num_blocks)):
         num_blocks *= 2
     places = (numbers[parents] ^ labels)[1:]
     entries = np.zeros(places.max() // _BLOCK * _BLOCK + _BLOCK, np.uint64)
@@ -136,17 +155,20 @@ def find_heads(entries: np.ndarray, root: int, heads: np.ndarray, utf8: np.ndarr
 
 @kernel
 def list_nodes(
-    data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, parents: np.ndarray, labels: np.ndarray, ends: np.ndarray
+    data: np.ndarray,
+    offsets: np.ndarray,
+    ids: np.ndarray,
+    slots: np.ndarray,
+    parents: np.ndarray,
+    labels: np.ndarray,
+    ends: np.ndarray,
 ) -> int:
     """List the nodes, the root as number 0, and fill in of each its parent, its byte and 1 + the piece that ends there.
 
-    data: uint8, the bytes of all pieces. Returns how many nodes there are.
+    data: uint8, the bytes of all pieces; slots: int32, zeros, an open hash of the nodes: a power of two, and more than
+    twice as many as bytes. Returns how many nodes there are.
     """
-    mask = 15
-    while mask < 2 * len(data):
-        mask = 2 * mask + 1
-    slots = np.zeros(mask + 1, np.int32)  # an open hash of the nodes
-    num_nodes = 1
+    mask, num_nodes = len(slots) - 1, 1
     for piece in range(len(offsets) - 1):
         node = 0
         for at in range(offsets[piece], offsets[piece + 1]):
@@ -170,17 +192,15 @@ def number_nodes(
     num_children: np.ndarray,
     most_first: np.ndarray,
     numbers: np.ndarray,
-    num_blocks: int,
+    room: Room,
 ) -> bool:
     """Number the nodes that have children, so that no two children share a place. Returns whether all had room.
 
     parents, labels: of each node; most_first: those that have children, in the order in which they are numbered.
     """
-    youngest, elder = np.zeros(len(parents), np.int32), np.zeros(len(parents), np.int32)
+    youngest, elder, is_taken, is_used, num_free = room
     for node in range(1, len(parents)):
         elder[node], youngest[parents[node]] = youngest[parents[node]], node
-    is_taken, is_used = np.zeros(_BLOCK * num_blocks, np.bool_), np.zeros(_BLOCK * num_blocks, np.bool_)
-    num_free = np.full(num_blocks, _BLOCK, np.int64)
     is_used[LEAF] = True
     place, num_tried = 0, _BLOCK
     for parent in most_first:

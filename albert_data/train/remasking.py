@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.errors import ShardError
-from albert_data.examples.masks import Pieces, find_kinds, join_masks, make_room, mask_rows, swap_in
+from albert_data.examples.masks import Pieces, find_kinds, mask_by_tables, swap_in
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.tokenizer.model import Tokenizer
@@ -45,7 +45,6 @@ class Remasker:
         specials, ordinary = tokenizer.specials, tokenizer.ordinary_ids
         self._pieces = Pieces(find_kinds(specials, words), ordinary, len(ordinary), specials.mask_id)
         self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)
-        self._room_len = config.max_seq_len + config.ngram
         # Not the seed itself: that of the build may be the same number, and draws by document keys.
         self._seed = round_keys(seed, 0, 0, _PURPOSE, num=1)[0]
 
@@ -66,22 +65,4 @@ class Remasker:
             document_keys=examples.document_keys,
             indices=np.zeros(len(rows), np.uint32),
         )
-        return self._mask(pairs, rows, epoch)
-
-    def _mask(self, pairs: Pairs, rows: np.ndarray, epoch: int) -> Examples:
-        """`masks.mask_pairs`, whose tables of the vocabulary are made but once."""
-        masks = mask_rows(
-            pairs.ids,
-            pairs.offsets,
-            pairs.segment_a_len,
-            rows.astype(np.uint64),
-            pairs.indices,
-            self._seed,
-            epoch,
-            self._tables.cumulative,
-            self._tables.bounds,
-            self._tables.extra,
-            self._pieces,
-            make_room(self._room_len),
-        )
-        return join_masks(pairs, *masks)
+        return mask_by_tables(pairs, rows.astype(np.uint64), self._seed, epoch, self._tables, self._pieces)
