@@ -31,6 +31,11 @@ def tasks(count: int) -> list[Task]:
     return [Task(number) for number in range(count)]
 
 
+@dataclass(frozen=True)
+class LargeTask(Task):
+    content: bytes
+
+
 def square(task: Task) -> int:
     return task.number**2
 
@@ -55,11 +60,7 @@ def test_every_task_comes_back_once_with_its_result(num_workers: int, count: int
 
 
 def test_large_results_and_tasks_come_back_whole():
-    class Large(Task):
-        content = b""
-
-    task = Large(1)
-    object.__setattr__(task, "content", os.urandom(3_000_000))
+    task = LargeTask(1, os.urandom(3_000_000))
     [(_, result)] = MultiprocessEngine(2).run(lambda task: task.content[::-1], [task])
     assert result == task.content[::-1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from albert_data.cli.garbage import keep_garbage
+from albert_data.cli.loading import load_lightly
 from albert_data.cli.options import default_of, input_arguments, text_options, workers_option
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
 
@@ -113,7 +113,7 @@ def build(
     albert-data build corpus/ --tokenizer vocab -o shards
     zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab --text-field body -o shards
     """
-    with keep_garbage():
+    with load_lightly():
         from albert_data.cli.settings import build_config
 
         config = build_config(settings)

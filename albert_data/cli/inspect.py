@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from albert_data.cli.garbage import keep_garbage
+from albert_data.cli.loading import load_lightly
 from albert_data.train.config import MODEL_PRESETS
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _show_shards(
     out: Path, corpus: tuple[str, ...], *, split: str, as_json: bool, html: Path | None, **rows: Any
 ) -> None:
     _check_usage(**rows)
-    with keep_garbage():
+    with load_lightly():
         from albert_data.corpus.inputs import find_inputs
         from albert_data.inspect.html.writing import check_charts, write_page
         from albert_data.inspect.report import inspect_folder

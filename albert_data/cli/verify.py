@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.garbage import keep_garbage
+from albert_data.cli.loading import load_lightly
 from albert_data.cli.options import workers_option
 
 
@@ -25,7 +25,7 @@ def verify(out: Path, quick: bool, workers: int) -> None:
       albert-data verify shards
       albert-data verify shards --quick
     """
-    with keep_garbage():
+    with load_lightly():
         from albert_data.cli.progress import Bar
         from albert_data.inspect.terminal import escape_controls, make_encodable
         from albert_data.inspect.verify import describe_sound

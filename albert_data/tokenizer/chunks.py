@@ -8,7 +8,7 @@ begun. What is in the table changes the speed, never the ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import compress
 from typing import Any
 
@@ -29,13 +29,12 @@ FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20
+_MANY = 64  # sentences; SentencePiece starts a thread for a list, which takes as long as encoding so many
 _TRIES = 3  # the first finds what the table lacks, the second may find it full; then SentencePiece does the rest
-
-EncodeWhole = Callable[[list[bytes]], list[np.ndarray]]
 
 
 class ChunkEncoder:
-    """Encodes sentences by the chunk table. whole: SentencePiece's own encoding of a batch of sentences."""
+    """Encodes sentences by the chunk table."""
 
     def __init__(
         self,
@@ -43,9 +42,8 @@ class ChunkEncoder:
         settings: ModelSettings,
         processor: sentencepiece.SentencePieceProcessor,
         pieces: list[str],
-        whole: EncodeWhole,
     ) -> None:
-        self._processor, self._whole = processor, whole
+        self._processor = processor
         self._is_unigram = settings.model_type == UNIGRAM
         self._inner = _load_inner(model, self._is_unigram)
         self._rule = make_cut_rule(settings, pieces)
@@ -99,7 +97,8 @@ class ChunkEncoder:
         self, text: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray, tries: int
     ) -> np.ndarray:
         if tries == 0:
-            found = self._whole([text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)])
+            sentences = [text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)]
+            found = encode_whole(self._processor, sentences)
             lengths[:] = [len(ids) for ids in found]
             return np.concatenate(found).astype(self._dtype)
         ids = self._look_up(text, begins, ends, lengths, tries - 1)
@@ -163,7 +162,7 @@ class ChunkEncoder:
                 offsets = np.cumsum([0, *map(len, normal)], dtype=np.int64)
                 self._store(slots[asked], *segment(np.frombuffer(b"".join(normal), np.uint8), offsets, self._trie))
             elif texts:
-                found = processor.encode(texts, out_type="numpy", num_threads=1)
+                found = encode_whole(processor, texts)
                 lengths = np.array([len(ids) for ids in found], np.int64)
                 self._store(slots[asked], np.concatenate(found), lengths, np.full(len(asked), table.STURDY))
 
@@ -171,6 +170,14 @@ class ChunkEncoder:
         num_ids = int(self._table.counts[2]) + len(ids)
         self._table = self._table._replace(long_ids=with_room(self._table.long_ids, num_ids))
         table.store_chunks(slots, ids, lengths, limits, self._table, self._trie)
+
+
+def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: list[bytes]) -> list[np.ndarray]:
+    """SentencePiece's own encoding: the ids (int32) of each sentence."""
+    if len(sentences) < _MANY:
+        return [processor.encode(sentence, out_type="numpy") for sentence in sentences]
+    encoded: list[np.ndarray] = processor.encode(sentences, out_type="numpy", num_threads=1)
+    return encoded
 
 
 def _load_inner(model: bytes, is_unigram: bool) -> Any:

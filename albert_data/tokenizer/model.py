@@ -18,7 +18,7 @@ import sentencepiece
 
 from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder
+from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, encode_whole
 from albert_data.tokenizer.cuts import explain_unsafe
 from albert_data.tokenizer.cutting import PADDING
 from albert_data.tokenizer.growing import GrowingArray
@@ -129,7 +129,7 @@ class Tokenizer:
         if self.slow_reason is not None:
             return None
         try:
-            return ChunkEncoder(self.model, self._settings, self._processor, self.pieces, self._encode_whole)
+            return ChunkEncoder(self.model, self._settings, self._processor, self.pieces)
         except ValueError as error:
             raise TokenizerError(f"{self._name} is damaged: {error}") from error
 
@@ -191,16 +191,9 @@ class Tokenizer:
         if self._chunks is not None:
             yield from self._chunks.encode(utf8, begins, ends, lengths)
         elif len(begins):
-            encoded = self._encode_whole(slice_sentences(utf8, begins, ends))
+            encoded = encode_whole(self._processor, slice_sentences(utf8, begins, ends))
             lengths[:] = [len(ids) for ids in encoded]
             yield np.concatenate(encoded)
-
-    def _encode_whole(self, sentences: list[bytes]) -> list[np.ndarray]:
-        """SentencePiece's own encoding: the ids (int32) of each sentence."""
-        if not sentences:
-            return []
-        encoded: list[np.ndarray] = self._processor.encode(sentences, out_type="numpy", num_threads=1)
-        return encoded
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may come out empty."""
