@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.estimate import LDDL_CORES, LDDL_MINUTES, LDDL_NODES, MEMORY_BYTES_PER_BYTE, WRITES, estimate
 from benchmarks.results import (
@@ -180,21 +181,21 @@ def line_of(cells: Iterable[object]) -> str:
 
 
 def describe_parts(parts: dict[str, Part]) -> Iterator[str]:
-    """The machine, versions and command, once for all parts that share them."""
-    groups: dict[str, list[str]] = {}
+    """Machine and versions once for all parts that share them, a command once for all parts that it ran."""
+    groups: dict[str, dict[str, list[str]]] = {}
     for name, part in parts.items():
-        groups.setdefault(describe_part(part), []).append(f"{name} {part.machine['load']}")
-    for text, names in groups.items():
-        yield text.format(parts=", ".join(names))
+        commands = groups.setdefault(machine_line(part.machine), {})
+        commands.setdefault(part.command, []).append(f"{name}, {part.machine['load']}")
+    for machine, commands in groups.items():
+        yield f"{machine}\nAbove each command stands how many processes ran when its parts began (load average)."
+        yield "\n".join(f"    # {'; '.join(names)}\n    {command}" for command, names in commands.items())
 
 
-def describe_part(part: Part) -> str:
-    machine = part.machine
+def machine_line(machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {found}" for package, found in machine["versions"].items())
     return (
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"{machine['system']}, Python {machine['python']}, {versions}.\n"
-        f"Processes that ran when each part began (load average): {{parts}}.\n\n    {part.command}"
+        f"{machine['system']}, Python {machine['python']}, {versions}."
     )
 
 
