@@ -314,6 +314,18 @@ def _point_to_word(builder: Any, arguments: Any) -> Any:
 
 
 @_intrinsic
+def is_rare(context: Any, condition: Any) -> Any:
+    """The condition itself, and the compiler's word that it mostly is false: what follows has no claim to registers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bit = ir.IntType(1)
+        expect = builder.module.declare_intrinsic("llvm.expect", [bit], ir.FunctionType(bit, [bit, bit]))
+        return builder.call(expect, [arguments[0], ir.Constant(bit, 0)])
+
+    return types.boolean(types.boolean), generate
+
+
+@_intrinsic
 def count_trailing_zeros(context: Any, word: Any) -> Any:
     """The number of zero bits below the lowest one of a uint64; 64 for none."""
 

@@ -13,6 +13,7 @@ from albert_data.kernels import (
     copy_items,
     count_trailing_zeros,
     helper,
+    is_rare,
     item,
     kernel,
     load_word,
@@ -59,8 +60,9 @@ _BATCH = 32  # chunks, and those of a block more, are hashed before the first is
 _MAX_BATCH = _BATCH + BLOCK + 1  # less than _BATCH before a block, a chunk for each of its bytes, one at the end
 _NUM_FRESH, _IS_DONE, _NUM_UNKNOWN, _NUM_SUMMED = range(4)  # the places in Workplace.state
 SPARE_IDS = INLINE_IDS * _MAX_BATCH  # room that is left behind the ids
-_1, _40 = Word(1), Word(40)
-_ID = Word(0xFFFF)
+_1, _38 = Word(1), Word(38)
+_ID = _PAIR = Word(0xFFFF)
+_SPACES = Word(0x2020)
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
 _MASKS = [(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)]  # of n - 8 bytes
 
@@ -95,17 +97,17 @@ def make_workplace() -> Workplace:
 def hash_chunk(
     utf8: Pointer, begin: int, end: int, inner: int, slots: Pointer, mask: int, cells: Pointer, cell: int
 ) -> int:
-    """Put a chunk into a cell, and ask for its slot. Returns the next cell."""
+    """Put a chunk into a cell, and ask for its slot. mask: the last slot of the table. Returns the next cell."""
     length = end - begin
     tag = Word(length) | Word(inner) << INNER_SHIFT
-    if length <= INLINE_BYTES:
+    if not is_rare(length > INLINE_BYTES):
         low = load_word(utf8, begin) & item(cells, length + 8)
         high = load_word(utf8, begin + 8) & item(cells, length)
         value = hash_short(low, high, tag)
     else:
         value = hash_long(utf8, begin, end, tag)
         low, high = _ALL, value  # no key stands there: the slot's bytes are compared
-    slot = 4 * (Int(value >> _40) & mask)
+    slot = Int(value >> _38) & mask
     prefetch(slots, slot)
     put(cells, cell, low)
     put(cells, cell + 1, high)
@@ -144,7 +146,7 @@ def encode_sentences(
     A new chunk whose ids the trie can't tell is left pending; its slot, begin and end go into `fresh` (int64, a row a
     chunk). Returns the number of ids and of those.
     """
-    text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) // 4 - 1
+    text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) - 4
     entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
     cells, desk, state = pointer(workplace.cells), point_to_desk(workplace.desk), pointer(workplace.state)
     score = pointer(workplace.score)
@@ -170,7 +172,7 @@ def encode_sentences(
                 behind = hash_chunk(text, begin, place, inner, slots, mask, cells, behind)
                 inner = Int(item(text, place) != 32)
                 begin = place + 1 - inner
-                if item(text, begin) == 32:
+                if is_rare(load_word(text, place) & _PAIR == _SPACES):
                     begin = skip_spaces(text, begin, end)
             at += BLOCK
             if at < end:
@@ -179,29 +181,24 @@ def encode_sentences(
                     continue
             elif begin < end:
                 behind = hash_chunk(text, begin, end, inner, slots, mask, cells, behind)
-            cell, is_full = _FIRST_CELL, Word(filled > max_ids)
+            cell = _FIRST_CELL
             while cell < behind:
+                if filled <= max_ids:  # a chunk that is not common may have any number of ids
+                    cell, filled = write_common(cells, cell, behind, slots, out, filled)
+                    if cell == behind:
+                        break
                 low, high, tag = item(cells, cell), item(cells, cell + 1), item(cells, cell + 2)
-                slot = Int(item(cells, cell + _HOME))
-                found = item(slots, slot + 2)
-                unlike = (found ^ tag) & (IDENTITY | ODD) | is_full
-                unlike |= (item(slots, slot) ^ low) | (item(slots, slot + 1) ^ high)
-                if unlike == 0:
-                    store_word(out, filled, item(slots, slot + 3))
-                    filled += Int((found >> COUNT_SHIFT) & COUNT)
-                else:
-                    start = Int(item(cells, cell + _BEGIN))
-                    slot = find_slot(text, start, low, high, tag, slot, entries, mask)
-                    if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
-                        add_chunk(text, start, low, high, tag, slot, entries)
-                        if can_learn:
-                            learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
-                        if item(slots, slot + 2) & PENDING:
-                            num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
-                            fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
-                            put(state, _NUM_FRESH, num_fresh + 1)
-                    filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
-                    is_full = Word(filled > max_ids)  # a slow chunk may have any number of ids
+                start = Int(item(cells, cell + _BEGIN))
+                slot = find_slot(text, start, low, high, tag, Int(item(cells, cell + _HOME)), entries, mask)
+                if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
+                    add_chunk(text, start, low, high, tag, slot, entries)
+                    if can_learn:
+                        learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
+                    if item(slots, slot + 2) & PENDING:
+                        num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
+                        fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
+                        put(state, _NUM_FRESH, num_fresh + 1)
+                filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
                 cell += _CELL
             behind = _FIRST_CELL
         at_most = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
@@ -210,6 +207,25 @@ def encode_sentences(
         else:
             lengths[sentence] = filled - first
     return filled, item(state, _NUM_FRESH)
+
+
+@helper
+def write_common(cells: Pointer, cell: int, behind: int, slots: Pointer, ids: Pointer, filled: int) -> tuple[int, int]:
+    """Write the ids of chunks as long as each stands in its home slot with ids of the common kind.
+
+    Returns the cell of the first that doesn't, or `behind`, and where the ids end.
+    """
+    while cell < behind:
+        slot = Int(item(cells, cell + _HOME))
+        found = item(slots, slot + 2)
+        unlike = (found ^ item(cells, cell + 2)) & (IDENTITY | ODD)
+        unlike |= (item(slots, slot) ^ item(cells, cell)) | (item(slots, slot + 1) ^ item(cells, cell + 1))
+        if unlike != 0:
+            break
+        store_word(ids, filled, item(slots, slot + 3))
+        filled += Int((found >> COUNT_SHIFT) & COUNT)
+        cell += _CELL
+    return cell, filled
 
 
 @helper

@@ -50,7 +50,7 @@ LONG_SHIFT, LONG_COUNT = Word(32), Word((1 << 32) - 1)
 LIMIT_SHIFT = Word(32)
 STURDY = 1 << 20  # a score that hardly a sentence of LONG_SENTENCE reaches but by unknown characters
 
-_0, _1, _16, _40 = (Word(n) for n in (0, 1, 16, 40))
+_0, _1, _38 = (Word(n) for n in (0, 1, 38))
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
 _HASH = Word(0x9E3779B97F4A7C15)
 _VISIBLE_SPACE = ord(SPACE)
@@ -114,7 +114,7 @@ def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) 
 
 @helper
 def find_slot(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot: int, table: Table, mask: int) -> int:
-    """The slot of a chunk: where it stands or would."""
+    """The slot of a chunk: where it stands or would. mask: the last slot of the table."""
     length = Int(tag & LENGTH)
     while item(table.slots, slot + 2) != 0:
         if (item(table.slots, slot + 2) & IDENTITY) == tag and item(table.slots, slot + 1) == high:
@@ -124,7 +124,7 @@ def find_slot(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot:
                     break
             elif same_bytes(utf8, begin, table.long_keys, Int(low_there), length):
                 break
-        slot = (slot + 4) & (4 * mask + 3)
+        slot = (slot + 4) & mask
     return slot
 
 
@@ -223,14 +223,14 @@ def make_slots(size: int) -> np.ndarray:
 @kernel
 def copy_slots(slots: np.ndarray, grown: np.ndarray) -> None:
     """Put the chunks into a larger table, which is empty."""
-    source, out, mask = pointer(slots), pointer(grown), len(grown) // 4 - 1
+    source, out, mask = pointer(slots), pointer(grown), len(grown) - 4
     for slot in range(0, len(slots), 4):
         tag = item(source, slot + 2)
         if tag == 0:
             continue
         low, high = item(source, slot), item(source, slot + 1)
         value = hash_short(low, high, tag & IDENTITY) if Int(tag & LENGTH) <= INLINE_BYTES else high
-        target = 4 * (Int(value >> _40) & mask)
+        target = Int(value >> _38) & mask
         while item(out, target + 2) != 0:
-            target = (target + 4) & (4 * mask + 3)
+            target = (target + 4) & mask
         copy_items(out, target, source, slot, 4)
