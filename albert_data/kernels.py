@@ -314,8 +314,8 @@ def _point_to_word(builder: Any, arguments: Any) -> Any:
 
 
 @_intrinsic
-def is_rare(context: Any, condition: Any) -> Any:
-    """The condition itself, and the compiler's word that it mostly is false: what follows has no claim to registers."""
+def rarely(context: Any, condition: Any) -> Any:
+    """The condition itself, which is mostly false: what is done then is compiled out of the way of the rest."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bit = ir.IntType(1)

@@ -184,14 +184,14 @@ def describe_parts(parts: dict[str, Part]) -> Iterator[str]:
     """Machine and versions once for all parts that share them, a command once for all parts that it ran."""
     groups: dict[str, dict[str, list[str]]] = {}
     for name, part in parts.items():
-        commands = groups.setdefault(machine_line(part.machine), {})
+        commands = groups.setdefault(name_machine(part.machine), {})
         commands.setdefault(part.command, []).append(f"{name}, {part.machine['load']}")
     for machine, commands in groups.items():
         yield f"{machine}\nAbove each command stands how many processes ran when its parts began (load average)."
         yield "\n".join(f"    # {'; '.join(names)}\n    {command}" for command, names in commands.items())
 
 
-def machine_line(machine: dict[str, Any]) -> str:
+def name_machine(machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {found}" for package, found in machine["versions"].items())
     return (
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "

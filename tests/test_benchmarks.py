@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,8 @@ def test_a_run_trains_vocabularies_and_reports_every_figure(
     assert [row for row in rows if row["num_different"] != row["num_ties"]] == []
     assert rivals.NOT_INSTALLED in text
     assert str(tmp_path) not in text, "no folder of the machine"
-    assert "--only tokenising,exactness" in text
+    assert text.count("--only tokenising,exactness") == 1, "a command stands once, with its parts"
+    assert re.search(r"    # tokenising, [\d.]+; exactness, [\d.]+\n", text)
 
 
 def test_each_part_finds_its_place_in_the_report(tmp_path: Path):
@@ -79,6 +81,7 @@ def test_each_part_finds_its_place_in_the_report(tmp_path: Path):
     assert "75% on 2" in text, "the estimate loses what the measured workers lost"
     for name in PARTS:
         assert f"command of {name}" in text
+    assert text.count("Above each command") == 1, "one machine"
 
 
 def make_rows() -> dict[str, list[Measurement] | list[Comparison]]:

@@ -9,7 +9,7 @@ import sys
 import unicodedata
 from contextlib import suppress
 from functools import cache
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -101,12 +101,20 @@ def test_ids_are_those_of_sentencepiece(name: str, texts: list[str]):
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
+@pytest.mark.parametrize("name", FAST)
+def test_spaces_may_stand_anywhere(name: str):
+    tokenizer, word = train(**FAST[name]), LINES[0][:1]
+    parts = (("", " ", "  "), range(58, 68), (" ", "  ", "   "), ("", " "))
+    texts = [before + length * word + gap + word + behind for before, length, gap, behind in product(*parts)]
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
 @pytest.mark.parametrize("name", SLOW)
 def test_a_model_whose_text_does_not_fall_apart_goes_through_sentencepiece(name: str):
     settings, reason = SLOW[name]
     tokenizer = train(**settings)
     assert reason in str(tokenizer.slow_reason)
-    for lines in (LINES[:20], ["", *LINES[:20] * 10], [""]):  # few go through it one by one
+    for lines in (LINES[:20], ["", *LINES[:62]], ["", *LINES[:63]], [""]):  # fewer than 64 go one by one
         assert encode(tokenizer, lines) == encode_by_sentencepiece(tokenizer, lines)
 
 

@@ -111,6 +111,21 @@ def test_help_loads_none_of_the_large_libraries():
     assert run_python(code, *COMMANDS).endswith("loaded set()\n")
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted by /proc")
+def test_commands_load_numpy_without_threads(monkeypatch: pytest.MonkeyPatch):
+    code = """
+import os
+from albert_data.cli.loading import load_lightly
+with load_lightly():
+    import numpy
+print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert run_python(code) == "1 None\n", "what is loaded later has its threads"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert run_python(code).endswith(" 2\n"), "what a user sets is left"
+
+
 def test_vocab_build_inspect_and_verify_need_no_torch(here: Path):
     code = """
 import sys

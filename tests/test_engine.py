@@ -111,6 +111,11 @@ def test_a_bug_in_a_job_names_the_task_and_keeps_its_traceback():
         list(MultiprocessEngine(2).run(stumble, tasks(3)))
 
 
+def test_a_result_that_cannot_be_sent_names_the_task():
+    with pytest.raises(RuntimeError, match=r"(?s)file.txt, bytes 0 to 1:\nTraceback.*pickle"):
+        list(MultiprocessEngine(1).run(lambda task: lambda: task, tasks(1)))
+
+
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_tasks_that_end_while_none_is_at_work_end_the_run(num_workers: int, monkeypatch: pytest.MonkeyPatch):
     """Their end comes just before the engine asks for a task, when it has seen that there may be some."""

@@ -4,6 +4,8 @@ An engine is anything with `run(job, tasks)` that yields each task with its resu
 uses processes of this machine; a cluster's would send the same picklable job and tasks elsewhere. Tasks
 may be made lazily, by reading a stream: a thread makes them, a few ahead of the workers. A worker that
 dies is replaced and its task tried once more; a task that kills two workers is reported by name.
+Tasks and results go through Python's own pickle. That of multiprocess, which takes functions too, is slower by half a
+millisecond a message, for which a worker waits.
 """
 
 from __future__ import annotations
@@ -155,12 +157,12 @@ class _Worker:
     def send(self, task: Any) -> None:
         self.task, self._tries = task, self._tries + 1
         with suppress(BrokenPipeError, ConnectionResetError):  # it died: its sentinel tells
-            _send(self.connection, task)
+            self.connection.send_bytes(pickle.dumps(task))
 
     def receive(self) -> tuple[Any, Any] | None:
         """The task and its result, or None if the process died over it. Raises what the job raised."""
         try:
-            kind, value = _read(self.connection)
+            kind, value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
             return None
         task, self.task, self._tries = self.task, None, 0
@@ -184,7 +186,7 @@ class _Worker:
     def stop(self) -> None:
         """Let an idle worker end by itself."""
         with suppress(BrokenPipeError, ConnectionResetError):  # it ended already: none waited for it
-            _send(self.connection, None)
+            self.connection.send_bytes(pickle.dumps(None))
         self._process.join()
 
     def kill(self) -> None:
@@ -202,30 +204,21 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     while (task := _receive(connection)) is not None:
         try:
-            answer = ("result", job(task))
+            answer = pickle.dumps(("result", job(task)))
         except AlbertDataError as error:
-            answer = ("error", error)
+            answer = pickle.dumps(("error", error))
         except OSError as error:
-            answer = ("error", AlbertDataError(f"{task.describe()}: {error}"))
+            answer = pickle.dumps(("error", AlbertDataError(f"{task.describe()}: {error}")))
         except Exception:  # a fault of the job: the parent raises it, with the task's name
-            answer = ("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}"))
-        _send(connection, answer)
+            answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
+        connection.send_bytes(answer)
 
 
 def _receive(connection: Connection) -> Any | None:
     """The next task, or None when there will be no more."""
     with suppress(EOFError):
-        return _read(connection)
+        return pickle.loads(connection.recv_bytes())
     return None
-
-
-def _send(connection: Connection, message: Any) -> None:
-    """By Python's own pickle: multiprocess's, which takes functions too, has the other side wait half a millisecond."""
-    connection.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
-
-
-def _read(connection: Connection) -> Any:
-    return pickle.loads(connection.recv_bytes())
 
 
 def _end_with_parent(parent: int) -> None:

@@ -29,7 +29,7 @@ FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20
-_MANY = 64  # sentences; SentencePiece starts a thread for a list, which takes as long as encoding so many
+_MIN_LIST = 64  # sentences; for a list SentencePiece starts a thread, and is slower than one by one if it is shorter
 _TRIES = 3  # the first finds what the table lacks, the second may find it full; then SentencePiece does the rest
 
 
@@ -174,7 +174,7 @@ class ChunkEncoder:
 
 def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: list[bytes]) -> list[np.ndarray]:
     """SentencePiece's own encoding: the ids (int32) of each sentence."""
-    if len(sentences) < _MANY:
+    if len(sentences) < _MIN_LIST:
         return [processor.encode(sentence, out_type="numpy") for sentence in sentences]
     encoded: list[np.ndarray] = processor.encode(sentences, out_type="numpy", num_threads=1)
     return encoded

@@ -13,13 +13,13 @@ from albert_data.kernels import (
     copy_items,
     count_trailing_zeros,
     helper,
-    is_rare,
     item,
     kernel,
     load_word,
     pointer,
     prefetch,
     put,
+    rarely,
     store_word,
 )
 from albert_data.tokenizer.cutting import BLOCK, CutRule, point_to_rule
@@ -46,6 +46,7 @@ from albert_data.tokenizer.table import (
     find_slot,
     hash_long,
     hash_short,
+    home_slot,
     learn_chunk,
     make_desk,
     point_to_desk,
@@ -60,7 +61,7 @@ _BATCH = 32  # chunks, and those of a block more, are hashed before the first is
 _MAX_BATCH = _BATCH + BLOCK + 1  # less than _BATCH before a block, a chunk for each of its bytes, one at the end
 _NUM_FRESH, _IS_DONE, _NUM_UNKNOWN, _NUM_SUMMED = range(4)  # the places in Workplace.state
 SPARE_IDS = INLINE_IDS * _MAX_BATCH  # room that is left behind the ids
-_1, _38 = Word(1), Word(38)
+_1 = Word(1)
 _ID = _PAIR = Word(0xFFFF)
 _SPACES = Word(0x2020)
 _ALL = Word(0xFFFFFFFFFFFFFFFF)
@@ -97,17 +98,17 @@ def make_workplace() -> Workplace:
 def hash_chunk(
     utf8: Pointer, begin: int, end: int, inner: int, slots: Pointer, mask: int, cells: Pointer, cell: int
 ) -> int:
-    """Put a chunk into a cell, and ask for its slot. mask: the last slot of the table. Returns the next cell."""
+    """Put a chunk into a cell, and ask for its slot. mask: see home_slot. Returns the next cell."""
     length = end - begin
     tag = Word(length) | Word(inner) << INNER_SHIFT
-    if not is_rare(length > INLINE_BYTES):
+    if rarely(length > INLINE_BYTES):
+        value = hash_long(utf8, begin, end, tag)
+        low, high = _ALL, value  # no key stands there: the slot's bytes are compared
+    else:
         low = load_word(utf8, begin) & item(cells, length + 8)
         high = load_word(utf8, begin + 8) & item(cells, length)
         value = hash_short(low, high, tag)
-    else:
-        value = hash_long(utf8, begin, end, tag)
-        low, high = _ALL, value  # no key stands there: the slot's bytes are compared
-    slot = Int(value >> _38) & mask
+    slot = home_slot(value, mask)
     prefetch(slots, slot)
     put(cells, cell, low)
     put(cells, cell + 1, high)
@@ -172,7 +173,7 @@ def encode_sentences(
                 behind = hash_chunk(text, begin, place, inner, slots, mask, cells, behind)
                 inner = Int(item(text, place) != 32)
                 begin = place + 1 - inner
-                if is_rare(load_word(text, place) & _PAIR == _SPACES):
+                if rarely(load_word(text, place) & _PAIR == _SPACES):
                     begin = skip_spaces(text, begin, end)
             at += BLOCK
             if at < end:
@@ -183,7 +184,7 @@ def encode_sentences(
                 behind = hash_chunk(text, begin, end, inner, slots, mask, cells, behind)
             cell = _FIRST_CELL
             while cell < behind:
-                if filled <= max_ids:  # a chunk that is not common may have any number of ids
+                if filled <= max_ids:  # there is room for a whole batch, which write_common does not look after
                     cell, filled = write_common(cells, cell, behind, slots, out, filled)
                     if cell == behind:
                         break

@@ -94,6 +94,15 @@ def hash_short(low: Word, high: Word, tag: Word) -> Word:
 
 
 @helper
+def home_slot(value: Word, mask: int) -> Int:
+    """Where the slot of a chunk begins, by its hash, unless another has taken it. mask: where the last slot begins.
+
+    That has all bits of a slot's number, and none of a place within.
+    """
+    return Int(value >> _38) & mask
+
+
+@helper
 def hash_long(utf8: Pointer, begin: int, end: int, tag: Word) -> Word:
     value = tag
     for at in range(begin, end, 8):
@@ -114,7 +123,7 @@ def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) 
 
 @helper
 def find_slot(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot: int, table: Table, mask: int) -> int:
-    """The slot of a chunk: where it stands or would. mask: the last slot of the table."""
+    """The slot of a chunk: where it stands or would. mask: see home_slot."""
     length = Int(tag & LENGTH)
     while item(table.slots, slot + 2) != 0:
         if (item(table.slots, slot + 2) & IDENTITY) == tag and item(table.slots, slot + 1) == high:
@@ -230,7 +239,7 @@ def copy_slots(slots: np.ndarray, grown: np.ndarray) -> None:
             continue
         low, high = item(source, slot), item(source, slot + 1)
         value = hash_short(low, high, tag & IDENTITY) if Int(tag & LENGTH) <= INLINE_BYTES else high
-        target = Int(value >> _38) & mask
+        target = home_slot(value, mask)
         while item(out, target + 2) != 0:
             target = (target + 4) & mask
         copy_items(out, target, source, slot, 4)
