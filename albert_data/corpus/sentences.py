@@ -12,6 +12,7 @@ its own, and of a sentencex that answers otherwise than these modules do.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence, Sized
 from itertools import compress, pairwise
 
@@ -64,20 +65,22 @@ class Segmenter:
     """Segments lines by the rules of a language, and keeps what sentencex said of words.
 
     segment_odd: segments an odd line. What becomes of a line depends on nothing but the line.
+    Threads may share one: they segment one after another.
     """
 
     def __init__(
         self, language: str, segment_odd: Callable[[str], list[str]], max_keys: int = 1 << 17, max_bytes: int = 1 << 22
     ) -> None:
         self._language, self._segment_odd = language, segment_odd
-        self._answers = make_answers(max_keys, max_bytes)
+        self._answers, self._lock = make_answers(max_keys, max_bytes), threading.Lock()
         self.is_fast = language in LANGUAGES
         self.is_fast = self.is_fast and self._agrees()
 
     def segment(self, utf8: np.ndarray, line_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sentences of lines, each with a line feed: utf8, sentence offsets in bytes, line offsets in sentences."""
         source = Source(utf8, line_offsets, make_kinds())
-        stops = self.find_stops(source)
+        with self._lock:
+            stops = self.find_stops(source)
         bounds = np.flatnonzero(stops.is_odd)[:, None] + (0, 1)
         odd = [
             [sentence.encode() for sentence in self._segment_odd(utf8[begin : end - 1].tobytes().decode())]

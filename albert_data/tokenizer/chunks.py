@@ -9,6 +9,7 @@ begun. What is in the table changes the speed, never the ids.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -17,7 +18,7 @@ import sentencepiece
 
 from albert_data.tokenizer import encoding, table
 from albert_data.tokenizer.cuts import make_cut_rule
-from albert_data.tokenizer.cutting import BLOCK, PADDING, make_places, mark_cuts
+from albert_data.tokenizer.cutting import BLOCK, PADDING, CutRule, make_places, mark_cuts
 from albert_data.tokenizer.encoding import NOT_DONE, SPARE_IDS, make_workplace
 from albert_data.tokenizer.growing import with_room
 from albert_data.tokenizer.lattice import segment
@@ -33,21 +34,40 @@ _MIN_LIST = 64  # sentences; for a list SentencePiece starts a thread, and is sl
 _TRIES = 3  # the first finds what the table lacks, the second may find it full; then SentencePiece does the rest
 
 
-class ChunkEncoder:
-    """Encodes sentences by the chunk table."""
+@dataclass(frozen=True, kw_only=True)
+class ChunkModel:
+    """What encoding by chunks needs of a model. Nothing in it changes, so threads share one.
 
-    def __init__(
-        self,
-        model: bytes,
-        settings: ModelSettings,
-        processor: sentencepiece.SentencePieceProcessor,
-        pieces: list[str],
-    ) -> None:
-        self._processor = processor
-        self._is_unigram = settings.model_type == UNIGRAM
-        self._inner = _load_inner(model, self._is_unigram)
-        self._rule = make_cut_rule(settings, pieces)
-        self._trie = _make_trie(settings, pieces, processor.unk_id())
+    inner: the processor or normaliser of chunks inside a word.
+    """
+
+    processor: sentencepiece.SentencePieceProcessor
+    inner: Any
+    is_unigram: bool
+    rule: CutRule
+    trie: Trie
+
+
+def make_chunk_model(
+    model: bytes, settings: ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
+) -> ChunkModel:
+    """Raises ValueError if the model's table of replacements is damaged."""
+    is_unigram = settings.model_type == UNIGRAM
+    return ChunkModel(
+        processor=processor,
+        inner=_load_inner(model, is_unigram),
+        is_unigram=is_unigram,
+        rule=make_cut_rule(settings, pieces),
+        trie=_make_trie(settings, pieces, processor.unk_id()),
+    )
+
+
+class ChunkEncoder:
+    """Encodes sentences by the chunk table. It learns, and works in its own buffers: each thread needs one."""
+
+    def __init__(self, model: ChunkModel) -> None:
+        self._processor, self._inner, self._is_unigram = model.processor, model.inner, model.is_unigram
+        self._rule, self._trie = model.rule, model.trie
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
         self._workplace = make_workplace()
         self._cuts, self._places = np.empty(0, np.uint64), make_places()

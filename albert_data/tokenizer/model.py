@@ -6,6 +6,7 @@ In: sentences, as a sequence of str or as a `Text` buffer. Out: flat ids and off
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ import sentencepiece
 
 from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, encode_whole
+from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
 from albert_data.tokenizer.cutting import PADDING
 from albert_data.tokenizer.growing import GrowingArray
@@ -65,6 +66,9 @@ class Documents:
 class Tokenizer:
     """A SentencePiece model with the special pieces that ALBERT needs.
 
+    Threads may share one: each encodes with a table and buffers of its own, of 8 to 130 MB. It pickles and copies as
+    its model alone.
+
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
     id_dtype: uint16, or uint32 where the vocabulary is larger than that holds.
@@ -81,7 +85,7 @@ class Tokenizer:
         except (RuntimeError, OSError) as error:
             raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
         self.vocab_size: int = self._processor.get_piece_size()
-        self.pieces: list[str] = self._processor.id_to_piece(list(range(self.vocab_size)))
+        self.pieces = self._read_pieces()
         self.specials = self._find_specials(name)
         try:
             self._settings = read_settings(model)
@@ -89,6 +93,19 @@ class Tokenizer:
             raise TokenizerError(f"{name} is damaged: {error}") from error
         self.slow_reason = explain_unsafe(self._settings, self.pieces)
         self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+        self._of_thread = threading.local()
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str]]:
+        return type(self), (self.model, self._name)
+
+    def _read_pieces(self) -> list[str]:
+        try:
+            pieces: list[str] = self._processor.id_to_piece(list(range(self.vocab_size)))
+        except UnicodeDecodeError as error:
+            raise TokenizerError(
+                f"{self._name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
+            ) from error
+        return pieces
 
     def _find_specials(self, name: str) -> Specials:
         index = {piece: i for i, piece in enumerate(self.pieces)}
@@ -121,17 +138,25 @@ class Tokenizer:
 
     def compile_rare(self) -> None:
         """Compile what encoding a few words does not. Raises what `prepare` does."""
-        if self._chunks is not None:
-            self._chunks.compile_rare()
+        if (chunks := self._chunks) is not None:
+            chunks.compile_rare()
 
     @cached_property
-    def _chunks(self) -> ChunkEncoder | None:
+    def _chunk_model(self) -> ChunkModel | None:
         if self.slow_reason is not None:
             return None
         try:
-            return ChunkEncoder(self.model, self._settings, self._processor, self.pieces)
+            return make_chunk_model(self.model, self._settings, self._processor, self.pieces)
         except ValueError as error:
             raise TokenizerError(f"{self._name} is damaged: {error}") from error
+
+    @property
+    def _chunks(self) -> ChunkEncoder | None:
+        """The encoder of this thread, made at its first use."""
+        found: ChunkEncoder | None = getattr(self._of_thread, "chunks", None)
+        if found is None and self._chunk_model is not None:
+            found = self._of_thread.chunks = ChunkEncoder(self._chunk_model)
+        return found
 
     @property
     def pad_id(self) -> int:
@@ -168,9 +193,11 @@ class Tokenizer:
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).
 
-        A sequence other than a list is made one first. Raises TypeError if one of the texts is no string, and
-        UnicodeEncodeError if it holds a surrogate.
+        A sequence other than a list is made one first. Raises TypeError for a lone string and if one of the texts is no
+        string, and UnicodeEncodeError if it holds a surrogate.
         """
+        if isinstance(texts, (str, bytes)):
+            raise TypeError(f"encode takes a sequence of str, not one {type(texts).__name__}; give it as [text]")
         if not isinstance(texts, Text):
             texts = texts if type(texts) is list else list(texts)
         num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
@@ -188,8 +215,8 @@ class Tokenizer:
         self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Yield the ids of all sentences, part by part, and fill in how many each has."""
-        if self._chunks is not None:
-            yield from self._chunks.encode(utf8, begins, ends, lengths)
+        if (chunks := self._chunks) is not None:
+            yield from chunks.encode(utf8, begins, ends, lengths)
         elif len(begins):
             encoded = encode_whole(self._processor, slice_sentences(utf8, begins, ends))
             lengths[:] = [len(ids) for ids in encoded]

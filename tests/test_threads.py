@@ -1,0 +1,109 @@
+"""Objects that learn or keep scratch memory give the same to several threads at once, and to copies of themselves."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from test_chunks import ODD, train
+
+from albert_data.corpus.sentences import Segmenter
+from albert_data.corpus.text import _segment_odd
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.model import Tokenizer
+
+NUM_THREADS, NUM_ROUNDS = 8, 6
+
+
+@pytest.fixture(autouse=True)
+def switch_often() -> Iterator[None]:
+    """Let Python change the thread as often as it can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def make_texts(count: int, seed: int) -> list[str]:
+    """Sentences of new words, so that the chunk table learns all the time."""
+    rng = random.Random(seed)
+    letters = "etaoin shrdlu cmfwyp 中国我们天气。，.!?'" + ODD
+    return ["".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(count)]
+
+
+def run_beside(work: Callable[[int], Any]) -> list[Any]:
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        return list(pool.map(work, range(NUM_THREADS)))
+
+
+def by_sentencepiece(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    found: list[list[int]] = tokenizer._processor.encode(texts)
+    return found
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type: str):
+    tokenizer = Tokenizer(train(model_type=model_type).model, "model")
+    texts = [make_texts(300, seed) for seed in range(NUM_THREADS)]
+    expected = [by_sentencepiece(tokenizer, part) for part in texts]
+
+    def encode(thread: int) -> list[list[list[int]]]:
+        rounds = []
+        for _ in range(NUM_ROUNDS):
+            ids, offsets = tokenizer.encode(texts[thread])
+            rounds.append([part.tolist() for part in np.split(ids, offsets[1:-1])])
+        return rounds
+
+    for rounds, wanted in zip(run_beside(encode), expected, strict=True):
+        assert all(found == wanted for found in rounds)
+    ids, offsets = tokenizer.encode(texts[0])
+    assert [part.tolist() for part in np.split(ids, offsets[1:-1])] == expected[0], "the object stays right afterwards"
+
+
+def test_threads_that_share_a_segmenter_get_the_same_sentences():
+    def make() -> Segmenter:
+        return Segmenter("en", lambda line: _segment_odd("en", line), max_keys=64)  # forgets all the time
+
+    rng = random.Random(0)
+    words = ["Mr.", "Dr.", "St.", "Then", "he", "went", "on.", "No.", "5", "U.S.", "Army", "“Go!”", "p.m.", "Who?"]
+    buffers = []
+    for _ in range(NUM_THREADS):
+        lines = [f"{' '.join(rng.choices([*words, f'Word{rng.randint(0, 999)}.'], k=30))}\n".encode() for _ in range(9)]
+        offsets = np.cumsum([0, *map(len, lines)], dtype=np.int64)
+        buffers.append((np.frombuffer(bytearray(b"".join(lines)), np.uint8), offsets))
+    expected = [make().segment(*buffer) for buffer in buffers]
+    shared = make()
+    for _ in range(NUM_ROUNDS):
+        for found, wanted in zip(run_beside(lambda i: shared.segment(*buffers[i])), expected, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("duplicate", [lambda t: pickle.loads(pickle.dumps(t)), copy.copy, copy.deepcopy])
+def test_a_tokenizer_pickles_and_copies_and_each_encodes_by_itself(duplicate: Callable[[Tokenizer], Tokenizer]):
+    tokenizer, texts = Tokenizer(train().model, "model"), make_texts(50, 0)
+    tokenizer.encode(texts)  # it has learnt
+    other = duplicate(tokenizer)
+    assert (other.sha256, other.pieces, other.slow_reason) == (tokenizer.sha256, tokenizer.pieces, None)
+    assert np.array_equal(other.encode(texts)[0], tokenizer.encode(texts)[0])
+    assert len(pickle.dumps(tokenizer)) < len(tokenizer.model) + 1000
+    assert other._chunks is not tokenizer._chunks
+
+
+@pytest.mark.parametrize("text", ["a string", b"bytes"])
+def test_a_lone_string_is_refused_instead_of_encoded_letter_by_letter(text: Any):
+    with pytest.raises(TypeError, match=r"sequence of str, not one (str|bytes); give it as \[text\]"):
+        Tokenizer(train().model, "model").encode(text)
+
+
+def test_a_model_with_a_piece_of_no_utf8_is_an_error_of_the_tokenizer():
+    model = train().model
+    piece = max(Tokenizer(model, "model").pieces[5:], key=len).encode()
+    with pytest.raises(TokenizerError, match=r"spiece.model is damaged: the piece .* is not valid UTF-8"):
+        Tokenizer(model.replace(piece, piece[:-2] + b"\xff" + piece[-1:]), "spiece.model")
