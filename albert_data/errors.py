@@ -4,6 +4,10 @@ Each message says what is wrong, where, the value found, what is allowed and wha
 The command line prints it as one line and exits with 1; anything else that escapes is a bug.
 """
 
+from __future__ import annotations
+
+import os
+
 
 class AlbertDataError(Exception):
     """Base of every error that albert-data raises on purpose."""
@@ -35,3 +39,10 @@ class WorkerError(AlbertDataError):
 
 class CheckpointError(AlbertDataError):
     """A training run can't be resumed from what is on the disk."""
+
+
+def explain_os_error(error: OSError, where: str = "") -> str:
+    """What the system said, and of which file; `where` stands in for a name that the error lacks."""
+    name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else where
+    what = error.strerror or str(error)
+    return f"{name}: {what}" if name else what

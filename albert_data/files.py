@@ -1,36 +1,77 @@
 """Write files so that a reader sees all of one or nothing of it, whatever happens in between.
 
-A file is written under a temporary name, synced, then renamed; a kill leaves at most a `*.tmp`. What is not synced
-outlives a kill too, but not a loss of power.
+A file is written under a random hidden name beside its own, synced, then renamed; a kill leaves at most that hidden
+`.<16 hex digits>.tmp`. What is not synced outlives a kill too, but not a loss of power.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from albert_data.errors import OutputError
+
 TEMPORARY_SUFFIX = ".tmp"
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
 @contextmanager
 def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """Open for writing; the file takes its name when the block ends without an error."""
-    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    """Open for writing; the file takes its name when the block ends without an error.
+
+    An OSError that names no file, as that of a full disk, is raised anew with this one's name.
+    """
+    temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:  # x: never through a link, nor over a file that is there
             yield file
             file.flush()
             if sync:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        _remove_temporary(temporary)
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+    except BaseException:
+        _remove_temporary(temporary)
+        raise
+
+
+def _remove_temporary(temporary: Path) -> None:
+    with suppress(OSError):  # the error before it tells more
+        temporary.unlink(missing_ok=True)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a killed `replace_file` left in a folder."""
+    for path in list_temporaries(folder):
+        path.unlink(missing_ok=True)
+
+
+def list_temporaries(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _TEMPORARY.fullmatch(path.name) and is_regular(path)]
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a regular file stands there, and no link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything stands there, even a link that leads nowhere."""
+    return os.path.lexists(path)
 
 
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
@@ -38,14 +79,53 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
         file.write(data)
 
 
-def write_json(path: Path, value: object, *, sync: bool = True) -> None:
+def to_json(value: object) -> bytes:
     """Indented, in a fixed order of keys, so that equal values are equal bytes."""
-    write_bytes(path, (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(), sync=sync)
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def write_json(path: Path, value: object, *, sync: bool = True) -> None:
+    write_bytes(path, to_json(value), sync=sync)
+
+
+def check_output(path: Path, spared: Iterable[Path]) -> None:
+    """Raise OutputError where a file that the user named for writing is a folder, or one that is read.
+
+    spared: the inputs, and the files of the shard folder or run that is shown.
+    """
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder; name a file to write")
+    for other in spared:
+        with suppress(OSError):  # one of the two is not there
+            if path.samefile(other):
+                raise OutputError(f"{path} is {other}, which is read here; name another file to write")
+
+
+def write_output(path: Path, data: bytes) -> bool:
+    """Write a file that the user named: a regular one whole or not at all, anything else through what is there.
+
+    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether it is a regular file.
+    Raises OutputError where it can't be written.
+    """
+    try:
+        if is_regular(path) or not is_there(path):
+            write_bytes(path, data)
+            return True
+        with path.open("wb") as file:
+            file.write(data)
+            return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError as error:
+        raise OutputError(f"{path} can't be written: {error.strerror or error}; name another file") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises ValueError where the file holds no JSON object."""
-    value = json.loads(path.read_text(encoding="utf-8"))
+    """Raises OSError, or ValueError where it is no regular file or holds no JSON object that can be read."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{path} is no regular file")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no JSON object")
     return cast(dict[str, Any], value)

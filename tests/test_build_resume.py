@@ -179,7 +179,9 @@ def test_a_build_killed_at_any_rename_goes_on_to_the_same_bytes(
         check_finished(corpus, out)
 
 
-@pytest.mark.parametrize("name", ["albert_data.build.workdir.WorkDir.remove", "shutil.rmtree"])
+@pytest.mark.parametrize(
+    "name", ["albert_data.build.workdir.WorkDir.remove", "albert_data.build.workdir.WorkDir._drop"]
+)
 def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
 
@@ -187,7 +189,7 @@ def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, co
         if (out / "manifest.json").exists():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    die_in_build(corpus, out, name, die_at_the_end)
+    die_in_build(corpus, out, f"albert_data.build.workdir.WorkDir.{name}", die_at_the_end)
     assert (out / ".build/runs").exists()
     assert corpus.build(out).was_finished
     check_finished(corpus, out)
@@ -206,12 +208,12 @@ def test_work_of_another_plan_is_dropped_whole_even_if_that_is_killed(corpus: Co
     out = tmp_path / "out"
     interrupt(corpus, out, 5)
 
-    def remove_half(path: Path, **_: Any) -> None:
-        for file in sorted(path.iterdir())[::2]:
+    def remove_half(work: workdir.WorkDir, _: Any) -> None:
+        for file in sorted(work.runs.iterdir())[::2]:
             file.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    die_in_build(corpus, out, "shutil.rmtree", remove_half, seed=5, overwrite=True)
+    die_in_build(corpus, out, "albert_data.build.workdir.WorkDir._drop", remove_half, seed=5, overwrite=True)
     corpus.build(out)
     check_finished(corpus, out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import gzip
 import io
@@ -16,6 +17,7 @@ import build_fixtures as fixtures
 import pytest
 import sentencepiece
 
+from albert_data.build.workdir import WorkDir
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
 
@@ -249,8 +251,9 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_afterwards():
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("Error: large.txt, bytes 0 to ")
-    assert "File too large" in done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        "Error: out/.build/runs/files-000000-000.run: File too large; fix that and give the same command again"
+    )
     assert "Traceback" not in done.stderr
     assert run(command[3:]) == 0
 
@@ -258,14 +261,22 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_afterwards():
 def test_a_disk_that_fills_up_at_the_very_end_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def fill_up(*_: object) -> None:
-        raise OSError(28, "No space left on device", "out/README.md.tmp")
+    place = WorkDir.place
+
+    def fill_up(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def place_on_a_full_disk(work: WorkDir, name: str, data: bytes) -> None:
+        with monkeypatch.context() as patch:
+            if name == "README.md":
+                patch.setattr(os, "fsync", fill_up)
+            place(work, name, data)
 
     command = "build in.txt --tokenizer model.model -o out --workers 1"
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.build.publish.write_card", fill_up)
+        patch.setattr(WorkDir, "place", place_on_a_full_disk)
         message = fail(command, capsys)
-    assert message.startswith("out/README.md.tmp: No space left on device")
+    assert message.startswith("out/README.md: No space left on device")
     assert "give the same command again" in message
     assert run(command.split()) == 0
     assert not Path("out/.build").exists()

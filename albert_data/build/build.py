@@ -18,12 +18,13 @@ from typing import Any
 import albert_data
 from albert_data.build.engine import Engine
 from albert_data.build.mapping import MapJob, TaskReceipt, read_receipt
+from albert_data.build.ownership import check_targets
 from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.publish import make_manifest, publish
 from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
 from albert_data.build.stages import Stages
-from albert_data.build.vocabulary import learn_vocabulary, no_document, save_vocabulary
+from albert_data.build.vocabulary import is_saved, learn_vocabulary, no_document, save_vocabulary
 from albert_data.build.warming import compile_kernels
 from albert_data.build.workdir import WorkDir, check_finished, find_finished
 from albert_data.config import BuildConfig, VocabConfig
@@ -66,7 +67,8 @@ def build(
     """Build the shards of a corpus into `out`.
 
     tokenizer: None to train one of the default settings on the corpus first.
-    overwrite: replace what a build left in `out`; a finished one stays until the new one is.
+    overwrite: replace what a build left in `out`; a finished one stays until the new one is. Files that no build wrote
+    stay; where one is in the way, that is an OutputError.
     Raises InputError, TokenizerError, OutputError or WorkerError; finished tasks are then kept.
     """
     started, progress = time.monotonic(), progress or Silence()
@@ -139,12 +141,14 @@ class _Build:
         shards = self._reduce(total, tokenizer)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards)
         with hold_interrupts():
-            publish(self._work, manifest, tokenizer)
+            notes = publish(self._work, manifest, tokenizer)
+        for note in notes:
+            self._progress.say(note)
         return manifest, resumed
 
     def _learn_tokenizer(self) -> Tokenizer:
         path = self._work.tokenizer / MODEL_NAME
-        if not (self._work.tokenizer / "vocab.json").exists():
+        if not is_saved(self._work.tokenizer):
             if any(item.path == STDIN for item in self._inputs):
                 raise InputError(
                     "without --tokenizer the corpus is read twice, which stdin can't be; "
@@ -203,6 +207,7 @@ class _Build:
             size = rows * _ROW_BYTES + tokens * id_bytes + masked * (2 + id_bytes)
             if rows:
                 tasks += plan_shards(split, size, self._config.num_shards if split == "train" else None)
+        check_targets(self._work.out, [task.file for task in tasks], self._work.records())
         job = ReduceJob(
             [self._work.runs / name for name in sorted(total.runs)],
             self._work.shards,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from albert_data.files import write_bytes
-
+CARD_NAME = "README.md"
 _CARD = """\
 ---
 task_categories:
@@ -49,8 +48,8 @@ Of the maskable tokens {mask_percent:g} % are masked, in spans of 1 to {ngram} w
 """
 
 
-def write_card(out: Path, manifest: dict[str, Any]) -> None:
-    """Write README.md for a build with this manifest."""
+def make_card(manifest: Mapping[str, Any]) -> bytes:
+    """README.md for a build with this manifest."""
     config, splits = manifest["config"], manifest["splits"]
     filled = {name: split for name, split in splits.items() if split["num_rows"]}
     text = _CARD.format(
@@ -70,4 +69,4 @@ def write_card(out: Path, manifest: dict[str, Any]) -> None:
         ngram=config["ngram"],
         shares=", ".join(f"{100 * share:.2f} %" for share in manifest["ngram_shares"]),
     )
-    write_bytes(out / "README.md", text.encode())
+    return text.encode()

@@ -26,11 +26,12 @@ import multiprocess
 from multiprocess.connection import Connection, wait
 
 from albert_data.build.memory import keep_memory
-from albert_data.errors import AlbertDataError, WorkerError
+from albert_data.errors import AlbertDataError, WorkerError, explain_os_error
 from albert_data.interrupts import hold_interrupts
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
+_NEXT_STEP = "fix that and give the same command again"
 
 
 class Task(Protocol):
@@ -48,7 +49,10 @@ class Engine(Protocol):
     """Where tasks are run."""
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
-        """Yield every task with its result. An AlbertDataError of a job ends the run and is raised."""
+        """Yield every task with its result. An AlbertDataError of a job ends the run and is raised.
+
+        A job keeps scratch buffers: in one process it is called for one task after another, never by two threads.
+        """
 
 
 class MultiprocessEngine:
@@ -208,7 +212,9 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         except AlbertDataError as error:
             answer = pickle.dumps(("error", error))
         except OSError as error:
-            answer = pickle.dumps(("error", AlbertDataError(f"{task.describe()}: {error}")))
+            answer = pickle.dumps(
+                ("error", AlbertDataError(f"{explain_os_error(error, task.describe())}; {_NEXT_STEP}"))
+            )
         except Exception:  # a fault of the job: the parent raises it, with the task's name
             answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
         connection.send_bytes(answer)

@@ -1,25 +1,36 @@
 """Publish: finished shards to their place, then the manifest that makes them a build.
 
-Every step can be done again after a kill: a shard is where it was made or where it belongs.
+Every step can be done again after a kill: a shard is where it was made or where it belongs. Before the first step the
+journal records what this build and those before it wrote: a later build knows these files even without a manifest.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 import albert_data
-from albert_data.build.card import write_card
+from albert_data.build.card import CARD_NAME, make_card
 from albert_data.build.mapping import TaskReceipt
+from albert_data.build.ownership import (
+    TOKENIZER_FILE,
+    check_targets,
+    find_foreign_shards,
+    is_ours,
+    record_files,
+    remove_stale,
+)
 from albert_data.build.reducing import ReduceTask
 from albert_data.build.workdir import WorkDir
 from albert_data.config import BuildConfig
 from albert_data.examples.spans import ngram_shares
-from albert_data.files import sync_path, write_bytes, write_json
+from albert_data.files import is_there, sync_path, to_json
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SPLITS, hash_content, seal_manifest
-from albert_data.shards.schema import FORMAT_VERSION, SHARD_SUFFIX
+from albert_data.shards.schema import FORMAT_VERSION
 from albert_data.shards.writer import ShardReceipt
-from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
+from albert_data.tokenizer.model import Tokenizer
 
 
 def make_manifest(
@@ -39,7 +50,7 @@ def make_manifest(
         "config": config.to_flat_dict(),
         "ngram_shares": ngram_shares(config.examples.ngram).tolist(),
         "tokenizer": {
-            "file": f"tokenizer/{MODEL_NAME}",
+            "file": TOKENIZER_FILE,
             "sha256": tokenizer.sha256,
             "vocab_size": tokenizer.vocab_size,
             **tokenizer.specials.to_dict(),
@@ -52,7 +63,8 @@ def make_manifest(
         "splits": splits,
         "digest": hash_content(splits),
     }
-    return seal_manifest(manifest)
+    card = {"file": CARD_NAME, "sha256": sha256(make_card(manifest)).hexdigest()}
+    return seal_manifest({**manifest, "card": card})
 
 
 def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> dict[str, Any]:
@@ -62,27 +74,47 @@ def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -
     return {**totals, "shards": described}
 
 
-def publish(work: WorkDir, manifest: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """Put shards, tokenizer, card and last the manifest into OUT, in place of an older build's."""
+def publish(work: WorkDir, manifest: dict[str, Any], tokenizer: Tokenizer) -> list[str]:
+    """Put shards, tokenizer, card and last the manifest into OUT, in place of an older build's.
+
+    Returns what the user should know. Raises OutputError, before anything is changed, where a file that no build wrote
+    stands in the way. A card that the user changed stays.
+    """
+    shards = [shard["file"] for split in manifest["splits"].values() for shard in split["shards"]]
+    older, own = work.records(), record_files(manifest)
+    records = older | own
+    check_targets(work.out, [TOKENIZER_FILE, *shards], records)
+    keeps_card = is_there(work.out / CARD_NAME) and not is_ours(work.out, CARD_NAME, records)
+    if keeps_card and not older:
+        check_targets(work.out, [CARD_NAME], records)
+    work.keep_records(records)
     (work.out / MANIFEST_NAME).unlink(missing_ok=True)
     for split in SPLITS:
         _publish_split(work, split, [shard["file"] for shard in manifest["splits"][split]["shards"]])
-    (work.out / "tokenizer").mkdir(exist_ok=True)
-    write_bytes(work.out / "tokenizer" / MODEL_NAME, tokenizer.model)
-    write_card(work.out, manifest)
-    write_json(work.out / MANIFEST_NAME, manifest)
+    remove_stale(work.out, older, shards)
+    work.place(TOKENIZER_FILE, tokenizer.model)
+    if not keeps_card:
+        work.place(CARD_NAME, make_card(manifest))
+    _sync_folders(work)
+    work.place(MANIFEST_NAME, to_json(manifest))
     sync_path(work.out)
+    notes = [f"{work.out / CARD_NAME} was changed since a build wrote it, and stays as it is"] if keeps_card else []
+    notes += [
+        f"{work.out / name} is not of this build and stays; readers of the whole folder would read it along"
+        for name in find_foreign_shards(work.out, shards)
+    ]
+    return notes
 
 
 def _publish_split(work: WorkDir, split: str, files: list[str]) -> None:
-    folder = work.out / split
     if files:
-        folder.mkdir(exist_ok=True)
+        (work.out / split).mkdir(exist_ok=True)
     for file in files:
         if (work.shards / file).exists():
             os.replace(work.shards / file, work.out / file)
-    if folder.is_dir():
-        for stale in folder.glob(f"*{SHARD_SUFFIX}"):
-            if f"{split}/{stale.name}" not in files:
-                stale.unlink()
-        sync_path(folder)
+
+
+def _sync_folders(work: WorkDir) -> None:
+    for folder in ("tokenizer", *SPLITS):
+        with suppress(FileNotFoundError):
+            sync_path(work.out / folder)

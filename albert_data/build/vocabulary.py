@@ -10,6 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,25 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.text import make_text
-from albert_data.errors import InputError, OutputError
-from albert_data.files import write_bytes, write_json
+from albert_data.errors import InputError, OutputError, TokenizerError
+from albert_data.files import (
+    hash_file,
+    is_regular,
+    is_there,
+    read_json,
+    remove_temporaries,
+    write_bytes,
+    write_json,
+)
 from albert_data.interrupts import hold_interrupts
-from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
 
-SETTINGS_NAME = "vocab.json"
+SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
+FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
+ANY = "any"  # in place of a hash: the file itself holds the hashes
+_SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,16 +175,65 @@ def _train(
         return train_model(sentences, config), config
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of a vocabulary: better to fail before the training than after it."""
+def claim_folder(folder: Path) -> None:
+    """Make the folder of a vocabulary: better to fail before the training than after it.
+
+    Raises OutputError where a file stands in the way that is not of a vocabulary.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        known = _read_hashes(folder)
+        for name in FILES:
+            path = folder / name
+            if is_there(path) and not (is_regular(path) and known.get(name) in (ANY, hash_file(path))):
+                raise OutputError(
+                    f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
+                    "move it away, or name another folder"
+                )
+        remove_temporaries(folder)
     except OSError as error:
         raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
 
 
+def _read_hashes(folder: Path) -> dict[str, str]:
+    """What vocab.json records of the files of a vocabulary: their SHA-256, or ANY of itself."""
+    try:
+        settings = read_json(folder / SETTINGS_NAME)
+    except (OSError, ValueError):
+        return {}
+    if isinstance(files := settings.get("files"), dict):
+        return {**files, SETTINGS_NAME: ANY}
+    if _SETTINGS_KEYS - settings.keys():
+        return {}
+    try:  # version 0.3.0 recorded no hashes
+        model = load_tokenizer(folder / MODEL_NAME, to_encode=False)
+    except TokenizerError:
+        return {SETTINGS_NAME: ANY}
+    return {MODEL_NAME: model.sha256, PIECES_NAME: _hash(_list_pieces(model)), SETTINGS_NAME: ANY}
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder holds a whole vocabulary as `save_vocabulary` wrote it."""
+    known = _read_hashes(folder)
+    return all(is_regular(folder / name) and known.get(name) in (ANY, hash_file(folder / name)) for name in FILES)
+
+
+def _list_pieces(tokenizer: Tokenizer) -> bytes:
+    return "".join(f"{piece}\n" for piece in tokenizer.pieces).encode()
+
+
+def _hash(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
-    """Write the model, its pieces and the settings to a folder; returns the settings."""
+    """Write the model, its pieces and the settings to a folder; returns the settings.
+
+    An older vocabulary is removed first. The settings then come first: by the hashes in them the other two are known as
+    ours, even if this is killed in between.
+    """
+    model = report.trained.model
+    pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
     settings = {
         **dataclasses.asdict(report.config),
         "documents": report.num_documents,
@@ -182,14 +243,17 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "skipped_sentences": report.trained.num_skipped,
         "skipped_bytes": report.trained.skipped_bytes,
         "damage": report.damage,
+        "files": {MODEL_NAME: _hash(model), PIECES_NAME: _hash(pieces)},
     }
-    make_folder(folder)
+    claim_folder(folder)
     try:
         with hold_interrupts():
-            write_bytes(folder / MODEL_NAME, report.trained.model)
-            pieces = load_tokenizer(folder / MODEL_NAME, to_encode=False).pieces
-            write_bytes(folder / "pieces.txt", "".join(f"{piece}\n" for piece in pieces).encode())
+            for name in (MODEL_NAME, PIECES_NAME):
+                (folder / name).unlink(missing_ok=True)
             write_json(folder / SETTINGS_NAME, settings)
+            write_bytes(folder / PIECES_NAME, pieces)
+            write_bytes(folder / MODEL_NAME, model)
     except OSError as error:
-        raise OutputError(f"can't write the vocabulary to {folder}: {error.strerror}") from error
+        where = error.filename or folder
+        raise OutputError(f"the vocabulary can't be written: {where}: {error.strerror}") from error
     return settings

@@ -9,6 +9,7 @@ import click
 
 from albert_data.cli.loading import load_lightly
 from albert_data.cli.options import default_of, input_arguments, text_options, workers_option
+from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
 
 
@@ -129,7 +130,7 @@ def build(
 
         found, bar = find_inputs(inputs), Bar()
         if dry_run:
-            click.echo(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
+            show(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
             return
         with compile_ahead(bar):
             loaded = load_to_encode(tokenizer) if tokenizer else None
@@ -137,14 +138,14 @@ def build(
         report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)
     except KeyboardInterrupt:
         bar.close()
-        click.echo("\nInterrupted; the same command goes on from here.", err=True)
+        tell("\nInterrupted; the same command goes on from here.")
         raise click.exceptions.Exit(INTERRUPTED) from None
     finally:
         bar.close()
-    click.echo(describe_build(report, output))
+    show(describe_build(report, output))
     if report.was_finished:
         return
     if profile:
-        click.echo(describe_stages(report))
+        show(describe_stages(report))
     if fault := save_times(report, workers):
-        click.echo(f"Its times are not kept for `inspect`: {fault}", err=True)
+        tell(f"Its times are not kept for `inspect`: {fault}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from io import StringIO
 from typing import Any
 
 import click
@@ -12,7 +13,8 @@ import click
 from albert_data import __version__
 from albert_data.cli.entry import INTERRUPTED
 from albert_data.cli.entry import main as main
-from albert_data.errors import AlbertDataError
+from albert_data.cli.output import tell, tell_bug, tell_error
+from albert_data.errors import AlbertDataError, explain_os_error
 
 COMMANDS = {
     "vocab": "Train a SentencePiece vocabulary on text.",
@@ -69,15 +71,21 @@ def run(arguments: list[str]) -> int:
         result = cli.main(arguments, prog_name="albert-data", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
+        usage = StringIO()
+        error.show(usage)
+        tell(usage.getvalue().rstrip("\n"))
         return error.exit_code
     except AlbertDataError as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(str(error))
         return 1
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other, and ends the line
-        click.echo("Interrupted.", err=True)
+        tell("Interrupted.")
         return INTERRUPTED
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
-        click.echo(f"Error: {what}; mend that and give the same command again", err=True)
+        tell_error(f"{explain_os_error(error)}; fix that and give the same command again")
         return 1
+    except MemoryError:
+        tell_error("memory ran out; use fewer --workers, or a machine with more memory")
+        return 1
+    except Exception as error:
+        return tell_bug(error, arguments)

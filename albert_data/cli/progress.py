@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 import click
+
+from albert_data.cli.output import tell
+from albert_data.inspect.terminal import escape_controls
 
 
 class Bar:
@@ -25,7 +27,7 @@ class Bar:
         self._text_bytes = 0
         if not sys.stderr.isatty():
             if self._tells_stages:
-                _tell(stage)
+                tell(stage)
             return
         from tqdm import tqdm
 
@@ -49,9 +51,9 @@ class Bar:
 
     def say(self, line: str) -> None:
         if self._bar is None:
-            _tell(line)
+            tell(line)
         else:
-            self._bar.write(line, file=sys.stderr)
+            self._bar.write(escape_controls(line), file=sys.stderr)
 
     def print(self, line: str) -> None:
         """A line of the command's own output, on stdout, with the bar out of its way."""
@@ -64,10 +66,3 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-def _tell(line: str) -> None:
-    try:
-        click.echo(line, err=True)
-    except BrokenPipeError:  # a run goes on when nobody reads how far it is, nor ends in 120 for what is unwritten
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -14,6 +14,7 @@ from albert_data.cli.options import (
     text_options,
     workers_option,
 )
+from albert_data.cli.output import show
 from albert_data.config import MODEL_TYPES, VocabConfig
 
 
@@ -70,7 +71,7 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     albert-data vocab corpus/ --vocab-size 8000 -o vocab
     """
     from albert_data.build.engine import MultiprocessEngine
-    from albert_data.build.vocabulary import learn_vocabulary, make_folder, save_vocabulary
+    from albert_data.build.vocabulary import claim_folder, learn_vocabulary, save_vocabulary
     from albert_data.cli.progress import Bar
     from albert_data.cli.settings import text_config
     from albert_data.cli.summary import describe_vocabulary
@@ -80,11 +81,11 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     text = text_config(settings)
     config = VocabConfig(**settings)
     found = find_inputs(inputs)
-    make_folder(output)
+    claim_folder(output)
     bar = Bar()
     try:
         report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), bar)
     finally:
         bar.close()
     save_vocabulary(output, report)
-    click.echo(describe_vocabulary(report, output / MODEL_NAME))
+    show(describe_vocabulary(report, output / MODEL_NAME))

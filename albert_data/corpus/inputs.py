@@ -133,6 +133,8 @@ class SmallReads(io.RawIOBase):
 def open_input(item: Input) -> io.BufferedIOBase:
     """Open for reading from the start, decompressed."""
     if item.path == STDIN:
+        if sys.stdin is None:
+            raise InputError("stdin is closed; pipe text into it, or name files instead of -")
         # A buffer of our own: the interpreter aborts if it ends while a thread waits in that of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer)

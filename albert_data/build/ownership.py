@@ -1,0 +1,140 @@
+"""What in OUT belongs to a build: nothing else is ever replaced or removed.
+
+In: OUT, and records of the files that builds wrote there. A file is ours where a record names it and describes it: a
+regular file, on the way to which no folder is a link, of the size or the SHA-256 that was recorded.
+Records come from the manifest, and from the journal of a build that was killed while it published.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from albert_data.build.card import CARD_NAME, make_card
+from albert_data.errors import OutputError, ShardError
+from albert_data.files import hash_file, is_regular, is_there, read_json, write_json
+from albert_data.shards.manifest import SEAL, SPLITS, hash_manifest, read_manifest
+from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.tokenizer.model import MODEL_NAME
+
+TOKENIZER_FILE = f"tokenizer/{MODEL_NAME}"
+_FOLDERS = ("tokenizer", *SPLITS)
+_SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-\d{{5,}}\{SHARD_SUFFIX}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is known of a file that a build wrote: name, relative to OUT, and size in bytes, SHA-256 or both."""
+
+    name: str
+    num_bytes: int | None = None
+    sha256: str | None = None
+
+    def describes(self, path: Path) -> bool:
+        """Whether a regular file that is no link stands there and is as recorded."""
+        if not is_regular(path) or self.num_bytes not in (None, path.stat().st_size):
+            return False
+        return self.sha256 in (None, hash_file(path))
+
+
+Records = frozenset[Record]
+
+
+def read_our_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest of a folder, None where there is none. Raises OutputError where it is not as a build wrote it."""
+    if not is_there(path):
+        return None
+    try:
+        if not is_regular(path):
+            raise ShardError("it is no regular file")
+        manifest = read_manifest(path.parent)
+        if manifest.get(SEAL) != hash_manifest(manifest):
+            raise ShardError("it was changed since")
+    except ShardError as error:
+        raise OutputError(
+            f"{path} is not as a build wrote it: {error}; move it away, or name another folder"
+        ) from error
+    return manifest
+
+
+def record_files(manifest: Mapping[str, Any]) -> Records:
+    """The files that a manifest names, except itself.
+
+    Only names that a build gives count, for anybody may have written a manifest. Of shards, which are large, the size
+    decides. Version 0.3.0 recorded no card: it is what the manifest makes of it.
+    """
+    shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
+    card = manifest["card"]["sha256"] if "card" in manifest else sha256(make_card(manifest)).hexdigest()
+    return frozenset(
+        [
+            Record(name=TOKENIZER_FILE, sha256=manifest["tokenizer"]["sha256"]),
+            Record(name=CARD_NAME, sha256=card),
+            *(Record(name=shard["file"], num_bytes=shard["num_bytes"]) for shard in shards if _is_shard(shard["file"])),
+        ]
+    )
+
+
+def _is_shard(name: str) -> bool:
+    return _SHARD_NAME.fullmatch(name) is not None
+
+
+def write_journal(path: Path, records: Records) -> None:
+    """Keep records until the manifest that names the files is there."""
+    rows = sorted(([record.name, record.num_bytes, record.sha256] for record in records), key=repr)
+    write_json(path, {"files": rows})
+
+
+def read_journal(path: Path) -> Records:
+    """The records of a journal; none where there is none that can be read."""
+    try:
+        rows = read_json(path)["files"]
+        return frozenset(Record(name=str(name), num_bytes=size, sha256=digest) for name, size, digest in rows)
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()
+
+
+def is_ours(out: Path, name: str, records: Records) -> bool:
+    return any(record.name == name and record.describes(out / name) for record in records)
+
+
+def check_folders(out: Path) -> None:
+    """Raise OutputError where one of the folders that a build writes to is a link, or no folder."""
+    for path in (out / name for name in _FOLDERS):
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            kind = "a link" if path.is_symlink() else "no folder"
+            raise OutputError(f"{path} is {kind}, and a build would write there; move it away, or name another folder")
+
+
+def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
+    """Raise OutputError for the first name at which something stands that is not ours."""
+    check_folders(out)
+    by_name: dict[str, set[Record]] = {}
+    for record in records:
+        by_name.setdefault(record.name, set()).add(record)
+    for name in names:
+        if is_there(out / name) and not is_ours(out, name, frozenset(by_name.get(name, ()))):
+            raise OutputError(
+                f"{out / name} was not written by a build, or was changed since, and this build would replace it; "
+                "move it away, or name another folder"
+            )
+
+
+def remove_stale(out: Path, records: Records, kept: Iterable[str]) -> None:
+    """Remove the shards of earlier builds, except the names in `kept`."""
+    names = set(kept)
+    for record in records:
+        if record.name not in names and _is_shard(record.name) and record.describes(out / record.name):
+            (out / record.name).unlink()
+
+
+def find_foreign_shards(out: Path, names: Iterable[str]) -> Iterator[str]:
+    """Arrow files beside the shards of these names, which readers of whole folders would read along."""
+    ours = set(names)
+    for split in SPLITS:
+        for path in sorted((out / split).glob(f"*{SHARD_SUFFIX}")):
+            if f"{split}/{path.name}" not in ours:
+                yield f"{split}/{path.name}"

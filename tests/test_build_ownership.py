@@ -1,0 +1,291 @@
+"""No file that a build did not write is ever replaced or removed: it stays, or the build stops with one line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import Corpus, check_finished, digest_folder, interrupt, run_build
+from test_build_resume import DiesAt, count_renames, die_in_build
+
+from albert_data.build.build import build
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import AlbertDataError, OutputError
+from albert_data.shards.manifest import seal_manifest
+from albert_data.tokenizer.model import Tokenizer
+
+PRECIOUS = b"years of work"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+
+
+def plant(path: Path, data: bytes = PRECIOUS) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+class Sayings:
+    """Keeps what a build says."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def start(self, *_: Any) -> None: ...
+    def advance(self, *_: Any) -> None: ...
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def build_and_listen(corpus: Corpus, out: Path, **settings: Any) -> list[str]:
+    sayings, overwrite = Sayings(), settings.pop("overwrite", False)
+    config = fixtures.make_config(num_shards=fixtures.CORPUS_SHARDS, **settings)
+    inputs, engine = find_inputs([str(corpus.path)]), fixtures.InlineEngine()
+    build(inputs, out, corpus.tokenizer, config, engine, sayings, overwrite=overwrite)
+    return sayings.lines
+
+
+# ---- what is in the way ----
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "tokenizer/spiece.model", "train/shard-00000.arrow", "train/shard-00002.arrow", "manifest.json"],
+)
+def test_a_file_of_the_users_in_the_place_of_ours_stops_the_build_and_stays(
+    name: str, overwrite: bool, corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    plant(out / name)
+    with pytest.raises(OutputError, match=r"(not written by a build|not as a build wrote it).*move it away") as refusal:
+        corpus.build(out, overwrite=overwrite)
+    assert str(out / name) in str(refusal.value)
+    assert {path: digest for path, digest in digest_folder(out).items() if not path.startswith(".build")} == {
+        name: sha256(PRECIOUS).hexdigest()
+    }
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "name", ["thesis.tex", ".DS_Store", "lost+found/1", "run/run.json", "train/notes.txt", "tokenizer/pieces.txt"]
+)
+def test_other_files_in_out_are_no_obstacle_and_stay(name: str, overwrite: bool, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    plant(out / name)
+    corpus.build(out, overwrite=overwrite)
+    assert digest_folder(out) == {**corpus.files, name: sha256(PRECIOUS).hexdigest()}
+    corpus.build(out, seed=8, overwrite=True)
+    assert (out / name).read_bytes() == PRECIOUS
+
+
+def test_foreign_shards_beside_ours_stay_and_are_named(corpus: Corpus, tmp_path: Path):
+    out, name = tmp_path / "out", "train/data-00000-of-00001.arrow"
+    plant(out / name)
+    lines = build_and_listen(corpus, out)
+    assert [line for line in lines if name in line] == lines
+    assert "not of this build and stays" in lines[0]
+    build_and_listen(corpus, out, seed=8, overwrite=True)
+    assert (out / name).read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("folder", ["train", "validation", "tokenizer", ".build", ".build/runs", ".build/shards/train"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nothing_is_written_or_removed_through_a_link(folder: str, overwrite: bool, corpus: Corpus, tmp_path: Path):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for name in ("shard-00000.arrow", "spiece.model", "plan.json", "1.run"):
+        plant(elsewhere / name)
+    before = digest_folder(elsewhere)
+    (out / folder).parent.mkdir(parents=True)
+    (out / folder).symlink_to(elsewhere)
+    with pytest.raises(OutputError, match=r"is (a link|no folder of a build)"):
+        corpus.build(out, overwrite=overwrite)
+    assert digest_folder(elsewhere) == before
+
+
+@pytest.mark.parametrize("name", ["README.md", "train/shard-00000.arrow", "manifest.json", ".build/lock"])
+def test_a_link_in_the_place_of_one_of_our_files_stops_the_build(name: str, corpus: Corpus, tmp_path: Path):
+    out, target = tmp_path / "out", plant(tmp_path / "target")
+    (out / name).parent.mkdir(parents=True)
+    (out / name).symlink_to(target)
+    with pytest.raises(OutputError):
+        corpus.build(out, overwrite=True)
+    assert target.read_bytes() == PRECIOUS
+    assert (out / name).is_symlink()
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"steps": 3}', "{", '{"config": {}, "inputs": [1], "version": "1"}'])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_foreign_build_folder_is_refused_and_left_alone(
+    content: str, overwrite: bool, corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    plant(out / ".build/plan.json", content.encode())
+    plant(out / ".build/object.o")
+    before = digest_folder(out)
+    with pytest.raises(OutputError, match=r"\.build holds object.o, and no plan of a build"):
+        corpus.build(out, overwrite=overwrite)
+    assert digest_folder(out) == before
+
+
+def test_a_finished_build_is_found_beside_a_foreign_build_folder(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    corpus.build(out)
+    plant(out / ".build/object.o")
+    assert corpus.build(out).was_finished
+    assert (out / ".build/object.o").read_bytes() == PRECIOUS
+
+
+def test_files_of_others_in_our_work_folder_stay(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, 3)
+    names = [".build/notes.txt", ".build/runs/notes.txt", ".build/receipts/sub/a.json", ".build/shards/train/x.txt"]
+    for name in names:
+        plant(out / name)
+    corpus.build(out, seed=8, overwrite=True)
+    assert all((out / name).read_bytes() == PRECIOUS for name in names)
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "[]", "{", '{"version": "0.3.0", "config": {}, "tokenizer": {}, "inputs": [1]}']
+)
+def test_a_damaged_plan_of_ours_counts_as_none(content: str, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, 3)
+    (out / ".build/plan.json").write_text(content)
+    assert corpus.build(out).resumed_tasks == 0
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "change", [b"{", b"{}", b'{"format": "other"}', None], ids=["cut", "empty", "foreign", "edited"]
+)
+def test_a_manifest_that_is_not_as_we_wrote_it_is_kept(
+    change: bytes | None, overwrite: bool, corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    corpus.build(out)
+    edited = (out / "manifest.json").read_bytes().replace(b'"documents"', b'"docs"', 1)
+    (out / "manifest.json").write_bytes(edited if change is None else change)
+    before = digest_folder(out)
+    with pytest.raises(OutputError, match=r"manifest.json is not as a build wrote it: "):
+        corpus.build(out, seed=8, overwrite=overwrite)
+    assert digest_folder(out) == before
+
+
+# ---- what we wrote, and somebody changed ----
+
+
+def test_a_card_that_was_edited_stays_and_that_is_said(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    corpus.build(out)
+    plant(out / "README.md", b"# My shards\n")
+    assert any("README.md was changed since" in line for line in build_and_listen(corpus, out, seed=8, overwrite=True))
+    assert (out / "README.md").read_bytes() == b"# My shards\n"
+    (out / "README.md").unlink()
+    assert not build_and_listen(corpus, out, overwrite=True)
+    check_finished(corpus, out)
+
+
+def test_a_shard_or_model_that_was_changed_is_not_replaced(corpus: Corpus, tmp_path: Path):
+    for number, name in enumerate(["train/shard-00001.arrow", "tokenizer/spiece.model"]):
+        out = tmp_path / str(number)
+        corpus.build(out)
+        plant(out / name)
+        with pytest.raises(OutputError, match="was changed since"):
+            corpus.build(out, seed=8, overwrite=True)
+        assert (out / name).read_bytes() == PRECIOUS
+
+
+def test_the_card_of_a_manifest_that_records_none_is_ours_if_it_is_what_that_makes(corpus: Corpus, tmp_path: Path):
+    """Manifests of version 0.3.0."""
+    for number, card in enumerate([None, PRECIOUS]):
+        out = tmp_path / str(number)
+        corpus.build(out, seed=8)
+        manifest = json.loads((out / "manifest.json").read_bytes())
+        del manifest["card"], manifest["manifest_sha256"]
+        (out / "manifest.json").write_text(json.dumps(seal_manifest(manifest)))
+        if card is not None:
+            plant(out / "README.md", card)
+        corpus.build(out, overwrite=True)
+        assert ((out / "README.md").read_bytes() == PRECIOUS) == (card is not None)
+
+
+def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, tmp_path: Path):
+    """Anybody can write a manifest with a seal."""
+    out = tmp_path / "out"
+    corpus.build(out, seed=8)
+    victims = [
+        plant(tmp_path / "victim.arrow"),
+        plant(out / "train/notes.arrow"),
+        plant(tmp_path / "train/shard-00000.arrow"),
+    ]
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    shard = manifest["splits"]["train"]["shards"][0]
+    for name in ("../victim.arrow", str(victims[0]), "train/notes.arrow", "train/../../train/shard-00000.arrow"):
+        manifest["splits"]["train"]["shards"].append({**shard, "file": name, "num_bytes": len(PRECIOUS)})
+    del manifest["manifest_sha256"]
+    (out / "manifest.json").write_text(json.dumps(seal_manifest(manifest)))
+    corpus.build(out, overwrite=True)
+    assert all(victim.read_bytes() == PRECIOUS for victim in victims)
+
+
+# ---- kills ----
+
+
+@pytest.mark.parametrize("from_end", range(fixtures.CORPUS_SHARDS + 5))
+def test_after_a_kill_while_publishing_another_build_still_knows_what_is_ours(
+    from_end: int, corpus: Corpus, tmp_path: Path
+):
+    """The manifest of the first build is gone then, and that of the second is not there."""
+    out, user = tmp_path / "out", tmp_path / "out/train/notes.txt"
+    corpus.build(out, seed=5, validation_fraction=0.4)
+    plant(user)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        renames = count_renames(corpus, tmp_path / "count", monkeypatch)
+    die_in_build(corpus, out, "os.replace", DiesAt(renames - from_end, False), overwrite=True, seed=6)
+    corpus.build(out, overwrite=True)
+    assert digest_folder(out) == {**corpus.files, "train/notes.txt": sha256(PRECIOUS).hexdigest()}
+
+
+def test_an_empty_folder_of_the_users_is_not_removed_by_a_build_that_fails(corpus: Corpus, tmp_path: Path):
+    (tmp_path / "empty.txt").write_bytes(b"\n\n")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(AlbertDataError):
+        run_build(tmp_path / "empty.txt", tmp_path / "out", corpus.tokenizer)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_tokenizer_in_out_itself_may_be_the_one_that_is_used(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    plant(out / "tokenizer/spiece.model", corpus.tokenizer.model)
+    corpus.build(out)
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("act", [os.mkfifo, Path.mkdir], ids=["fifo", "folder"])
+def test_a_fifo_or_folder_in_the_place_of_a_file_stops_the_build(
+    act: Callable[[Path], None], corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    act(out / "README.md")
+    with pytest.raises(OutputError, match="README.md was not written by a build"):
+        corpus.build(out)
+    assert [path.name for path in out.iterdir()] == ["README.md"]

@@ -1,0 +1,158 @@
+"""What the command line prints can't harm a terminal; no stream that is closed or full ends a build; a bug is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import click
+import pytest
+
+from albert_data.cli import main
+from albert_data.cli.main import run
+
+TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"
+BUILD = "build in.txt --tokenizer model.model -o out --workers 1"
+STEERING = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fixtures.skip_syncing(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text(TEXT)
+    Path("model.model").write_bytes(tokenizer_model)
+    return tmp_path
+
+
+def run_in_shell(command: str) -> subprocess.CompletedProcess[str]:
+    line = command.replace("albert-data", f"{sys.executable} -m albert_data")
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2>&- >&- <&-", "2>&1 >&- | head -c 0"])
+def test_a_build_whose_stderr_can_not_be_written_succeeds(redirection: str):
+    done = run_in_shell(f"set -o pipefail; albert-data {BUILD} {redirection}")
+    assert done.returncode == 0, done
+    assert run(BUILD.replace("-o out", "-o other").split()) == 0
+    assert fixtures.digest_folder(Path("out")) == fixtures.digest_folder(Path("other"))
+
+
+def test_what_goes_to_a_closed_stderr_goes_into_no_file_of_ours():
+    """Its number would be that of the next file that is opened."""
+    script = (
+        "import os, sys; from albert_data.cli.entry import open_standard_streams; open_standard_streams();"
+        "file = open('shard', 'wb'); os.write(2, b'a warning of some library'); print(file.fileno())"
+    )
+    done = run_in_shell(f"{sys.executable} -c {json.dumps(script)} 2>&- <&-")
+    assert int(done.stdout) > 2
+    assert Path("shard").read_bytes() == b""
+
+
+def test_a_closed_stdin_that_is_to_be_read_is_an_error_in_one_line():
+    done = run_in_shell("albert-data build - --tokenizer model.model -o out <&-")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("Error: stdin is closed")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_stdout_is_an_error_in_one_line():
+    done = run_in_shell(f"albert-data {BUILD} >/dev/full")
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+    assert Path("out/manifest.json").exists()
+
+
+def raise_in_command(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: click.Command("build", callback=fail))
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("splits"), RuntimeError("a\nb"), RecursionError("deep"), AssertionError(STEERING)]
+)
+def test_an_error_that_nobody_foresaw_is_one_line_that_names_its_report(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    raise_in_command(monkeypatch, error)
+    assert run(["build"]) == 70
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Error: this is a bug of albert-data ({type(error).__name__}: ")
+    found = re.search(r"report it with (\S+), which holds the traceback", line)
+    assert found
+    report = Path(found[1]).read_text()
+    assert report.startswith("albert-data ")
+    assert "Traceback (most recent call last)" in report
+    assert Path(found[1]).stat().st_mode & 0o077 == 0, "paths and text are for the user alone"
+
+
+def test_memory_that_ran_out_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    raise_in_command(monkeypatch, MemoryError())
+    assert run(["build"]) == 1
+    assert capsys.readouterr().err == "Error: memory ran out; use fewer --workers, or a machine with more memory\n"
+
+
+def json_line() -> str:
+    Path("in.jsonl").write_text(json.dumps({STEERING: "text"}) + "\n")
+    return "build in.jsonl --tokenizer model.model -o out2 --strict --workers 1"
+
+
+def format_version() -> str:
+    assert run(BUILD.split()) == 0
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    Path("out/manifest.json").write_text(json.dumps({**manifest, "format_version": STEERING}))
+    return "inspect out"
+
+
+def plan_path() -> str:
+    plan = Path("out/.build/plan.json")
+    plan.parent.mkdir(parents=True)
+    item = {"path": STEERING, "bytes": 1, "modified_ns": 1}
+    plan.write_text(json.dumps({"version": "", "config": {}, "tokenizer": {}, "inputs": [item]}))
+    return "inspect out"
+
+
+def shard_name() -> str:
+    assert run(BUILD.split()) == 0
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    manifest["splits"]["train"]["shards"][0]["file"] = f"../{STEERING}"
+    Path("out/manifest.json").write_text(json.dumps(manifest))
+    return "inspect out"
+
+
+def path_in_usage() -> str:
+    return f"inspect out --label {STEERING}"
+
+
+def folder() -> str:
+    return f"build in.txt --tokenizer model.model -o {STEERING}/out/ --dry-run"
+
+
+@pytest.mark.parametrize("make", [json_line, format_version, plan_path, shard_name, path_in_usage, folder])
+def test_names_and_values_of_others_reach_the_terminal_escaped(
+    make: Callable[[], str], capsys: pytest.CaptureFixture[str]
+):
+    command = make()
+    capsys.readouterr()
+    run(command.split(" "))
+    shown = capsys.readouterr()
+    assert "\\x1b]0;owned\\x07" in shown.err + shown.out
+    assert not set(STEERING) & set(shown.err + shown.out) - set("]0;owned[2J")
+
+
+def test_an_error_of_a_worker_is_escaped_too(capsys: pytest.CaptureFixture[str]):
+    name = os.fsdecode(b"a\x1b[2J\xff.txt")
+    Path(name).write_bytes(b"One.\n\n\xff\n")
+    assert run(["build", name, "--tokenizer", "model.model", "-o", "out", "--strict", "--workers", "1"]) == 1
+    assert "a\\x1b[2J" in capsys.readouterr().err
