@@ -179,9 +179,7 @@ def test_a_build_killed_at_any_rename_goes_on_to_the_same_bytes(
         check_finished(corpus, out)
 
 
-@pytest.mark.parametrize(
-    "name", ["albert_data.build.workdir.WorkDir.remove", "albert_data.build.workdir.WorkDir._drop"]
-)
+@pytest.mark.parametrize("name", ["remove", "_drop"])
 def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
 
@@ -246,6 +244,26 @@ def test_a_receipt_of_other_ranges_is_not_taken(corpus: Corpus, tmp_path: Path):
     with pytest.MonkeyPatch.context() as monkeypatch:
         fixtures.make_tasks_small(monkeypatch, fixtures.CORPUS_TASK_BYTES // 2)
         assert corpus.build(out).resumed_tasks == 0
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "{", "[" * 10**5, '{"values": {}, "sha256": 1}', None])
+@pytest.mark.parametrize("results", [5, CORPUS_TASKS + 2], ids=["tasks", "shards"])
+def test_a_damaged_receipt_counts_as_none(results: int, content: str | None, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, results)
+    for path in (out / ".build").rglob("receipts/*.json"):
+        changed = path.read_text().replace("0", "1") if content is None else content
+        path.write_text(changed)
+    assert corpus.build(out).resumed_tasks == 0
+    check_finished(corpus, out)
+
+
+def test_a_task_whose_run_is_gone_is_done_again(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, 5)
+    next((out / ".build/runs").iterdir()).unlink()
+    assert corpus.build(out).resumed_tasks == 4
     check_finished(corpus, out)
 
 

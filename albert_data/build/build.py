@@ -17,11 +17,12 @@ from typing import Any
 
 import albert_data
 from albert_data.build.engine import Engine
-from albert_data.build.mapping import MapJob, TaskReceipt, read_receipt
+from albert_data.build.mapping import MapJob, TaskReceipt, read_task_receipt
 from albert_data.build.ownership import check_targets
 from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.publish import make_manifest, publish
+from albert_data.build.receipts import read_receipt
 from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
 from albert_data.build.stages import Stages
 from albert_data.build.vocabulary import is_saved, learn_vocabulary, no_document, save_vocabulary
@@ -31,7 +32,7 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input
 from albert_data.errors import AlbertDataError, InputError
-from albert_data.files import read_json, sync_path
+from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.writer import ShardReceipt
@@ -191,8 +192,7 @@ class _Build:
 
     def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
         for task in tasks:
-            path = self._work.receipts / f"{task.name}.json"
-            receipt = read_receipt(path) if path.exists() else None
+            receipt = read_task_receipt(self._work.receipts / f"{task.name}.json", self._work.runs)
             if receipt is not None and receipt.fingerprint == task.fingerprint:
                 done.append(receipt)
                 self._progress.advance(task.num_bytes)
@@ -246,5 +246,5 @@ class _Build:
         return self._work.shards / "receipts" / task.receipt_name
 
     def _find_shard(self, task: ReduceTask) -> ShardReceipt | None:
-        path = self._receipt_path(task)
-        return ShardReceipt(**read_json(path)) if path.exists() else None
+        found = read_receipt(self._receipt_path(task))
+        return ShardReceipt(**found) if found is not None else None

@@ -14,6 +14,7 @@ import numpy as np
 
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask
+from albert_data.build.receipts import read_receipt, write_receipt
 from albert_data.build.records import Room, RowKeys
 from albert_data.build.runs import KeyedRows, join_keys, sort_rows, write_run
 from albert_data.build.stages import Stages
@@ -26,7 +27,6 @@ from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
-from albert_data.files import read_json, write_json
 from albert_data.tokenizer.model import Documents, Tokenizer
 from albert_data.tokenizer.words import WordRule
 
@@ -57,8 +57,11 @@ class TaskReceipt:
         self.seconds.add(other.seconds)
 
 
-def read_receipt(path: Path) -> TaskReceipt:
-    found = read_json(path)
+def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
+    """The receipt of a task that is done and whose runs are all there; else None."""
+    found = read_receipt(path)
+    if found is None or not all((runs / name).is_file() for name in found["runs"]):
+        return None
     return TaskReceipt(
         fingerprint=found["fingerprint"],
         runs=found["runs"],
@@ -91,7 +94,7 @@ class MapJob:
         if held:
             self._write_run(task, held, receipt)
         receipt.damage = damage.counts
-        write_json(self._receipts / f"{task.name}.json", vars(receipt), sync=False)
+        write_receipt(self._receipts / f"{task.name}.json", vars(receipt))
         return receipt
 
     def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Iterator[Documents]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.build.receipts import write_receipt
 from albert_data.build.records import Room, order_records, take_examples
 from albert_data.build.runs import Run, read_range
 from albert_data.build.stages import Stages
 from albert_data.examples.ragged import Examples
-from albert_data.files import write_json
 from albert_data.shards.schema import SHARD_SUFFIX, shard_schema
 from albert_data.shards.writer import ShardReceipt, write_shard
 
@@ -75,7 +75,7 @@ class ReduceJob:
         with stages.time("write shards"):
             slices = stages.time_each("merge runs", self._slices(task))
             receipt = write_shard(path, slices, self._schema, self._compression)
-            write_json(self._folder / "receipts" / task.receipt_name, vars(receipt), sync=False)
+            write_receipt(self._folder / "receipts" / task.receipt_name, vars(receipt))
         stages["write shards"] -= stages["merge runs"]
         return receipt, stages
 
