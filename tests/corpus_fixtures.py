@@ -27,7 +27,7 @@ PIECES = [
     *(b"\n", b"\r\n", b"\r", b"\n\n", b"\n \t\n", b" ", b"\t", b"\x0b", b"\x0c", b"\x00", b"\x1c"),
     *(b"a", b"word", b"a longer run of words ", b"x" * 20, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"),
     *(character.encode() for character in ("é", "中文", "。", "😀")),
-    *(b"\xff", b"\xe4", b"\xe4\xb8", b"\xf0\x9f"),
+    *(b"\xff", b"\xe4", b"\xe4\xb8", b"\xf0\x9f", b"\xe2", b"\xe2\x80", b"\xc2", b"\xe2\x80\xa9", b"\xe2\x80\x9d"),
 ]
 any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), st.binary(max_size=60))
 block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it
@@ -41,6 +41,8 @@ JSON_LINES = [
         b'{"text": 3}',
     ),
     *(b'{"text": "\\ud800 x"}', b'{"text": "\\ud83d\\ude00"}', b'{"text": "a\\u0000b"}', b'{"text": NaN}'),
+    *(b'{"text": "a\\rb\\r\\nc"}', b'{"text": "a\xe2\x80\xa8\\u2028b\xc2\x85"}', b'{"text": "\\u2028 \\u0085"}'),
+    *(b'\xef\xbb\xbf{"text": "marked"}', b'{"text": "a", "n": %s}' % (b"9" * 5000)),
     *(b'{"body": "b"}', b"[1]", b"null", b"{", b"", b" \t", b"\r", b"\xc2\xa0", b'{"text": "\xff"}', b"\xff"),
     *(b'{"text": "%s"}' % text for text in (b"long words " * 9, b"y" * 70, b'a", "text": "b')),
 ]

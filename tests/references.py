@@ -7,6 +7,7 @@ Documents are lists of sentences, sentences lists of token ids; texts are bytes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -52,7 +53,7 @@ def threshold(probability: float) -> int:
 def read_txt(data: bytes) -> list[bytes]:
     """Documents, parted by lines of white space, each a text of stripped lines."""
     documents: list[list[bytes]] = [[]]
-    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    for line in split_lines(data.removeprefix(b"\xef\xbb\xbf")):
         if line.strip(WHITESPACE):
             documents[-1].append(line)
         else:
@@ -65,7 +66,8 @@ def read_jsonl(data: bytes, field: str = "text") -> list[bytes]:
     documents = []
     for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         try:
-            text = json.loads(line.decode(errors="replace"))[field]
+            line = line.removeprefix(b"\xef\xbb\xbf")
+            text = json.loads(line.decode(errors="replace"), parse_int=float)[field]
         except (ValueError, LookupError, TypeError):
             continue
         if isinstance(text, str):
@@ -79,8 +81,14 @@ def replace_surrogates(text: str) -> str:
 
 def canonical(text: str) -> bytes:
     """Lines without white space around them, blank ones left out, each with a line feed."""
-    lines = [line.strip(WHITESPACE) for line in text.encode().split(b"\n")]
+    lines = [line.strip(WHITESPACE) for line in split_lines(text.encode())]
     return b"".join(line + b"\n" for line in lines if line)
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Lines, each ended by LF, CR LF, CR CR LF, or a lone CR, U+0085, U+2028 or U+2029."""
+    ends = rb"\r?\r?\n|\r|\xc2\x85|\xe2\x80[\xa8\xa9]"
+    return re.split(ends, data)
 
 
 def cut_document(document: bytes, max_line: int, max_document: int) -> list[bytes]:

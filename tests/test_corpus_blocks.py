@@ -106,7 +106,7 @@ def test_a_stream_that_gives_a_byte_at_a_time_reads_alike(data: str):
         (b"a\r\n\r\nb\r\n", [b"a\n", b"b\n"]),
         (b"a\n \t\x0b\x0c\r\nb", [b"a\n", b"b\n"]),
         (b" a \n\n\n\n\t b", [b"a\n", b"b\n"]),
-        (b"a\rb\r\rc\n", [b"a\rb\r\rc\n"]),
+        (b"a\rb\r\rc\n", [b"a\nb\n", b"c\n"]),
         (b"a\x00b\n\x00\n", [b"a\x00b\n\x00\n"]),
         (b"\xef\xbb\xbfa\n", [b"a\n"]),
         (b"\xef\xbb\xbf", []),

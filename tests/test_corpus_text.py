@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from itertools import chain, pairwise
 
@@ -13,12 +14,12 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
 from albert_data.corpus.text import Text, make_text, slice_sentences
 
-WHITESPACE = " \t\n\r\x0b\x0c"
+WHITESPACE = " \t\n\r\x0b\x0c\u0085\u2028\u2029"  # with all line ends
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "xx")
 ODD = ".!?…。！？।؟:;,\"'()“”»«[]-—0 19aBCMr."
 ODD += "\u00a0\u3000\u2028\u0085\u200b\ufeff\x1c\x00中文é😀\u0301\t\r"
@@ -31,7 +32,10 @@ texts = st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]),
 
 def read_lines(text: str | bytes, format: str = "txt") -> Lines:
     data = text.encode() if isinstance(text, str) else text
-    return read_documents(Block(data=data, format=format, path="p", start=0), TextConfig(), Damage())
+    blocks = list(read_blocks(io.BytesIO(data), path="p", format=format, damage=Damage()))
+    block = blocks[0] if blocks else Block(data=b"", format=format, path="p", start=0)
+    assert len(blocks) <= 1
+    return read_documents(block, TextConfig(), Damage())
 
 
 def segment(text: str, language: str = "en", sentences: str = "prose") -> list[list[str]]:

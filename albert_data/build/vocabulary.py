@@ -19,7 +19,7 @@ from albert_data.build.engine import Engine
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
-from albert_data.build.warming import WARMING_BLOCK, run_once
+from albert_data.build.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
@@ -123,7 +123,12 @@ def learn_vocabulary(
     sample, damage = SentenceSample(config.sample_bytes), Damage(strict=text.strict)
     job = SampleJob(text, config.seed)
     few_words = SampleTask(task=MapTask(name="", block=WARMING_BLOCK), limit=sample.limit)
-    run_once(lambda: job(few_words), progress)
+
+    def read_few_words() -> None:
+        compile_reading()
+        job(few_words)
+
+    run_once(read_few_words, progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
     num_documents = text_bytes = 0
     for task, found in engine.run(job, _tasks(inputs, sample, damage)):

@@ -25,6 +25,8 @@ from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
+from albert_data.corpus.json_lines import compile_scanner
+from albert_data.corpus.line_ends import break_lines
 from albert_data.corpus.sentence_ends import find_stops
 from albert_data.corpus.text import Text, make_text
 from albert_data.draws import split_keys
@@ -46,6 +48,7 @@ def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress) -> No
     """Run every kernel that a build needs once, on a few words. Raises what `Tokenizer.prepare` does."""
 
     def make_some_rows() -> None:
+        compile_reading()
         tokenizer.compile_rare()
         parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
         _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
@@ -66,6 +69,12 @@ def load_to_encode(path: Path) -> Tokenizer:
     tokenizer.encode(letter)
     tokenizer.compile_rare()
     return tokenizer
+
+
+def compile_reading() -> None:
+    """Run the kernels that blocks are made with, and those of rare JSON lines."""
+    break_lines(WARMING_BLOCK.data)
+    compile_scanner()
 
 
 def run_once(work: Callable[[], object], progress: Progress) -> None:
@@ -111,6 +120,7 @@ def _make_some_trie() -> None:
 
 def _segment_something() -> None:
     config = BuildConfig().text
+    compile_reading()
     make_text(read_documents(WARMING_BLOCK, config, Damage()), config)
 
 

@@ -3,12 +3,12 @@
 In: an open file or a range of one. Out: `Block`s, each a whole number of documents of one format.
 A text file's document ends at a blank line, a JSON lines file's at the line's end. A text document that
 fills 16 MiB without an end is cut as it is read, by the rule of long_documents.py, and goes out as
-several documents.
+several documents. In text every line end is a line feed from here on (line_ends.py); the lines of a JSON lines file
+end at line feeds alone.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,12 +16,15 @@ from io import BufferedIOBase
 
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STREAM_ERRORS
+from albert_data.corpus.line_ends import break_lines, count_unfinished
 from albert_data.corpus.long_documents import WHITESPACE, cut_document
+from albert_data.corpus.repair import repair_parts
 
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
 BLANK_LINE = re.compile(rb"\n[ \t\r\x0b\x0c]*\n")
+_REST_OF_BLANK_LINE = re.compile(rb"[ \t\r\x0b\x0c]*\n")
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
@@ -74,6 +77,7 @@ class _Source:
     ) -> None:
         self.format, self.start, self.ended = format, start, False
         self.pending = b""
+        self._unfinished = b""  # what follows `pending` and may be part of a line end
         self._stream, self._path, self._damage, self._left = stream, path, damage, length
         if start == 0:
             self._look_at_beginning()
@@ -83,15 +87,22 @@ class _Source:
         self.fill(len(_BOM))
         if self.pending.startswith(_BOM):
             self.take(len(_BOM))
-        size = 1
-        while self.format == "auto" and self.fill(size) and not self.pending.strip(WHITESPACE) and not self.ended:
-            size = len(self.pending) + 1
         if self.format == "auto":
-            self.format = "jsonl" if self.pending.lstrip(WHITESPACE).startswith(b"{") else "txt"
+            while self.fill(1) and (white := len(self.pending) - len(self.pending.lstrip(WHITESPACE))):
+                self.take(white)
+            self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
+            data, self.pending = self.pending, b""
+            self._add(data)
 
     def fill(self, size: int) -> bool:
         """Read until `size` bytes are pending or the stream ends; tell whether any are."""
-        parts, have = [self.pending], len(self.pending)
+        while len(self.pending) < size and not self.ended:
+            self._read(size - len(self.pending))
+        return bool(self.pending)
+
+    def _read(self, size: int) -> None:
+        """Read `size` bytes or more, or to the end."""
+        parts, have = [], 0
         while have < size and not self.ended:
             want = max(_CHUNK, size - have)
             if self._left is not None:  # a little more than was asked for is not left for another block
@@ -99,15 +110,24 @@ class _Source:
             try:  # read1, for read drops what was decompressed before the damage
                 chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
-                self._damage.add("damaged_compression", self._path, self.start + have, str(error).rstrip("."))
+                at = self.start + len(self.pending) + len(self._unfinished) + have
+                self._damage.add("damaged_compression", self._path, at, str(error).rstrip("."))
                 chunk = b""
             if self._left is not None:
                 self._left -= len(chunk)
             parts.append(chunk)
             have += len(chunk)
             self.ended = not chunk or self._left == 0
-        self.pending = b"".join(filter(None, parts))  # one alone is not copied
-        return bool(self.pending)
+        self._add(b"".join(filter(None, parts)))  # one alone is not copied
+
+    def _add(self, data: bytes) -> None:
+        """Append what was read to `pending`, all its line ends line feeds if it is text."""
+        if self.format == "txt":
+            data = self._unfinished + data
+            unfinished = 0 if self.ended else count_unfinished(data)
+            cut = len(data) - unfinished
+            data, self._unfinished = break_lines(data[:cut]), data[cut:]
+        self.pending = self.pending + data if self.pending else data
 
     def take(self, size: int) -> bytes:
         data, self.pending = self.pending[:size], self.pending[size:]
@@ -142,7 +162,7 @@ def _find_last_blank_line(data: bytes) -> int:
 def _read_giant(source: _Source, path: str, damage: Damage) -> Iterator[Block]:
     """Cut the document that the source stands in; the blocks hold canonical text."""
     start, out = source.start, bytearray()
-    for number, document in enumerate(cut_document(_decode(_take_document(source), source, path, damage))):
+    for number, document in enumerate(cut_document(repair_parts(_take_document(source), path, start, damage))):
         if number:
             damage.add("long_document_cut", path, start)
         out += b"\n".join(document) + b"\n\n"
@@ -155,34 +175,14 @@ def _read_giant(source: _Source, path: str, damage: Damage) -> Iterator[Block]:
 
 def _take_document(source: _Source) -> Iterator[bytes]:
     """Take the bytes up to the next blank line, in parts."""
+    is_blank = False  # whether the line so far, of which a part was taken, is white space
     while source.fill(1):
-        found = BLANK_LINE.search(source.pending)
+        found = _REST_OF_BLANK_LINE.match(source.pending) if is_blank else None
+        found = found or BLANK_LINE.search(source.pending)
         if found:
             yield source.take(found.end())
             return
-        # A blank line may just be beginning: keep a last line of white space back.
-        tail = source.pending.rfind(b"\n")
-        keep = tail if tail >= 0 and not source.pending[tail:].strip(WHITESPACE) else len(source.pending)
-        yield source.take(len(source.pending) if source.ended else keep)
-        source.fill(len(source.pending) + _CHUNK)
-
-
-def _decode(parts: Iterator[bytes], source: _Source, path: str, damage: Damage) -> Iterator[bytes]:
-    """Make the parts of one document valid UTF-8; damage counts once, as in any other document."""
-    decoder = codecs.getincrementaldecoder("utf-8")("strict")
-    for part in parts:
-        state = decoder.getstate()
-        try:
-            yield decoder.decode(part).encode()
-        except UnicodeDecodeError as error:
-            if decoder.errors == "strict":
-                at = source.start - len(part) - len(state[0]) + error.start
-                damage.add("invalid_utf8", path, at, f"byte 0x{error.object[error.start]:02x}")
-            decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            decoder.setstate(state)
-            yield decoder.decode(part).encode()
-    if decoder.getstate()[0]:
-        if decoder.errors == "strict":
-            left = decoder.getstate()[0]
-            damage.add("invalid_utf8", path, source.start - len(left), f"byte 0x{left[0]:02x}")
-        yield "\ufffd".encode()
+        line_begin = source.pending.rfind(b"\n") + 1
+        is_blank = (is_blank or line_begin > 0) and not source.pending[line_begin:].strip(WHITESPACE)
+        yield source.take(len(source.pending))
+        source.fill(_CHUNK)

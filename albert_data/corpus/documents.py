@@ -8,7 +8,6 @@ of the time. Texts can be written that share a key: they share a split and rando
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,10 +16,12 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, WHITESPACE, cut_document
+from albert_data.corpus.json_lines import parse_lines
+from albert_data.corpus.line_ends import break_lines
+from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
+from albert_data.corpus.repair import repair
 from albert_data.corpus.utf8 import is_utf8
 from albert_data.kernels import (
     Pointer,
@@ -56,11 +57,12 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     if block.format == "txt":
         data, ends = _repair(block, damage), None
     else:
-        data, ends = _join(list(_parse_json_lines(block, config.text_field, damage)))
+        data, ends = _join(list(parse_lines(block, config.text_field, damage)))
+        data = break_lines(data)
     found = _find_lines(data, ends)
     if found is None:
-        parts = [part for text in _split(data, ends) for part in _cut(text, block, damage)]
-        found = _find_lines(*_join(parts))
+        data, ends = _join([part for text in _split(data, ends) for part in _cut(text, block, damage)])
+        found = _find_lines(data, ends)
         assert found is not None, "a cut document fits"
     utf8, line_offsets, document_offsets = found
     keys = _hash_documents(utf8, line_offsets[document_offsets])
@@ -74,63 +76,10 @@ def _repair(block: Block, damage: Damage) -> bytes:
     parts, begin = [], 0
     for separator in [*BLANK_LINE.finditer(block.data), None]:
         end = separator.end() if separator else len(block.data)
-        parts.append(_decode(block.data[begin:end], block, begin, damage).encode())
+        document = repair(block.data[begin:end], block.path, block.start + begin, damage)
+        parts.append(document.encode())
         begin = end
     return b"".join(parts)
-
-
-def _decode(data: bytes, block: Block, at: int, damage: Damage) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        place = block.start + at + error.start
-        damage.add("invalid_utf8", block.path, place, f"byte 0x{data[error.start]:02x}")
-        return data.decode(errors="replace")
-
-
-def _parse_json_lines(block: Block, text_field: str, damage: Damage) -> Iterator[bytes]:
-    """The text of every line that holds one."""
-    begin = 0
-    while begin < len(block.data):
-        end = block.data.find(b"\n", begin) + 1 or len(block.data)
-        if end - begin > blocks.MAX_JSON_LINE:
-            damage.add("line_too_long", block.path, block.start + begin, f"over {blocks.MAX_JSON_LINE} bytes")
-            begin = end
-            continue
-        line = _decode(block.data[begin:end], block, begin, damage)
-        if not line.isspace():
-            yield from _parse_json(line, text_field, block.path, block.start + begin, damage)
-        begin = end
-
-
-def _parse_json(line: str, text_field: str, path: str, at: int, damage: Damage) -> Iterator[bytes]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        damage.add("malformed_json", path, at, str(error))
-        return
-    if not isinstance(record, dict):
-        damage.add("malformed_json", path, at, f"a JSON object is needed, found {type(record).__name__}")
-    elif text_field not in record:
-        known = ", ".join(sorted(record)[:8]) or "none"
-        damage.add("missing_field", path, at, f"no field {text_field!r}; the fields are {known}")
-    elif not isinstance(record[text_field], str):
-        found = type(record[text_field]).__name__
-        damage.add("field_not_text", path, at, f"field {text_field!r} holds {found}, not a string")
-    else:
-        text = _encode(record[text_field], path, at, damage)
-        if text.strip(WHITESPACE):
-            yield text
-        else:
-            damage.add("empty_document", path, at)
-
-
-def _encode(text: str, path: str, at: int, damage: Damage) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        damage.add("lone_surrogate", path, at, f"U+{ord(text[error.start]):04X}")
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _join(documents: list[bytes]) -> tuple[bytes, np.ndarray]:
@@ -147,7 +96,8 @@ def _split(data: bytes, ends: np.ndarray | None) -> Iterator[bytes]:
 
 
 def _cut(text: bytes, block: Block, damage: Damage) -> Iterator[bytes]:
-    for number, lines in enumerate(cut_document([text])):
+    slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
+    for number, lines in enumerate(cut_document(slices)):
         if number:
             damage.add("long_document_cut", block.path, block.start)
         yield b"\n".join(lines)
@@ -155,6 +105,8 @@ def _cut(text: bytes, block: Block, damage: Damage) -> Iterator[bytes]:
 
 def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Canonical text, line offsets, document offsets; None where something is too long to go uncut."""
+    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:  # spare the memory of offsets
+        return None
     no_ends = np.zeros(0, np.int64)
     utf8, line_offsets, document_offsets, longest_line = strip_lines(
         np.frombuffer(data, np.uint8), no_ends if ends is None else ends, ends is None

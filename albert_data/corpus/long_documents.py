@@ -7,11 +7,13 @@ part then is a document like any other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 MAX_LINE = 1 << 20
 MAX_DOCUMENT = 4 << 20
 WHITESPACE = b" \t\n\r\x0b\x0c"
+_NO_WHITE = re.compile(rb"[^ \t\n\r\x0b\x0c]")
 
 
 def cut_document(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -36,31 +38,52 @@ def group_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 def cut_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the stripped lines that are not blank, those over MAX_LINE in several."""
     pending = b""
-    for part in parts:
+    for part in _gather(parts):
         *whole, pending = (pending + part).split(b"\n")
         for line in whole:
-            yield from _cut_line(line)
+            if stripped := line.strip(WHITESPACE):
+                yield from [stripped] if len(stripped) <= MAX_LINE else _cut_line(stripped)
         pending = pending.lstrip(WHITESPACE)
-        while len(pending.rstrip(WHITESPACE)) > 2 * MAX_LINE:
-            piece, pending = _cut_once(pending)
-            yield piece
-    yield from _cut_line(pending)
+        stripped = pending.rstrip(WHITESPACE)
+        # Of more white space than a line can be long, the rest changes no cut.
+        white = pending[len(stripped) : len(stripped) + MAX_LINE + 1]
+        *pieces, rest = _cut_line(stripped, 2 * MAX_LINE) if stripped else [b""]
+        yield from pieces
+        pending = rest + white
+    yield from _cut_line(pending.rstrip(WHITESPACE))
 
 
-def _cut_line(line: bytes) -> Iterator[bytes]:
-    line = line.strip(WHITESPACE)
-    while len(line) > MAX_LINE:
-        piece, line = _cut_once(line)
-        yield piece
-    if line:
-        yield line
+def _gather(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Join parts to some of MAX_LINE or more, for each makes a copy of the line so far."""
+    held, size = [], 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= MAX_LINE:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
 
 
-def _cut_once(line: bytes) -> tuple[bytes, bytes]:
-    """Cut at the last white space of the first MAX_LINE bytes, or else between two characters."""
-    cut = max(line.rfind(bytes([space]), 0, MAX_LINE) for space in WHITESPACE)
-    if cut <= 0:
-        cut = MAX_LINE
+def _cut_line(line: bytes, longest: int | None = None) -> Iterator[bytes]:
+    """Cut a stripped line as long as what is left is over `longest`, by default MAX_LINE; yield that too."""
+    begin, longest = 0, MAX_LINE if longest is None else longest
+    while len(line) - begin > longest:
+        cut = _find_cut(line, begin)
+        yield line[begin:cut].rstrip(WHITESPACE)
+        found = _NO_WHITE.search(line, cut)
+        assert found, "a stripped line ends in no white space"
+        begin = found.start()
+    if begin < len(line):
+        yield line[begin:]
+
+
+def _find_cut(line: bytes, begin: int) -> int:
+    """The last white space of the MAX_LINE bytes from `begin` on, or else a place between two characters."""
+    end = begin + MAX_LINE
+    cut = max(line.rfind(bytes([space]), begin, end) for space in WHITESPACE)
+    if cut <= begin:
+        cut = end
         while line[cut] & 0xC0 == 0x80:
             cut -= 1
-    return line[:cut].rstrip(WHITESPACE), line[cut:].lstrip(WHITESPACE)
+    return cut

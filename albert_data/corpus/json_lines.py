@@ -1,0 +1,142 @@
+"""The texts of JSON lines: of each line that is an object, the field that holds its text.
+
+In: a block of JSON lines. Out: UTF-8. json.loads reads a line, unless it is large, is nested too deep for it, or
+holds an integer that it refuses: these are scanned (`json_scanning`), so that a line takes a few times its bytes of
+memory, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from albert_data.corpus import blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.json_scanning import NOTHING, OBJECT, STRING, WRONG, name_kind, read_string, scan
+from albert_data.corpus.line_ends import break_lines
+from albert_data.corpus.long_documents import WHITESPACE
+from albert_data.corpus.repair import repair, repair_parts
+from albert_data.corpus.utf8 import is_utf8
+
+LARGE_LINE = 1 << 20  # of nested objects json.loads takes thirty times as much
+_BOM = b"\xef\xbb\xbf"
+_BREAKS = (b"\xc2", b"\xe2")  # the first bytes of U+0085, U+2028 and U+2029
+
+
+def compile_scanner() -> None:
+    """Run the kernels that few lines need."""
+    reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), "", Damage())
+    reader._scan(np.frombuffer(b'{"": "\\n"}', np.uint8))
+
+
+def parse_lines(block: blocks.Block, text_field: str, damage: Damage) -> Iterator[bytes]:
+    """The text of every line that holds one; what holds none is counted."""
+    reader, begin = _Reader(block, text_field, damage), 0
+    while begin < len(block.data):
+        end = block.data.find(b"\n", begin) + 1 or len(block.data)
+        text = reader.read(begin, end)
+        if text is not None:
+            yield text
+        begin = end
+
+
+class _Reader:
+    """Reads the lines of a block, each to its text or None, and counts what holds none."""
+
+    def __init__(self, block: blocks.Block, text_field: str, damage: Damage) -> None:
+        self._block, self._text_field, self._damage, self._start = block, text_field, damage, block.start
+
+    def read(self, begin: int, end: int) -> bytes | None:
+        """begin, end: where the line stands in the block."""
+        self._start, length = self._block.start + begin, end - begin
+        if length > blocks.MAX_JSON_LINE:
+            return self._count_too_long()
+        if length > LARGE_LINE:
+            return self._read_large(np.frombuffer(self._block.data, np.uint8, length, begin))
+        line = repair(self._block.data[begin:end], self._block.path, self._start, self._damage)
+        line = line.removeprefix("\ufeff")
+        return None if line.isspace() else self._load(line)
+
+    def _load(self, line: str) -> bytes | None:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            return self._count("malformed_json", str(error))
+        except (ValueError, RecursionError):  # an integer of over 4,300 digits, or nested too deep
+            return self._scan(np.frombuffer(line.encode(), np.uint8))
+        if not isinstance(record, dict):
+            return self._count_no_object(type(record).__name__)
+        if self._text_field not in record:
+            known = ", ".join(sorted(record)[:8]) or "none"
+            return self._count("missing_field", f"no field {self._text_field!r}; the fields are {known}")
+        text = record[self._text_field]
+        if not isinstance(text, str):
+            return self._count_no_text(type(text).__name__)
+        return self._check_text(self._encode(text))
+
+    def _read_large(self, raw: np.ndarray) -> bytes | None:
+        if not is_utf8(raw):
+            pieces = (raw[at : at + LARGE_LINE].tobytes() for at in range(0, len(raw), LARGE_LINE))
+            repaired = repair_parts(pieces, self._block.path, self._start, self._damage)
+            raw = _join_some(repaired, blocks.MAX_JSON_LINE)
+            if len(raw) > blocks.MAX_JSON_LINE:
+                return self._count_too_long()
+        return self._scan(raw[3:] if raw[:3].tobytes() == _BOM else raw)
+
+    def _scan(self, raw: np.ndarray) -> bytes | None:
+        """What `_load` does, without building the object."""
+        line_kind, kind, begin, end = scan(raw, self._text_field)
+        if line_kind == NOTHING:
+            return None
+        if line_kind == WRONG:
+            return self._count("malformed_json", f"no JSON at byte {begin} of the line")
+        if line_kind != OBJECT:
+            return self._count_no_object(name_kind(line_kind))
+        if kind == NOTHING:
+            return self._count("missing_field", f"no field {self._text_field!r}")
+        if kind != STRING:
+            return self._count_no_text(name_kind(kind))
+        text, lone = read_string(raw[begin:end])
+        if lone:
+            self._damage.add("lone_surrogate", self._block.path, self._start, f"U+{lone:04X}")
+        return self._check_text(text)
+
+    def _encode(self, text: str) -> bytes:
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            where = f"U+{ord(text[error.start]):04X}"
+            self._damage.add("lone_surrogate", self._block.path, self._start, where)
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+    def _check_text(self, text: bytes) -> bytes | None:
+        begin = text.lstrip(WHITESPACE)[:1]
+        if begin in _BREAKS:
+            begin = break_lines(text).lstrip(WHITESPACE)[:1]
+        return text if begin else self._count("empty_document")
+
+    def _count_too_long(self) -> bytes | None:
+        return self._count("line_too_long", f"over {blocks.MAX_JSON_LINE} bytes")
+
+    def _count_no_object(self, found: str) -> bytes | None:
+        return self._count("malformed_json", f"a JSON object is needed, found {found}")
+
+    def _count_no_text(self, found: str) -> bytes | None:
+        return self._count("field_not_text", f"field {self._text_field!r} holds {found}, not a string")
+
+    def _count(self, reason: str, detail: str = "") -> bytes | None:
+        """Count the line, which has no text then."""
+        self._damage.add(reason, self._block.path, self._start, detail)
+        return None
+
+
+def _join_some(parts: Iterator[bytes], size: int) -> np.ndarray:
+    """All parts as one array, or as many of them as are over `size` bytes together."""
+    joined = bytearray()
+    for part in parts:
+        joined += part
+        if len(joined) > size:
+            break
+    return np.frombuffer(memoryview(joined).toreadonly(), np.uint8)
