@@ -3,8 +3,8 @@
 In: `Lines`. Out: `Text`. With "lines" a line is a sentence; with "prose" each line is segmented by the
 rules of its language (sentencex). A sentence is stripped of white space; empty ones are dropped.
 Most lines are segmented by `corpus.sentences`. The others go to sentencex itself, whose time grows with the
-square of a line's length where no spaces part the sentences (12 KB of Chinese: 0.6 MB/s): a long one is first
-parted after ideographic full stops.
+square of a line's length (12 KB of Chinese: 0.6 MB/s; 1 MB of backticks: 6 minutes). So a long one is cut: after
+ideographic full stops, and what is over 4 KB then at white space, after a sentence's end if there is one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _STOPS = "。！？｡"
 _FULL_STOP = re.compile(rf"[{_STOPS}]+[”’」』》）)\]\"']*")
 _WIDE_SPACE = re.compile(r"[^\S \t\n\r\x0b\x0c]")
 _PART_LEN = 200  # characters
+_MAX_PART = 4096  # bytes
+_SENTENCE_END = re.compile(rb"(?:[.!?]|\xe3\x80\x82|\xef\xbc[\x81\x9f]|\xe2\x80\xa6)[\"')\]]*[ \t]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,8 @@ def _make_segmenter(language: str) -> Segmenter:
 
 
 def _segment_odd(language: str, line: str) -> list[str]:
-    sentences = (sentence for part in _part_line(line) for sentence in _segment_part(part, language))
+    parts = (part for long_part in _part_line(line) for part in _cut_part(long_part))
+    sentences = (sentence for part in parts for sentence in _segment_part(part, language))
     return [stripped for sentence in sentences if (stripped := sentence.strip(_STRIPPED))]
 
 
@@ -98,3 +101,28 @@ def _part_line(line: str) -> Iterator[str]:
             yield line[begin : stop.end()]
             begin = stop.end()
     yield line[begin:]
+
+
+def _cut_part(part: str) -> Iterator[str]:
+    """Cut a part into some of at most 4,096 bytes."""
+    if len(part) <= _MAX_PART // 4:
+        yield part
+        return
+    data, begin = part.encode(), 0
+    while len(data) - begin > _MAX_PART:
+        end = _find_cut(data, begin)
+        yield data[begin:end].decode()
+        begin = end
+    yield data[begin:].decode()
+
+
+def _find_cut(data: bytes, begin: int) -> int:
+    """After the last sentence that ends in the second half of 4,096 bytes, or the last white space, or a character."""
+    end = begin + _MAX_PART
+    ends = [found.end() for found in _SENTENCE_END.finditer(data, begin + _MAX_PART // 2, end)]
+    cut = ends[-1] if ends else max(data.rfind(b" ", begin, end), data.rfind(b"\t", begin, end)) + 1
+    if cut <= begin:
+        cut = end
+        while data[cut] & 0xC0 == 0x80:
+            cut -= 1
+    return cut

@@ -36,6 +36,7 @@ from albert_data.kernels import Int, Pointer, Word, helper, item, load_word, poi
 # What is decided of a stop; of a word, ASK says that the next word matters.
 UNKNOWN, BREAK, KEEP, ASK, UNSURE = range(5)
 _MAX_WORD, _MAX_NEXT, MAX_KEY = 48, 24, 96
+_MAX_SEPARATORS = 256  # each of the stops among them would look at all before it
 _NONE, _SEED = Word(0), Word(0x2D2D2D2D2D2D2D2D)
 
 
@@ -145,12 +146,17 @@ def is_lone(utf8: Pointer, begin: int, at: int) -> bool:
 @helper
 def put_neighbour(key: Pointer, utf8: Pointer, begin: int, word: int) -> int:
     """Begin a key with what matters of the word before: "X" if upper-case, else "x", and then "5" if a
-    digit ends it, or "." if it is a letter with a full stop."""
+    digit ends it, or "." if it is a letter with a full stop.
+
+    Returns the length, or -1 where too much stands between the two.
+    """
     blank = word
     while blank > begin and is_blank(item(utf8, blank - 1)):
         blank -= 1
     before = blank
     while before > begin and separates(item(utf8, before - 1)):
+        if blank - before == _MAX_SEPARATORS:
+            return -1
         before -= 1
     first = before
     while first > begin and not separates(item(utf8, first - 1)):
@@ -210,6 +216,8 @@ def decide_stop(
     if decision != ASK:
         return decision
     length = put_neighbour(key, utf8, begin, word if is_period else begin)
+    if length < 0:
+        return UNSURE
     length = put_bytes(key, length, utf8, word, word_end)
     if is_period and word_end < stop:
         put(key, length, 32)

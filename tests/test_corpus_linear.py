@@ -1,0 +1,244 @@
+"""What a line costs grows with its length, whatever it holds: twice the line, twice the work, as counted."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from counted_kernels import counted_kernels
+
+from albert_data.config import TextConfig
+from albert_data.corpus import blocks
+from albert_data.corpus import text as text_module
+from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.long_documents import cut_lines
+from albert_data.corpus.sentences import Segmenter
+from albert_data.corpus.text import make_text
+
+KINDS = {
+    "backticks": "`",
+    "straight quotes": '"',
+    "apostrophes": "'",
+    "curly quotes": "“",
+    "curly pairs": "“a.” ",
+    "brackets": "(",
+    "bracket pairs": "(a.) ",
+    "closing brackets": "a) ",
+    "square brackets": "[1]",
+    "SQL": "('12','foo','bar. Baz'),",
+    "Markdown": "* `code` [Link](http://a.b/c). **Bold.** ",
+    "stops": ".",
+    "stops and blanks": ". ",
+    "stops among slashes": "/ . ",
+    "full stops behind blanks": "word" + " " * 40 + ". ",
+    "ideographic stops": "。",
+    "ideographic stops and blanks": "。 ",
+    "ellipses": "… ",
+    "blanks": "a" + " " * 99,
+    "digits": "1",
+    "numbers": "1. 2) 3.5 ",
+    "one Chinese character": "中",
+    "Chinese": "今天天气很好，我们去看书",
+    "combining marks": "a\u0301\u0302",
+    "emoji": "😀",
+    "wide spaces": "C\u3000. ",
+    "JSON": '{"a": [1, "b. C"]}, ',
+    "long words": "Word" * 30 + ". ",
+    "initials": "J. K. Rowling Mr. X. ",
+    "abbreviations": "e.g. p.m. U.S. ",
+    "upper case": "A. B. ",
+    "prose": "It was so. He left. ",
+    "carriage returns": "a\r",
+    "separators": "a\u2028",
+}
+SIZES = (4_000, 8_000, 16_000)
+
+
+def make_line(kind: str, size: int) -> str:
+    unit = KINDS[kind]
+    return unit * (size // len(unit.encode()) + 1)
+
+
+def check_linear(costs: list[float]) -> None:
+    """Twice the size, at most 2.3 times the cost: a constant part makes it less, a square four times."""
+    small, medium, large = costs
+    assert large - medium <= 2.3 * (medium - small) + 0.05 * large, costs
+
+
+# ---- what is left to sentencex ----
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "ru", "hi"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentencex_gets_parts_of_bounded_length(kind: str, language: str, monkeypatch: pytest.MonkeyPatch):
+    """Its time grows with the square of a part's length."""
+    parts: list[int] = []
+
+    def segment(part: str, language: str) -> list[str]:
+        parts.append(len(part.encode()))
+        return [part]
+
+    monkeypatch.setattr(text_module, "_segment_part", segment)
+    costs = []
+    for size in (50_000, 100_000, 200_000):
+        parts.clear()
+        line = make_line(kind, size)
+        found = text_module._segment_odd(language, line)
+        assert "".join("".join(found).split()) == "".join(line.split())
+        assert max(parts) <= 4096
+        costs.append(sum(part**2 for part in parts))
+    check_linear(costs)
+
+
+def test_a_part_is_cut_at_white_space_after_a_sentence_if_it_can_be():
+    sentence = "Some `words` make a sentence of this length. "
+    parts = list(text_module._cut_part(sentence * 500))
+    assert "".join(parts) == sentence * 500
+    assert all(part.endswith("length. ") for part in parts)
+    assert min(len(part) for part in parts[:-1]) > 2048
+    words = "word " * 2000
+    assert all(part.endswith("word ") for part in text_module._cut_part(words))
+    assert {len(part.encode()) for part in text_module._cut_part("中" * 1365 + "文" * 1365)} == {4095}
+    assert [len(part) for part in text_module._cut_part("x" * 5000)] == [4096, 904]
+
+
+@pytest.mark.parametrize("line", ["It is `so`. He left. " * 190, "中`" * 1024, "x. " * 1365])
+def test_a_part_of_4096_bytes_is_not_cut(line: str):
+    assert len(line.encode()) <= 4096
+    assert list(text_module._cut_part(line)) == [line]
+
+
+# ---- Python ----
+
+
+def count_calls(work: Callable[[], Any]) -> int:
+    """Calls of Python's and C's functions while something is done."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+class Trickle(io.BytesIO):
+    """Gives little in one read, as a pipe may."""
+
+    def read1(self, size: int | None = -1) -> bytes:
+        return super().read1(min(size or 0, 1 << 12))
+
+
+@pytest.mark.parametrize("format", ["txt", "jsonl", "auto"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_calls_as_many_functions_as_there_is_text(kind: str, format: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(text_module, "_segment_part", lambda part, language: [part])
+    config = TextConfig()
+
+    def run(data: bytes) -> None:
+        damage = Damage()
+        for block in read_blocks(Trickle(data), path="p", format=format, damage=damage):
+            make_text(read_documents(block, config, damage), config)
+
+    costs = []
+    for size in (400_000, 100_000, 200_000, 400_000):  # the first lets all of its words be learnt
+        line = make_line(kind, size)
+        data = (json.dumps({"text": line}) if format == "jsonl" else line).encode()
+        costs.append(float(count_calls(partial(run, data))))
+    check_linear(costs[1:])
+
+
+@pytest.mark.parametrize("part", [b"x", b" ", b"a ", b"\n", b"\r"])
+def test_lines_in_parts_of_a_byte_are_joined_first(part: bytes, monkeypatch: pytest.MonkeyPatch):
+    """Each part made a copy of the line so far."""
+    copied: list[int] = []
+
+    class Part(bytes):
+        def __radd__(self, other: bytes) -> bytes:
+            copied.append(len(other))
+            return bytes(other) + bytes(self)
+
+    def parts(size: int) -> Iterator[bytes]:
+        return (Part(part) for _ in range(size))
+
+    monkeypatch.setattr("albert_data.corpus.long_documents.MAX_LINE", 256)
+    costs = []
+    for size in SIZES:
+        copied.clear()
+        list(cut_lines(parts(size)))
+        costs.append(float(sum(copied)))
+    check_linear(costs)
+
+
+def test_the_white_space_before_stdin_is_not_held():
+    """Each read made a copy of all of it."""
+    data = b" \r\n" * 1_000_000 + b'{"text": "a"}'
+    stream, held = Trickle(data), []
+    read1 = stream.read1
+
+    def note(size: int | None = -1) -> bytes:
+        held.append(sys.getsizeof(source[0].pending) if source else 0)
+        return read1(size)
+
+    stream.read1 = note  # type: ignore[method-assign]
+    source: list[Any] = []
+
+    class Noted(blocks._Source):
+        def _look_at_beginning(self) -> None:
+            source.append(self)
+            super()._look_at_beginning()
+
+    Noted(stream, "p", "auto", Damage(), 0, None)
+    assert source[0].format == "jsonl"
+    assert max(held) < 1 << 15
+
+
+# ---- kernels ----
+
+
+@pytest.fixture(scope="module")
+def segmenter() -> Segmenter:
+    return Segmenter("en", lambda line: [line])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_read_as_many_bytes_as_there_are(kind: str, segmenter: Segmenter):
+    """Loads and stores of the kernels, run as plain Python, with the answers that the compiled ones found."""
+    costs = []
+    with counted_kernels() as (counter, modules):
+        for size in (1_000, 2_000, 4_000):
+            line = make_line(kind, size).replace("\r", "\n").encode()
+            raw = np.frombuffer(line, np.uint8)
+            segmenter.segment(np.append(raw, np.uint8(10)), np.array([0, len(raw) + 1]))  # to learn of its words
+            counter.count = 0
+            run_kernels(raw, segmenter, modules)
+            costs.append(float(counter.count))
+    check_linear(costs)
+
+
+def run_kernels(raw: np.ndarray, segmenter: Segmenter, modules: dict[str, Any]) -> None:
+    assert modules["utf8"].check_all(raw, np.zeros(65, np.uint8))
+    modules["line_ends"].has_breaks(raw, np.zeros(130, np.uint8))
+    utf8, offsets, _, _ = modules["documents"].strip_lines(raw, np.zeros(0, np.int64), True)
+    characters, reading, ends = (modules[name] for name in ("characters", "line_reading", "sentence_ends"))
+    source = characters.Source(utf8, offsets, characters.make_kinds())
+    longest, num_lines = int(np.diff(offsets).max()), len(offsets) - 1
+    stops = reading.make_stops(len(utf8) + 2, num_lines)
+    assert ends.find_stops(source, stops, np.empty(5 * longest, np.int64), segmenter._answers, False) >= 0
+    nothing = np.zeros(num_lines + 1, np.int64)
+    ends.write(source, stops, np.zeros(0, np.uint8), np.zeros(1, np.int64), nothing)
+    quoted = np.frombuffer(b'{"a": "' + raw.tobytes().replace(b'"', b"'") + b'"}', np.uint8)
+    modules["json_scanning"].scan_object(quoted, np.array([116]), np.zeros(len(quoted), np.uint8))
