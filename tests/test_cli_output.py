@@ -59,7 +59,7 @@ def test_what_goes_to_a_closed_stderr_goes_into_no_file_of_ours():
 def test_a_closed_stdin_that_is_to_be_read_is_an_error_in_one_line():
     done = run_in_shell("albert-data build - --tokenizer model.model -o out <&-")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("Error: stdin is closed")
+    assert done.stderr.splitlines()[-1].startswith("Error: input - is closed")
     assert "Traceback" not in done.stderr
 
 

@@ -150,9 +150,10 @@ class _Build:
     def _learn_tokenizer(self) -> Tokenizer:
         path = self._work.tokenizer / MODEL_NAME
         if not is_saved(self._work.tokenizer):
-            if any(item.path == STDIN for item in self._inputs):
+            if streams := [item.path for item in self._inputs if item.is_stream]:
+                name = "stdin" if streams[0] == STDIN else f"{streams[0]}, no file,"
                 raise InputError(
-                    "without --tokenizer the corpus is read twice, which stdin can't be; "
+                    f"without --tokenizer the corpus is read twice, which {name} can't be; "
                     "train a vocabulary with `albert-data vocab` first, or give files"
                 )
             self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")

@@ -128,7 +128,8 @@ def build(
         from albert_data.corpus.inputs import find_inputs
         from albert_data.tokenizer.model import load_tokenizer
 
-        found, bar = find_inputs(inputs), Bar()
+        bar = Bar()
+        found = find_inputs(inputs, bar.say)
         if dry_run:
             show(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
             return

@@ -80,9 +80,9 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
 
     text = text_config(settings)
     config = VocabConfig(**settings)
-    found = find_inputs(inputs)
-    claim_folder(output)
     bar = Bar()
+    found = find_inputs(inputs, bar.say)
+    claim_folder(output)
     try:
         report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), bar)
     finally:

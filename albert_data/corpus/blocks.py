@@ -19,6 +19,7 @@ from albert_data.corpus.inputs import STREAM_ERRORS
 from albert_data.corpus.line_ends import break_lines, count_unfinished
 from albert_data.corpus.long_documents import WHITESPACE, cut_document
 from albert_data.corpus.repair import repair_parts
+from albert_data.errors import InputError
 
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
@@ -111,6 +112,10 @@ class _Source:
                 chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
                 at = self.start + len(self.pending) + len(self._unfinished) + have
+                if isinstance(error, OSError) and error.errno is not None:  # the disk's fault, not the stream's
+                    raise InputError(
+                        f"{self._path}, byte {at}: can't be read: {error.strerror}; check the disk and try again"
+                    ) from error
                 self._damage.add("damaged_compression", self._path, at, str(error).rstrip("."))
                 chunk = b""
             if self._left is not None:

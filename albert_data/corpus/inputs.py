@@ -1,6 +1,7 @@
 """Find the files of a corpus and open them.
 
-In: what the user named: files, folders, globs, `-`. Out: a sorted list of `Input`, each of a known format.
+In: what the user named: files, folders, globs, pipes, `-`. Out: a sorted list of `Input`, each of a known format.
+What is not UTF-8 text is refused, by its beginning (encodings.py).
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ import glob
 import gzip
 import io
 import os
+import shlex
+import stat
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, cast
 
+from albert_data.corpus.encodings import SAMPLE_BYTES, check_encoding
 from albert_data.errors import InputError
 
 STDIN = "-"
@@ -26,11 +31,17 @@ ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst"
 STREAM_ERRORS = (EOFError, OSError, zlib.error)
 
 
+# Names of what this process has open; a file among them may have no name of its own.
+_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/")
+_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """One file of a corpus, or stdin.
+    """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
-    size: bytes on the disk, 0 for stdin; modified_ns: nanoseconds since the epoch, 0 for stdin.
+    format: "auto" for a stream whose name tells none; size: bytes on the disk, 0 for a stream; modified_ns: nanoseconds
+    since the epoch, 0 for a stream.
     """
 
     path: str
@@ -38,47 +49,83 @@ class Input:
     compression: str | None
     size: int
     modified_ns: int
+    is_stream: bool = False
 
     @property
     def is_splittable(self) -> bool:
         """Whether several workers can each read a range of it."""
-        return self.compression is None and self.path != STDIN
+        return self.compression is None and not self.is_stream
 
 
-def find_inputs(names: Sequence[str]) -> list[Input]:
-    """Resolve files, folders (searched to the bottom), globs and `-`; each file once, sorted by path.
+def find_inputs(names: Sequence[str], say: Callable[[str], None] | None = None) -> list[Input]:
+    """Resolve files, folders (searched to the bottom), globs, pipes and `-`; each file once, sorted by path.
 
-    Raises InputError where a name leads to nothing, or a named file is of no known format.
+    say: is told what is passed over. No pipe is opened.
+    Raises InputError where a name leads to nothing, or a file is of no known format or not UTF-8.
     """
-    found: dict[str, Input] = {}
+    found: dict[object, Input] = {}
     for name in names:
-        for path in _expand(name):
-            found.setdefault(path if path == STDIN else os.path.realpath(path), _describe(path))
+        for path in _expand(name, say or (lambda line: None)):
+            found.setdefault(_identify(path), _describe(path))
     return sorted(found.values(), key=lambda item: item.path)
 
 
-def _expand(name: str) -> Iterable[str]:
+def _identify(path: str) -> object:
+    """What two names of one file share."""
+    try:
+        status = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
+    except (AttributeError, OSError, ValueError):  # stdin need not be a file
+        return path if path == STDIN else os.path.realpath(path)
+    is_file = stat.S_ISREG(status.st_mode) and path != STDIN and not _names_descriptor(path)
+    return os.path.realpath(path) if is_file else (status.st_dev, status.st_ino)
+
+
+def _names_descriptor(path: str) -> bool:
+    return os.path.abspath(path).startswith(_DESCRIPTORS)
+
+
+def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
     if name == STDIN:
         return [STDIN]
     if os.path.isdir(name):
-        return _walk(name)
+        return _walk(name, say)
     if os.path.exists(name):
         return [name]
-    matches = [path for path in glob.glob(name, recursive=True) if os.path.isfile(path)]
+    matches = list(_choose_files(glob.glob(name, recursive=True), say))
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(f"input {name} {kind}; name files, folders, globs in quotes, or - for stdin")
     return matches
 
 
-def _walk(folder: str) -> list[str]:
-    found = []
-    for root, folders, files in os.walk(folder):
+def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
+    found: list[str] = []
+    for root, folders, files in os.walk(folder, onerror=_refuse_folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(root, name) for name in files if not name.startswith(".") and _match(name) is not None]
+        for name in folders:
+            if os.path.islink(path := os.path.join(root, name)):
+                say(f"passed over {path}: a link to a folder; name it as an input to read it")
+        known = (name for name in files if not name.startswith(".") and _match(name) is not None)
+        found += _choose_files((os.path.join(root, name) for name in known), say)
     if not found:
         raise InputError(f"folder {folder} holds no readable file; readable are {ALLOWED_NAMES}")
     return found
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise InputError(
+        f"folder {error.filename} can't be read: {error.strerror}; grant access to it, or name other inputs"
+    ) from error
+
+
+def _choose_files(paths: Iterable[str], say: Callable[[str], None]) -> Iterator[str]:
+    """Leave out folders, and with a message what is no file: reading a pipe may wait for ever."""
+    for path in paths:
+        mode = _read_status(path).st_mode
+        if stat.S_ISREG(mode):
+            yield path
+        elif not stat.S_ISDIR(mode):
+            say(f"passed over {path}: {_KINDS[stat.S_IFMT(mode)]}, no file; name it as an input to read it")
 
 
 def _match(name: str) -> tuple[str, str | None] | None:
@@ -90,38 +137,99 @@ def _match(name: str) -> tuple[str, str | None] | None:
     return (FORMATS[ending], compression) if ending in FORMATS else None
 
 
+def _read_status(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise _can_not_read(path, error) from error
+
+
+def _can_not_read(path: str, error: OSError) -> InputError:
+    return InputError(
+        f"input {path} can't be read: {error.strerror}; grant access to it or restore it, or name other inputs"
+    )
+
+
 def _describe(path: str) -> Input:
     if path == STDIN:
-        return Input(path=STDIN, format="auto", compression=None, size=0, modified_ns=0)
+        if sys.stdin is None:
+            raise InputError("input - is closed: this process has no stdin; name files, or pipe text into it")
+        return Input(path=STDIN, format="auto", compression=None, size=0, modified_ns=0, is_stream=True)
+    status = _read_status(path)
+    if stat.S_ISSOCK(status.st_mode):
+        raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
     matched = _match(os.path.basename(path))
+    if not stat.S_ISREG(status.st_mode) or _names_descriptor(path):
+        format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
+        return Input(path=path, format=format, compression=compression, size=0, modified_ns=0, is_stream=True)
     if matched is None:
         raise InputError(f"input {path} is of no known kind; readable are {ALLOWED_NAMES}")
-    try:
-        status = os.stat(path)
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise InputError(f"input {path} can't be read: {error.strerror}") from error
-    return Input(
-        path=path,
-        format=matched[0],
-        compression=matched[1],
-        size=status.st_size,
-        modified_ns=status.st_mtime_ns,
+    item = Input(
+        path=path, format=matched[0], compression=matched[1], size=status.st_size, modified_ns=status.st_mtime_ns
     )
+    try:
+        with open(path, "rb") as file:
+            sample = file.read(SAMPLE_BYTES)
+    except OSError as error:
+        raise _can_not_read(path, error) from error
+    if item.compression is None:
+        check_encoding(sample, path, partial(_describe_conversion, item))
+    return item
+
+
+def _describe_conversion(item: Input, encoding: str) -> str:
+    """A command that makes a file UTF-8, or its text on the way."""
+    path, convert = shlex.quote(item.path), f"iconv -f {encoding} -t UTF-8"
+    if item.is_stream:
+        return f"`... | {convert} | albert-data build - ...`"
+    if item.compression is None:
+        return f"`{convert} {path} > NEW_FILE`"
+    return f"`{'zcat' if item.compression == 'gz' else 'zstdcat'} {path} | {convert} | albert-data build - ...`"
 
 
 class SmallReads(io.RawIOBase):
     """A decompressing stream that reads little at a time: of the read that meets damage, it loses all."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: BinaryIO, path: str) -> None:
+        self._stream, self._path = stream, path
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), 1 << 16))
+        try:
+            data = self._stream.read(min(len(buffer), 1 << 16))
+        except OSError as error:
+            if "too much memory" not in str(error):
+                raise
+            raise InputError(
+                f"input {self._path} is compressed with a window over 128 MiB (zstd --long=28 to 31), larger than is "
+                f"supported; decompress it on the way: `zstd -dc --long=31 {shlex.quote(self._path)} | "
+                "albert-data build - ...`"
+            ) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _ReadAhead(io.RawIOBase):
+    """A stream of which the beginning was read, and what was raised then if that failed."""
+
+    def __init__(self, beginning: bytes, failure: Exception | None, stream: io.BufferedIOBase) -> None:
+        self._beginning, self._failure, self._stream = beginning, failure, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data, self._beginning = self._beginning[: len(buffer)], self._beginning[len(buffer) :]
+        if not data:
+            if self._failure is not None:
+                raise self._failure
+            data = self._stream.read1(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
@@ -131,10 +239,33 @@ class SmallReads(io.RawIOBase):
 
 
 def open_input(item: Input) -> io.BufferedIOBase:
-    """Open for reading from the start, decompressed."""
+    """Open for reading from the start, decompressed. Raises InputError for what is not UTF-8, by its beginning."""
+    try:
+        stream = _open(item)
+    except OSError as error:
+        raise _can_not_read(item.path, error) from error
+    try:
+        beginning, failure = _read_beginning(stream)
+        check_encoding(beginning, item.path, partial(_describe_conversion, item))
+    except InputError:
+        stream.close()
+        raise
+    return io.BufferedReader(_ReadAhead(beginning, failure, stream))
+
+
+def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]:
+    parts, left = [], SAMPLE_BYTES
+    try:
+        while left and (data := stream.read1(left)):
+            parts.append(data)
+            left -= len(data)
+    except STREAM_ERRORS as error:
+        return b"".join(parts), error
+    return b"".join(parts), None
+
+
+def _open(item: Input) -> io.BufferedIOBase:
     if item.path == STDIN:
-        if sys.stdin is None:
-            raise InputError("stdin is closed; pipe text into it, or name files instead of -")
         # A buffer of our own: the interpreter aborts if it ends while a thread waits in that of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer)
@@ -143,6 +274,7 @@ def open_input(item: Input) -> io.BufferedIOBase:
     if item.compression == "zst":
         import pyarrow
 
-        stream = pyarrow.CompressedInputStream(pyarrow.OSFile(item.path, "rb"), "zstd")
-        return io.BufferedReader(SmallReads(stream))
+        # A pipe can't seek, as pyarrow's own file would.
+        file = pyarrow.PythonFile(io.FileIO(item.path), "r") if item.is_stream else pyarrow.OSFile(item.path, "rb")
+        return io.BufferedReader(SmallReads(pyarrow.CompressedInputStream(file, "zstd"), item.path))
     return io.BufferedReader(io.FileIO(item.path))
