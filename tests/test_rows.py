@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
+from shard_fixtures import NO_TOTALS, describe_again, describe_folder
 
 from albert_data.errors import ShardError
 from albert_data.shards.columns import Columns
@@ -129,14 +130,12 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path):
 
 
 def write_folder(folder: Path, shards: list[list[list[Row]]], **changes: Any) -> Path:
-    """A finished build's folder, as far as the reader looks at it: shards of batches of rows."""
+    """A finished build's folder without a tokenizer: shards of batches of rows."""
     (folder / "train").mkdir(parents=True)
     names = [f"train/{number}.arrow" for number in range(len(shards))]
     for name, batches in zip(names, shards, strict=True):
         write_shard(folder / name, map(make_examples, batches), shard_schema(np.uint16), "none")
-    manifest: dict[str, Any] = {"format": FORMAT_NAME, "format_version": FORMAT_VERSION}
-    manifest["splits"] = {"train": {"shards": [{"file": name} for name in names]}}
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes))
+    (folder / "manifest.json").write_text(json.dumps(describe_folder(folder, {"train": names}) | changes))
     return folder
 
 
@@ -190,6 +189,7 @@ def test_compressed_shards_give_the_same_rows(tmp_path: Path):
     folder = write_folder(tmp_path / "out", [[rows[:40], rows[40:50]], [rows[50:]]])
     for path, part in (("train/0.arrow", [rows[:40], rows[40:50]]), ("train/1.arrow", [rows[50:]])):
         write_shard(folder / path, map(make_examples, part), shard_schema(np.uint16), "zstd")
+    describe_again(folder)
     wanted = np.random.default_rng(0).permutation(100)
     assert plain(open_shards(folder).rows(wanted)) == [rows[i] for i in wanted]
 
@@ -263,7 +263,7 @@ def test_a_split_that_is_not_there_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["../evil.arrow", "/etc/passwd"])
 def test_a_manifest_leads_nowhere_outside_its_folder(tmp_path: Path, name: str):
-    splits = {"train": {"shards": [{"file": name}]}}
+    splits = {"train": {**NO_TOTALS, "shards": [{**NO_TOTALS, "file": name, "num_bytes": 9, "sha256": ""}]}}
     with pytest.raises(ShardError, match="outside the folder"):
         open_shards(write_folder(tmp_path / "out", [], splits=splits))
 
@@ -272,6 +272,7 @@ def test_a_manifest_leads_nowhere_outside_its_folder(tmp_path: Path, name: str):
 def test_a_damaged_shard_is_named(tmp_path: Path, data: bytes):
     folder = write_folder(tmp_path / "out", [[numbered_rows(3)]])
     (folder / "train" / "0.arrow").write_bytes(data)
+    describe_again(folder)
     with pytest.raises(ShardError, match=r"train/0\.arrow can't be read: .*albert-data verify"):
         open_shards(folder)
 

@@ -21,10 +21,10 @@ from albert_data.inspect.audit_order import guess_order
 from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, gather_windows
 from albert_data.inspect.audit_rules import Check, Rule
 from albert_data.inspect.audit_subject import Subject, gather_subject
-from albert_data.inspect.manifest_keys import read_checked_manifest, read_example_config
 from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls
-from albert_data.shards.manifest import SPLITS
+from albert_data.shards.manifest import SPLITS, read_manifest
+from albert_data.shards.manifest_keys import read_example_config
 from albert_data.shards.reader import open_shards
 
 WIDTH = 80
@@ -76,7 +76,7 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     Raises ShardError if the folder is no finished build, and InputError for a corpus that can't be read, or that
     has no document of the shards.
     """
-    manifest = read_checked_manifest(folder)
+    manifest = read_manifest(folder)
     opened = [open_shards(folder, name) for name in SPLITS if name in manifest["splits"]]
     opened = [shards for shards in opened if len(shards) > 0]
     if not opened:

@@ -18,8 +18,8 @@ from albert_data.examples.masks import swap_in
 from albert_data.examples.pairs import SOP_SWAPPED
 from albert_data.examples.ragged import Examples
 from albert_data.inspect.counts import count_sound
-from albert_data.inspect.manifest_keys import read_example_config
 from albert_data.kernels import kernel
+from albert_data.shards.manifest_keys import read_example_config
 from albert_data.shards.reader import Shards
 
 WINDOW = 12

@@ -10,10 +10,10 @@ from albert_data.build.times import BuildTimes, read_times
 from albert_data.corpus.inputs import Input
 from albert_data.inspect import summary, view
 from albert_data.inspect.choice import Choice, choose_rows
-from albert_data.inspect.manifest_keys import read_checked_manifest
 from albert_data.inspect.sources import Sources, measure_sources
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
+from albert_data.shards.manifest import read_manifest
 from albert_data.shards.reader import Shards, open_shards
 
 
@@ -74,7 +74,7 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
     Raises ShardError if the folder is no finished build, holds what can't be measured, or lacks a row asked for, and
     InputError for a corpus that can't be read, or that has no document of the shards.
     """
-    manifest = read_checked_manifest(folder)
+    manifest = read_manifest(folder)
     shown = open_shards(folder, split)
     opened = {name: shown if name == split else open_shards(folder, name) for name in manifest["splits"]}
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}

@@ -23,6 +23,7 @@ from albert_data.errors import ShardError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
 from albert_data.inspect.terminal import count_noun
+from albert_data.shards.places import locate, measure_file
 from albert_data.shards.schema import has_nulls
 
 MAX_SHARD_FAULTS = 10
@@ -57,17 +58,6 @@ class Checked:
         return not self.faults
 
 
-def locate(folder: Path, name: str) -> Path:
-    """A file's path. Raises ShardError where the manifest leads out of its folder."""
-    try:
-        path = (folder / name).resolve()
-        if path.is_relative_to(folder.resolve()):
-            return path
-    except (OSError, ValueError, RuntimeError) as error:  # a zero byte in the name, a loop of links
-        raise ShardError(f"is no file name: {error}") from error
-    raise ShardError("lies outside the folder; the manifest may name files inside it alone")
-
-
 def check_file(
     folder: Path, name: str, expected: Mapping[str, Any], others: Mapping[str, str], advance: Advance
 ) -> Iterator[Fault]:
@@ -77,7 +67,7 @@ def check_file(
     """
     try:
         path = locate(folder, name)
-        num_bytes = path.stat().st_size
+        num_bytes = measure_file(path)
         found = hash_file(path, advance)
     except ShardError as error:
         yield Fault(file=name, what=str(error))

@@ -19,7 +19,7 @@ from albert_data.errors import ShardError
 from albert_data.examples.masks import MASK_SHARE, RANDOM_SHARE
 from albert_data.examples.spans import ngram_shares
 from albert_data.inspect.counts import EDGE, count_batch, count_sound, no_counts
-from albert_data.inspect.manifest_keys import read_example_config
+from albert_data.shards.manifest_keys import read_example_config
 from albert_data.shards.reader import Shards
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import WordRule

@@ -7,11 +7,13 @@ Shards are checked beside each other by threads. Validation comes first: no docu
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,18 @@ import numpy as np
 from albert_data.build.progress import Progress, Silence
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
-from albert_data.inspect.manifest_keys import find_key_faults, read_example_config
 from albert_data.inspect.manifest_values import find_value_faults
 from albert_data.inspect.row_checks import RowRules, make_row_rules
-from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file, locate
+from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
 from albert_data.inspect.terminal import count_noun
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, read_manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, load_unchecked, read_manifest
+from albert_data.shards.manifest_keys import find_key_faults, read_example_config
+from albert_data.shards.places import locate
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 _TRAIN = SPLITS[0]
+_MAX_KEY_FAULTS = 20
 
 
 def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Progress | None = None) -> Iterator[Fault]:
@@ -39,20 +43,29 @@ def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Pro
     the number of the others. Raises ShardError if the folder holds no manifest: it is no finished build.
     """
     try:
-        manifest = read_manifest(folder)
+        read = load_unchecked(folder)
     except ShardError as error:
-        if not (folder / MANIFEST_NAME).is_file():
+        if not os.path.lexists(folder / MANIFEST_NAME):
             raise
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    key_faults = [Fault(file=MANIFEST_NAME, what=what) for what in find_key_faults(manifest)]
-    yield from key_faults
-    if key_faults:
+    yield from _find_faults(folder, read.values, quick, workers, progress or Silence())
+
+
+def _find_faults(
+    folder: Path, manifest: Mapping[str, Any], quick: bool, workers: int, progress: Progress
+) -> Iterator[Fault]:
+    key_faults = find_key_faults(manifest)
+    shown = list(islice(key_faults, _MAX_KEY_FAULTS))
+    yield from (Fault(file=MANIFEST_NAME, what=what) for what in shown)
+    if rest := sum(1 for _ in key_faults):
+        yield Fault(file=MANIFEST_NAME, what=f"{count_noun(rest, 'more key')} at fault")
+    if shown:
         return
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(manifest))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
-    with _count_bytes(manifest, progress or Silence(), with_rows=rules is not None) as advance:
+    with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
         yield from _check_splits(folder, manifest, rules, workers, advance)
 
 

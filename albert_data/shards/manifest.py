@@ -6,6 +6,7 @@ It is written last. A folder without one is unfinished; docs/format.md describes
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.errors import ShardError
-from albert_data.files import read_json
+from albert_data.shards.manifest_file import ManifestFile, read_file
+from albert_data.shards.manifest_keys import SPLITS as SPLITS
+from albert_data.shards.manifest_keys import find_key_faults
+from albert_data.shards.places import check_folder
 from albert_data.shards.schema import FORMAT_VERSION
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
-SPLITS = ("train", "validation")
 SEAL = "manifest_sha256"
 WORK_NAME = ".build"  # where a build keeps what it has until it is finished
 PLAN_NAME = "plan.json"
@@ -42,25 +45,42 @@ def hash_content(splits: Mapping[str, Any]) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a finished folder's manifest. Raises ShardError where there is none or not one of ours."""
+    """Read a finished folder's manifest, sure to hold every key of docs/format.md, each of its kind.
+
+    Raises ShardError where there is none, not one of ours, or one that lacks something. Unknown keys are kept.
+    """
+    return load_manifest(folder).values
+
+
+def load_manifest(folder: Path) -> ManifestFile:
+    """The same, with what is needed to notice that another build took its place."""
+    read = load_unchecked(folder)
+    for what in find_key_faults(read.values):
+        raise ShardError(f"{read.path}: {what}; build anew with --overwrite")
+    return read
+
+
+def load_unchecked(folder: Path) -> ManifestFile:
+    """Read a manifest of our format, whatever it lacks. Raises ShardError where there is none."""
     path = folder / MANIFEST_NAME
-    if folder.exists() and not folder.is_dir():
-        raise ShardError(f"{folder} is no folder; name one that `albert-data build` made")
-    if not folder.is_dir():
-        raise ShardError(f"shard folder {folder} does not exist; make one with `albert-data build`")
-    if not path.is_file():
+    check_folder(folder)
+    if not os.path.lexists(path):
         raise ShardError(_explain_missing(folder))
     try:
-        manifest = read_json(path)
-    except (OSError, ValueError, RecursionError) as error:
+        read = read_file(path)
+    except OSError as error:
+        raise ShardError(f"{path} can't be read: {error.strerror}; make it readable") from error
+    except ShardError as error:
+        raise ShardError(f"{path} {error}; build anew with --overwrite") from error
+    except ValueError as error:
         raise ShardError(f"{path} can't be read: {error}; build anew with --overwrite") from error
-    if manifest.get("format") != FORMAT_NAME or manifest.get("format_version") != FORMAT_VERSION:
-        found = f"{manifest.get('format')!s:.40} {manifest.get('format_version')!s:.40}"
+    name, version = (read.values.get(key) for key in ("format", "format_version"))
+    if name != FORMAT_NAME or type(version) is not int or version != FORMAT_VERSION:
         raise ShardError(
-            f"{path} is of format {found}; this version reads {FORMAT_NAME} {FORMAT_VERSION}: "
+            f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {FORMAT_VERSION}: "
             "use the version of albert-data that built it, or a newer one"
         )
-    return manifest
+    return read
 
 
 def _explain_missing(folder: Path) -> str:
@@ -68,8 +88,9 @@ def _explain_missing(folder: Path) -> str:
     if not (folder / WORK_NAME).is_dir():
         return f"{folder} holds no {MANIFEST_NAME}, so no finished build; run `albert-data build` on it"
     inputs = "INPUT..."
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        inputs = " ".join(item["path"] for item in read_json(folder / WORK_NAME / PLAN_NAME)["inputs"][:3])
+    with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
+        plan = read_file(folder / WORK_NAME / PLAN_NAME).values
+        inputs = " ".join(item["path"] for item in plan["inputs"][:3])
     return (
         f"{folder} is a build that is not finished; give its command again, and it goes on: "
         f"albert-data build {inputs} -o {folder}, with the same options"

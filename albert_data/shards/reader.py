@@ -20,6 +20,7 @@ from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import SPLITS, read_manifest
+from albert_data.shards.places import locate, measure_file
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, from_record_batch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
@@ -56,7 +57,7 @@ class Shards:
     def __init__(self, folder: Path, split: str, manifest: dict[str, Any]) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
         shards = manifest["splits"][split]["shards"]
-        self._readers = [_open_file(_inside(folder, shard["file"])) for shard in shards]
+        self._readers = [_open_file(folder, shard["file"]) for shard in shards]
         self._places = [(reader, i) for reader in self._readers for i in range(reader.num_record_batches)]
         self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
 
@@ -154,20 +155,12 @@ def open_shards(path: str | Path, split: str = "train") -> Shards:
     return Shards(folder, split, manifest)
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """A shard's path; a manifest must not lead out of its folder."""
-    path = folder / name
+def _open_file(folder: Path, name: str) -> pyarrow.ipc.RecordBatchFileReader:
     try:
-        is_inside = path.resolve().is_relative_to(folder.resolve())
-    except ValueError:  # a name that is no text
-        is_inside = False
-    if not is_inside:
-        raise ShardError(f"{folder}: the manifest names a shard outside the folder: {name!a}")
-    return path
-
-
-def _open_file(path: Path) -> pyarrow.ipc.RecordBatchFileReader:
-    try:
+        path = locate(folder, name)
+        measure_file(path)
         return pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise ShardError(f"shard {path} can't be read: {error}; run `albert-data verify`") from error
+        raise ShardError(f"shard {folder / name} can't be read: {error}; run `albert-data verify`") from error
+    except ShardError as error:
+        raise ShardError(f"shard {folder / name} {error}; run `albert-data verify`") from error

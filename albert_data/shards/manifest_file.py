@@ -1,0 +1,130 @@
+"""manifest.json as it lies on the disk: read within limits, and known again.
+
+In: a path. Out: the values of one JSON object, and a stamp by which a file that took its place is noticed. A manifest
+may come from anywhere, so its size, the number and depth of its values, and the range of its numbers are limited.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from albert_data.errors import ShardError
+from albert_data.shards.places import measure_file
+
+# A build writes about 170 bytes for each input besides its path, twice: room for a million inputs.
+MAX_BYTES = 1 << 28
+MAX_VALUES = 1 << 23
+MAX_DEPTH = 32
+MAX_INT = (1 << 63) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stamp:
+    """What differs between a file and another one that took its name."""
+
+    device: int
+    inode: int
+    num_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestFile:
+    """What was read of a manifest, and the state of the file then."""
+
+    path: Path
+    values: dict[str, Any]
+    stamp: Stamp
+
+    def check_current(self) -> None:
+        """Raise ShardError where the file was replaced since it was read: what was found may be of either build."""
+        try:
+            is_current = _make_stamp(self.path.stat()) == self.stamp
+        except OSError:
+            is_current = False
+        if not is_current:
+            raise ShardError(
+                f"{self.path} was replaced meanwhile, by a build it seems; wait for it, then do this again"
+            )
+
+
+def read_file(path: Path) -> ManifestFile:
+    """Raises OSError where the file can't be read, and ShardError or ValueError where it is no JSON object for us."""
+    measure_file(path)  # before it is opened: a FIFO or a device may wait for ever
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_size > MAX_BYTES:
+            raise ValueError(f"it has {found.st_size:,} bytes; at most {MAX_BYTES:,} are allowed")
+        data = file.read(found.st_size)
+    return ManifestFile(path=path, values=parse_object(data), stamp=_make_stamp(found))
+
+
+def _make_stamp(found: os.stat_result) -> Stamp:
+    return Stamp(device=found.st_dev, inode=found.st_ino, num_bytes=found.st_size, modified_ns=found.st_mtime_ns)
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """Parse JSON in UTF-8. Raises ValueError for what is no object, or holds what not every reader can."""
+    num_values = sum(map(data.count, (b",", b"[", b"{")))
+    if num_values > MAX_VALUES:
+        raise ValueError(f"it holds about {num_values:,} values; at most {MAX_VALUES:,} are allowed")
+    try:
+        value = json.loads(data.decode(), parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError(_describe_depth()) from error
+    if not isinstance(value, dict):
+        raise ValueError("it holds no JSON object")
+    _check_values(value)
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}, which is no JSON")
+
+
+def _describe_depth() -> str:
+    return f"it nests its values deeper than {MAX_DEPTH} levels"
+
+
+def _check_values(value: object) -> None:
+    """Look at all values, level by level: recursion would end at a depth that depends on the caller."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+                _check_texts(one)
+            elif isinstance(one, list):
+                inner += one
+            else:
+                _check_single(one)
+        if not inner:
+            return
+        level = inner
+    raise ValueError(_describe_depth())
+
+
+def _check_single(value: object) -> None:
+    if isinstance(value, str):
+        _check_texts([value])
+    elif isinstance(value, int) and abs(value) > MAX_INT:
+        raise ValueError(f"it holds a whole number of {value.bit_length():,} bits; allowed are those of int64")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("it holds a number beyond the range of float64")
+
+
+def _check_texts(texts: Iterable[str]) -> None:
+    """JSON can write half a surrogate pair, which nothing can print or open."""
+    for text in texts:
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f"it holds half a surrogate pair, in {text!a:.40}") from error

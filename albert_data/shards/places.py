@@ -1,0 +1,55 @@
+"""Where the files of a shard folder lie, and whether they can be read.
+
+In: a folder, and a name that its manifest gives. Out: a path inside the folder, and the size of the file there. A
+manifest may come from anywhere, so what it names is looked at before it is opened: opening a FIFO waits for a writer.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from albert_data.errors import ShardError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def locate(folder: Path, name: str) -> Path:
+    """The path of a file that a manifest names. Raises ShardError where it leads out of the folder, by a link too."""
+    try:
+        path = (folder / name).resolve()
+        if path.is_relative_to(folder.resolve()):
+            return path
+    except (OSError, ValueError, RuntimeError) as error:  # a zero byte in the name, a loop of links
+        raise ShardError(f"is no file name: {error}") from error
+    raise ShardError("lies outside the folder; the manifest may name files inside it alone")
+
+
+def measure_file(path: Path) -> int:
+    """The size of a regular file in bytes. Raises ShardError for anything else, and OSError where there is nothing."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ShardError(f"is {_KINDS.get(stat.S_IFMT(found.st_mode), 'of another kind')}; a regular file is needed")
+    return found.st_size
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ShardError unless there is a folder."""
+    try:
+        mode = folder.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ShardError(f"shard folder {folder} does not exist; make one with `albert-data build`") from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ShardError(
+            f"shard folder {folder} can't be read: {why}; name one that `albert-data build` made"
+        ) from error
+    if not stat.S_ISDIR(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "a file")
+        raise ShardError(f"{folder} is no folder but {kind}; name one that `albert-data build` made")

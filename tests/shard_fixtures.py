@@ -1,0 +1,69 @@
+"""Shard folders made by hand: whole manifests of any files, and changes to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from albert_data.config import BuildConfig
+from albert_data.examples.spans import ngram_shares
+from albert_data.files import hash_file
+from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, hash_content, seal_manifest
+from albert_data.shards.schema import FORMAT_VERSION
+
+NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0}
+
+
+def describe_shard(folder: Path, name: str) -> dict[str, Any]:
+    """A shard's entry in the manifest, as far as a reader looks at it."""
+    return {**NO_TOTALS, "file": name, "num_bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
+
+
+def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size: int = 1 << 16) -> dict[str, Any]:
+    """A manifest that holds every key, of the shards of these names by split."""
+    config, inputs = BuildConfig().to_flat_dict(), [{"path": "in.txt", "bytes": 5, "modified_ns": 6}]
+    shards = {split: [describe_shard(folder, name) for name in files] for split, files in names.items()}
+    splits = {split: {**NO_TOTALS, "shards": described} for split, described in shards.items()}
+    manifest = {
+        "format": FORMAT_NAME,
+        "format_version": FORMAT_VERSION,
+        "albert_data_version": "0.1.0",
+        "config": config,
+        "ngram_shares": ngram_shares(config["ngram"]).tolist(),
+        "tokenizer": {
+            "file": "tokenizer/spiece.model",
+            "sha256": "0" * 64,
+            "vocab_size": vocab_size,
+            **{"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4},
+        },
+        "inputs": inputs,
+        "plan": {"version": "0.1.0", "config": config, "inputs": inputs, "tokenizer": {"sha256": "0" * 64}},
+        "documents_digest": "0" * 16,
+        "counts": {"documents": 1, "sentences": 2, "text_bytes": 5, "tokens": 2},
+        "damage": {},
+        "splits": splits,
+        "digest": hash_content(splits),
+    }
+    return seal_manifest(manifest)
+
+
+def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a manifest and seal it again, so that its other values stand against it alone."""
+    manifest = json.loads((folder / MANIFEST_NAME).read_text())
+    change(manifest)
+    (folder / MANIFEST_NAME).write_text(json.dumps(seal_manifest(manifest)))
+
+
+def describe_again(folder: Path) -> None:
+    """Make the manifest agree with the sizes and hashes of the shards that lie there."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        for split in manifest["splits"].values():
+            for shard in split["shards"]:
+                found = describe_shard(folder, shard["file"])
+                shard.update(num_bytes=found["num_bytes"], sha256=found["sha256"])
+        manifest["digest"] = hash_content(manifest["splits"])
+
+    change_manifest(folder, change)
