@@ -62,5 +62,8 @@ def plain(examples: Examples, dtype: type = np.uint16) -> list[Row]:
 
 
 def numbered_rows(count: int, start: int = 0) -> list[Row]:
-    """Rows that all differ, of 0 to 6 tokens and 0 to 2 masks."""
-    return [([n] * (n % 7), n, n % 3 - 1, [(n % 5, n)] * (n % 3), 2**64 - 1 - n) for n in range(start, start + count)]
+    """Rows that all differ and keep to their bounds, of 2 to 8 tokens and 0 to 2 masks."""
+    return [
+        ([n] * (2 + n % 7), n % (1 + n % 7), n % 3 - 1, [(n % 2, n)] * (n % 3), 2**64 - 1 - n)
+        for n in range(start, start + count)
+    ]

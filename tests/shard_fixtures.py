@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from row_fixtures import Row, make_examples
+
 from albert_data.config import BuildConfig
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, hash_content, seal_manifest
-from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.schema import FORMAT_VERSION, shard_schema
+from albert_data.shards.writer import write_shard
 
 NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0}
 
@@ -47,6 +51,16 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
         "digest": hash_content(splits),
     }
     return seal_manifest(manifest)
+
+
+def write_shards(folder: Path, shards: Sequence[Sequence[list[Row]]], compression: str = "none") -> Path:
+    """A finished build's folder without a tokenizer: training shards of batches of rows."""
+    (folder / "train").mkdir(parents=True)
+    names = [f"train/{number}.arrow" for number in range(len(shards))]
+    for name, batches in zip(names, shards, strict=True):
+        write_shard(folder / name, map(make_examples, batches), shard_schema(np.uint16), compression)
+    (folder / MANIFEST_NAME).write_text(json.dumps(describe_folder(folder, {"train": names})))
+    return folder
 
 
 def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
-from shard_fixtures import NO_TOTALS, describe_again, describe_folder
+from shard_fixtures import NO_TOTALS, change_manifest, describe_again, write_shards
 
 from albert_data.errors import ShardError
 from albert_data.shards.columns import Columns
@@ -130,12 +129,9 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path):
 
 
 def write_folder(folder: Path, shards: list[list[list[Row]]], **changes: Any) -> Path:
-    """A finished build's folder without a tokenizer: shards of batches of rows."""
-    (folder / "train").mkdir(parents=True)
-    names = [f"train/{number}.arrow" for number in range(len(shards))]
-    for name, batches in zip(names, shards, strict=True):
-        write_shard(folder / name, map(make_examples, batches), shard_schema(np.uint16), "none")
-    (folder / "manifest.json").write_text(json.dumps(describe_folder(folder, {"train": names}) | changes))
+    """Shards of batches of rows, and other values in their manifest."""
+    write_shards(folder, shards)
+    change_manifest(folder, lambda manifest: manifest.update(changes))
     return folder
 
 

@@ -6,11 +6,11 @@ In: a finished shard folder. Out: rows of one split, by number, in the order of 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow
@@ -21,6 +21,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import SPLITS, read_manifest
 from albert_data.shards.places import locate, measure_file
+from albert_data.shards.row_numbers import to_row_number, to_row_numbers
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, from_record_batch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
@@ -104,31 +105,27 @@ class Shards:
         for number in range(len(self._places)):
             yield self._batch(number)
 
-    def rows(self, indices: np.ndarray) -> Examples:
-        """Rows by number (int64), in the order asked for, copied out of the files.
+    def rows(self, indices: np.ndarray | Sequence[SupportsIndex]) -> Examples:
+        """Rows by number, in the order asked for, copied out of the files.
 
-        The first call unpacks compressed shards into memory, all of the split; others stay where they are.
+        indices: integers from 0 on, in one dimension. The first call unpacks compressed shards into memory, all of the
+        split; others stay where they are. Raises TypeError for other indices, IndexError for a row that is not there.
         """
-        indices = np.asarray(indices, np.int64)
-        outside = indices[(indices < 0) | (indices >= len(self))]
-        if len(outside):
-            raise IndexError(f"row {outside[0]} of a split of {len(self)} rows")
+        numbers = to_row_numbers(indices, len(self))
         if not self._places:
             return no_rows()
-        numbers = np.searchsorted(self._begins, indices, side="right") - 1
+        batches = np.searchsorted(self._begins, numbers, side="right") - 1
         try:
-            return self._columns.take(numbers, indices - self._begins[numbers])
+            return self._columns.take(batches, numbers - self._begins[batches])
         except ValueError as error:
             raise ShardError(f"a shard is damaged: {error}; run `albert-data verify`") from error
 
-    def __getitem__(self, index: int) -> Example:
-        """One row; a negative number counts from the end."""
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"row {index} of a split of {len(self)} rows")
-        index %= len(self)
-        number = bisect_right(self._begins, index) - 1
-        row = index - int(self._begins[number])
-        one = slice_rows(self._batch(number), row, row + 1)
+    def __getitem__(self, index: SupportsIndex) -> Example:
+        """One row; a negative number counts from the end. Raises as `rows` does."""
+        row = to_row_number(index, len(self))
+        number = bisect_right(self._begins, row) - 1
+        at = row - int(self._begins[number])
+        one = slice_rows(self._batch(number), at, at + 1)
         return Example(
             input_ids=one.input_ids,
             segment_a_len=int(one.segment_a_len[0]),
