@@ -23,9 +23,9 @@ from albert_data.inspect.audit_rules import Check, Rule
 from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls
-from albert_data.shards.manifest import SPLITS, read_manifest
+from albert_data.shards.manifest import SPLITS
 from albert_data.shards.manifest_keys import read_example_config
-from albert_data.shards.reader import open_shards
+from albert_data.shards.reader import open_splits
 
 WIDTH = 80
 MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # documents that a run of tokens must stand in to be boilerplate
@@ -76,14 +76,13 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     Raises ShardError if the folder is no finished build, and InputError for a corpus that can't be read, or that
     has no document of the shards.
     """
-    manifest = read_manifest(folder)
-    opened = [open_shards(folder, name) for name in SPLITS if name in manifest["splits"]]
-    opened = [shards for shards in opened if len(shards) > 0]
+    splits = open_splits(folder)
+    opened = [splits[name] for name in SPLITS if name in splits and len(splits[name]) > 0]
     if not opened:
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    read = None if corpus is None else read_corpus(corpus, read_text_config(manifest))
+    read = None if corpus is None else read_corpus(corpus, read_text_config(opened[0].manifest))
     checks += [*_check_sources(subject, read), _check_characters(subject, read)]
     return Audit(folder=folder, checks=checks)
 

@@ -43,22 +43,6 @@ def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
     return {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
-def count_sound(batch: Examples, vocab_size: int, max_seq_len: int) -> int:
-    """Count the rows before the first that can't be counted: see count_sound_rows."""
-    if len(batch.masked_positions) != len(batch.masked_ids):
-        return 0
-    return count_sound_rows(
-        batch.input_ids,
-        batch.offsets,
-        batch.segment_a_len,
-        batch.masked_positions,
-        batch.masked_ids,
-        batch.mask_offsets,
-        vocab_size,
-        max_seq_len,
-    )
-
-
 def count_batch(batch: Examples, specials: Specials, words: WordRule, config: ExampleConfig) -> dict[str, np.ndarray]:
     """Count all that Statistics holds, in sound rows."""
     is_special = specials.is_special
@@ -80,31 +64,6 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, config: Ex
     counts["labels"][:] = [np.count_nonzero(batch.sop_label == label) for label in labels]
     counts["row_lens"][:] = np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1)
     return counts
-
-
-@kernel
-def count_sound_rows(
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    segment_a_len: np.ndarray,
-    positions: np.ndarray,
-    masked_ids: np.ndarray,
-    mask_offsets: np.ndarray,
-    vocab_size: int,
-    max_seq_len: int,
-) -> int:
-    """Count the rows before the first whose ids, positions or segments would lead outside the arrays."""
-    for row in range(len(segment_a_len)):
-        length = offsets[row + 1] - offsets[row]
-        if length > max_seq_len or segment_a_len[row] < 0 or segment_a_len[row] > length - 2:
-            return row
-        for at in range(offsets[row], offsets[row + 1]):
-            if ids[at] >= vocab_size:
-                return row
-        for i in range(mask_offsets[row], mask_offsets[row + 1]):
-            if masked_ids[i] >= vocab_size or positions[i] >= length:
-                return row
-    return len(segment_a_len)
 
 
 @kernel

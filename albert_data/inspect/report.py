@@ -13,8 +13,7 @@ from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.sources import Sources, measure_sources
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
-from albert_data.shards.manifest import read_manifest
-from albert_data.shards.reader import Shards, open_shards
+from albert_data.shards.reader import Shards, check_split, open_splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +73,15 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
     Raises ShardError if the folder is no finished build, holds what can't be measured, or lacks a row asked for, and
     InputError for a corpus that can't be read, or that has no document of the shards.
     """
-    manifest = read_manifest(folder)
-    shown = open_shards(folder, split)
-    opened = {name: shown if name == split else open_shards(folder, name) for name in manifest["splits"]}
+    opened = open_splits(folder)
+    check_split(folder, split, list(opened))
+    shown = opened[split]
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     return Report(
         statistics={name: measure(shards) for name, shards in filled.items()},  # first: it finds rows that are no rows
         rows=choose_rows(shown, choice),
         shards=shown,
         choice=choice,
-        build_time=read_times(manifest),
+        build_time=read_times(shown.manifest),
         sources=measure_sources(list(filled.values()), corpus) if corpus and filled else None,
     )

@@ -7,6 +7,7 @@ which let other threads run.
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,10 +25,11 @@ from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
 from albert_data.inspect.terminal import count_noun
 from albert_data.shards.places import locate, measure_file
-from albert_data.shards.schema import has_nulls
+from albert_data.shards.schema import describe_columns, explain_damage, has_nulls, map_file
 
 MAX_SHARD_FAULTS = 10
 _TOTALS = ("num_rows", "num_tokens", "num_masked")
+_NOT_THE_FOLDERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what the machine lacks is no fault of a file
 Advance = Callable[[int], object]
 
 
@@ -73,6 +75,8 @@ def check_file(
         yield Fault(file=name, what=str(error))
         return
     except OSError as error:
+        if error.errno in _NOT_THE_FOLDERS:
+            raise
         yield Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}")
         return
     if found == expected["sha256"] and num_bytes == expected.get("num_bytes", num_bytes):
@@ -101,7 +105,7 @@ class ShardCheck:
 
     def __call__(self, shard: Mapping[str, Any]) -> Checked:
         checked = Checked(faults=list(check_file(self.folder, shard["file"], shard, self.others, self.advance)))
-        path = self.folder / shard["file"] if checked.is_same else self._find_damaged(shard, checked)
+        path = self._find_file(shard, checked)
         if self.rules is None or path is None:
             return checked
         differs, found = not checked.is_same, list(self._check_rows(path, shard, self.rules, checked.keys))
@@ -111,14 +115,16 @@ class ShardCheck:
         self.advance(shard["num_bytes"])
         return checked
 
-    def _find_damaged(self, shard: Mapping[str, Any], checked: Checked) -> Path | None:
-        """The file, if there is one whose rows can be looked at: of this very shard, but damaged."""
+    def _find_file(self, shard: Mapping[str, Any], checked: Checked) -> Path | None:
+        """The file, if there is one whose rows can be looked at: this very shard, sound or damaged."""
+        if any("holds the bytes of" in fault.what for fault in checked.faults):
+            return None
         try:
             path = locate(self.folder, shard["file"])
-        except ShardError:
+            measure_file(path)
+        except (OSError, ShardError):
             return None
-        is_another = any("holds the bytes of" in fault.what for fault in checked.faults)
-        return path if path.is_file() and not is_another else None
+        return path
 
     def _check_rows(
         self, path: Path, shard: Mapping[str, Any], rules: RowRules, keys: list[np.ndarray]
@@ -170,10 +176,9 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
     """Record batches of arrays that are whole and without nulls. Raises ShardError at the first other one."""
     at = "the footer, at its end"
     try:
-        reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
+        reader = pyarrow.ipc.open_file(map_file(path))
         if not reader.schema.equals(schema):
-            found = ", ".join(f"{column.name} {column.type}" for column in reader.schema)
-            raise ShardError(f"has the columns {found}; see docs/format.md for those that are allowed")
+            raise ShardError(describe_columns(reader.schema))
         for i in range(reader.num_record_batches):
             at = f"record batch {i}"
             batch = reader.get_batch(i)
@@ -182,7 +187,7 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
                 raise ShardError(f"holds nulls in {at}; none are allowed")
             yield batch
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name of no UTF-8
-        raise ShardError(f"can't be read as Arrow at {at}: {' '.join(str(error).split())}") from error
+        raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
 
 
 def find_changed_byte(

@@ -1,12 +1,14 @@
 """Shards back into rows, memory-mapped.
 
-In: a finished shard folder. Out: rows of one split, by number, in the order of the shards' names.
+In: a finished shard folder. Out: rows of one split, by number, in the order of the shards' names. Nothing in the folder
+is trusted: damage of any kind is a ShardError.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,12 +21,13 @@ import pyarrow.ipc
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
-from albert_data.shards.manifest import SPLITS, read_manifest
+from albert_data.shards.manifest import SPLITS, load_manifest
 from albert_data.shards.places import locate, measure_file
+from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.row_numbers import to_row_number, to_row_numbers
 from albert_data.shards.rows import no_rows, slice_rows
-from albert_data.shards.schema import check_batch, from_record_batch
-from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 _BATCHES_HELD = 16
 
@@ -53,13 +56,20 @@ class Example:
 
 
 class Shards:
-    """The rows of one split. manifest: the folder's manifest.json."""
+    """The rows of one split. manifest: the folder's manifest.json.
+
+    Its files are mapped into memory: a shard that is truncated in place while it is open kills the
+    process that reads it with SIGBUS. A build replaces its files by renaming, so the rows stay what they were.
+    """
 
     def __init__(self, folder: Path, split: str, manifest: dict[str, Any]) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
-        shards = manifest["splits"][split]["shards"]
-        self._readers = [_open_file(folder, shard["file"]) for shard in shards]
-        self._places = [(reader, i) for reader in self._readers for i in range(reader.num_record_batches)]
+        self._root = Path(os.path.abspath(folder))
+        self._bounds = Bounds(
+            vocab_size=manifest["tokenizer"]["vocab_size"], max_seq_len=manifest["config"]["max_seq_len"]
+        )
+        readers = [_open_shard(folder, shard) for shard in manifest["splits"][split]["shards"]]
+        self._places = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
         self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
 
     def _load_batch(self, number: int) -> Examples:
@@ -72,9 +82,10 @@ class Shards:
             check_batch(batch)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
-            raise ShardError(
-                f"{self.folder}, split {self.split}, batch {number}: {error}; run `albert-data verify`"
-            ) from error
+            raise self._complain(f"batch {number}", explain_damage(error)) from error
+
+    def _complain(self, place: str, what: str) -> ShardError:
+        return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
     @cached_property
     def _columns(self) -> Columns:
@@ -91,34 +102,59 @@ class Shards:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the shards were built with."""
-        return load_tokenizer(self.folder / "tokenizer" / MODEL_NAME, to_encode=False)
+        """The tokenizer that the shards were built with. Raises ShardError where the folder holds another one."""
+        expected = self.manifest["tokenizer"]
+        name = expected["file"]
+        try:
+            path = locate(self._root, name)
+            measure_file(path)
+        except (OSError, ShardError) as error:
+            raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
+        tokenizer = load_tokenizer(path, to_encode=False)
+        if tokenizer.sha256 != expected["sha256"] or tokenizer.vocab_size != expected["vocab_size"]:
+            raise ShardError(
+                f"tokenizer {self.folder / name} is another one than at the build; put {path.name} of the build back, "
+                "or build anew"
+            )
+        return tokenizer
 
     @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens of each row, [CLS] and [SEP] included: int32."""
-        parts = [np.diff(batch.offsets) for batch in self.batches()]
+        parts = [np.diff(self._batch(number).offsets) for number in range(len(self._places))]
         return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
 
     def batches(self) -> Iterator[Examples]:
-        """All rows in order, as they lie in the files."""
+        """All rows in order, as they lie in the files. Raises ShardError at a row that leaves its bounds."""
+        begin = 0
         for number in range(len(self._places)):
-            yield self._batch(number)
+            batch = self._batch(number)
+            self._check_rows(batch, range(begin, begin + len(batch)))
+            yield batch
+            begin += len(batch)
+
+    def _check_rows(self, rows: Examples, numbers: Sequence[int] | np.ndarray) -> None:
+        """numbers: those of the rows, for the message."""
+        if (row := self._bounds.find_unsound(rows)) is not None:
+            raise self._complain(f"row {numbers[row]}", self._bounds.explain(rows, row))
 
     def rows(self, indices: np.ndarray | Sequence[SupportsIndex]) -> Examples:
         """Rows by number, in the order asked for, copied out of the files.
 
         indices: integers from 0 on, in one dimension. The first call unpacks compressed shards into memory, all of the
-        split; others stay where they are. Raises TypeError for other indices, IndexError for a row that is not there.
+        split; others stay where they are. Raises TypeError for other indices, IndexError for a row that is not there,
+        ShardError for one that leaves its bounds.
         """
         numbers = to_row_numbers(indices, len(self))
         if not self._places:
             return no_rows()
         batches = np.searchsorted(self._begins, numbers, side="right") - 1
         try:
-            return self._columns.take(batches, numbers - self._begins[batches])
+            found = self._columns.take(batches, numbers - self._begins[batches])
         except ValueError as error:
             raise ShardError(f"a shard is damaged: {error}; run `albert-data verify`") from error
+        self._check_rows(found, numbers)
+        return found
 
     def __getitem__(self, index: SupportsIndex) -> Example:
         """One row; a negative number counts from the end. Raises as `rows` does."""
@@ -126,38 +162,67 @@ class Shards:
         number = bisect_right(self._begins, row) - 1
         at = row - int(self._begins[number])
         one = slice_rows(self._batch(number), at, at + 1)
-        return Example(
-            input_ids=one.input_ids,
-            segment_a_len=int(one.segment_a_len[0]),
-            sop_label=int(one.sop_label[0]),
-            masked_positions=one.masked_positions,
-            masked_ids=one.masked_ids,
-            document_key=int(one.document_keys[0]),
-        )
+        self._check_rows(one, [row])
+        return _to_example(one)
 
     def __iter__(self) -> Iterator[Example]:
-        return (self[index] for index in range(len(self)))
+        for batch in self.batches():
+            yield from (_to_example(slice_rows(batch, row, row + 1)) for row in range(len(batch)))
+
+
+def _to_example(one: Examples) -> Example:
+    return Example(
+        input_ids=one.input_ids,
+        segment_a_len=int(one.segment_a_len[0]),
+        sop_label=int(one.sop_label[0]),
+        masked_positions=one.masked_positions,
+        masked_ids=one.masked_ids,
+        document_key=int(one.document_keys[0]),
+    )
 
 
 def open_shards(path: str | Path, split: str = "train") -> Shards:
     """Open one split of a finished build.
 
-    Raises ShardError if the folder is no finished build, lacks the split, or a shard can't be read.
+    Raises ShardError if the folder is no finished build, lacks the split, or a shard can't be read or has another size
+    than at the build.
     """
+    return open_splits(path, (split,))[split]
+
+
+def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Shards]:
+    """Open several splits of one build, or all that it has. Raises what open_shards does."""
     folder = Path(path)
-    manifest = read_manifest(folder)
-    if split not in manifest["splits"]:
-        here = ", ".join(manifest["splits"])
+    read = load_manifest(folder)
+    there = read.values["splits"]
+    for split in splits:
+        check_split(folder, split, list(there))
+    try:
+        return {split: Shards(folder, split, read.values) for split in splits or there}
+    except ShardError:
+        read.check_current()
+        raise
+
+
+def check_split(folder: Path, split: str, there: Sequence[str]) -> None:
+    """Raise ShardError where a folder lacks a split."""
+    if split not in there:
+        here = ", ".join(there)
         raise ShardError(f"{folder} has no split {split!r}; it has {here} (of the possible {', '.join(SPLITS)})")
-    return Shards(folder, split, manifest)
 
 
-def _open_file(folder: Path, name: str) -> pyarrow.ipc.RecordBatchFileReader:
+def _open_shard(folder: Path, shard: Mapping[str, Any]) -> pyarrow.ipc.RecordBatchFileReader:
+    """Raises ShardError also where the size is not the manifest's: who reads beyond the end of a file is killed."""
+    name = shard["file"]
     try:
         path = locate(folder, name)
-        measure_file(path)
-        return pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise ShardError(f"shard {folder / name} can't be read: {error}; run `albert-data verify`") from error
-    except ShardError as error:
-        raise ShardError(f"shard {folder / name} {error}; run `albert-data verify`") from error
+        num_bytes = measure_file(path)
+        if num_bytes != shard["num_bytes"]:
+            raise ShardError(f"has {num_bytes:,} bytes; the manifest says {shard['num_bytes']:,}")
+        return pyarrow.ipc.open_file(map_file(path))
+    except (OSError, ValueError, pyarrow.ArrowException, ShardError) as error:
+        raise ShardError(f"shard {folder / name} {_explain(error)}; run `albert-data verify`") from error
+
+
+def _explain(error: Exception) -> str:
+    return str(error) if isinstance(error, ShardError) else f"can't be read: {explain_damage(error)}"

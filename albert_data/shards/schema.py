@@ -6,6 +6,8 @@ zero-copy but for the width of the offsets. docs/format.md describes the columns
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from albert_data.examples.ragged import Examples
 
 FORMAT_VERSION = 1
 SHARD_SUFFIX = ".arrow"
+MAX_TOLD = 300  # characters of what a damaged file says of itself
 
 
 def shard_schema(id_dtype: type[Any]) -> pyarrow.Schema:
@@ -64,14 +67,39 @@ def _to_array(values: np.ndarray) -> pyarrow.Array:
     return pyarrow.Array.from_buffers(pyarrow.from_numpy_dtype(values.dtype), len(values), buffers, null_count=0)
 
 
+def map_file(path: Path) -> pyarrow.BufferReader:
+    """Map a file into memory. It stays mapped, but not open: a process may have more shards than open files.
+
+    pyarrow takes a path as text in UTF-8, or as bytes of any kind.
+    """
+    with pyarrow.memory_map(os.fsencode(path)) as file:
+        return pyarrow.BufferReader(file.read_buffer())
+
+
+def explain_damage(error: Exception) -> str:
+    """What Arrow or the system says, in one line that a terminal can show; it may quote a file's bytes."""
+    text = (isinstance(error, OSError) and error.strerror) or str(error)
+    return shorten(" ".join(text.split()))
+
+
+def shorten(text: str) -> str:
+    """At most MAX_TOLD characters."""
+    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}..."
+
+
+def describe_columns(schema: pyarrow.Schema) -> str:
+    """The columns of another format, in a fault."""
+    found = ", ".join(f"{column.name} {column.type}" for column in schema)
+    return f"has the columns {shorten(found)}; see docs/format.md for those that are allowed"
+
+
 def check_batch(batch: pyarrow.RecordBatch) -> None:
     """Raise ValueError unless a batch has our columns, whole and without nulls, and as many masks as originals.
 
     Arrow looks at none of this when it reads, and who follows a damaged offset reads beyond the file.
     """
     if not any(batch.schema.equals(shard_schema(dtype)) for dtype in (np.uint16, np.uint32)):
-        found = ", ".join(f"{column.name} {column.type}" for column in batch.schema)
-        raise ValueError(f"has the columns {found}; see docs/format.md for those that are allowed")
+        raise ValueError(describe_columns(batch.schema))
     batch.validate(full=True)
     if any(has_nulls(column) for column in batch.columns):
         raise ValueError("holds nulls; none are allowed")
