@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
 import pyarrow
@@ -27,9 +27,11 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.row_numbers import to_row_number, to_row_numbers
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
+from albert_data.shards.sharing import SharedLock
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 _BATCHES_HELD = 16
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,8 @@ class Example:
 class Shards:
     """The rows of one split. manifest: the folder's manifest.json.
 
-    Its files are mapped into memory: a shard that is truncated in place while it is open kills the
+    Threads may share it. Forked processes inherit it; pickled or copied, it opens the same folder again, by its
+    absolute path. Its files are mapped into memory: a shard that is truncated in place while it is open kills the
     process that reads it with SIGBUS. A build replaces its files by renaming, so the rows stay what they were.
     """
 
@@ -71,6 +74,18 @@ class Shards:
         readers = [_open_shard(folder, shard) for shard in manifest["splits"][split]["shards"]]
         self._places = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
         self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
+        self._lock, self._made = SharedLock(), dict[str, Any]()
+
+    def __reduce__(self) -> tuple[Callable[..., Shards], tuple[Path, Path, str, str]]:
+        return _open_again, (self.folder, self._root, self.split, self.manifest["digest"])
+
+    def _make_once(self, name: str, make: Callable[[], Made]) -> Made:
+        """What is made when it is first asked for, by one thread alone."""
+        if name not in self._made:
+            with self._lock:
+                if name not in self._made:
+                    self._made[name] = make()
+        return cast(Made, self._made[name])
 
     def _load_batch(self, number: int) -> Examples:
         return from_record_batch(self._read_batch(number))
@@ -78,7 +93,8 @@ class Shards:
     def _read_batch(self, number: int) -> pyarrow.RecordBatch:
         reader, i = self._places[number]
         try:
-            batch = reader.get_batch(i)
+            with self._lock:  # Arrow does not say that threads may share a reader
+                batch = reader.get_batch(i)
             check_batch(batch)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
@@ -87,22 +103,29 @@ class Shards:
     def _complain(self, place: str, what: str) -> ShardError:
         return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
-    @cached_property
+    @property
     def _columns(self) -> Columns:
-        return Columns([self._read_batch(number) for number in range(len(self._places))])
+        return self._make_once("columns", lambda: Columns(list(map(self._read_batch, range(len(self._places))))))
 
-    @cached_property
+    @property
     def _begins(self) -> np.ndarray:
         """The number of the first row of each batch, and of all rows: int64."""
-        lengths = [self._read_batch(number).num_rows for number in range(len(self._places))]
-        return np.cumsum([0, *lengths], dtype=np.int64)
+
+        def measure() -> np.ndarray:
+            lengths = [self._read_batch(number).num_rows for number in range(len(self._places))]
+            return np.cumsum([0, *lengths], dtype=np.int64)
+
+        return self._make_once("begins", measure)
 
     def __len__(self) -> int:
         return int(self._begins[-1])
 
-    @cached_property
+    @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the shards were built with. Raises ShardError where the folder holds another one."""
+        return self._make_once("tokenizer", self._load_tokenizer)
+
+    def _load_tokenizer(self) -> Tokenizer:
         expected = self.manifest["tokenizer"]
         name = expected["file"]
         try:
@@ -118,11 +141,16 @@ class Shards:
             )
         return tokenizer
 
-    @cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """Tokens of each row, [CLS] and [SEP] included: int32."""
-        parts = [np.diff(self._batch(number).offsets) for number in range(len(self._places))]
-        return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
+
+        def measure() -> np.ndarray:
+            parts = [np.diff(self._batch(number).offsets) for number in range(len(self._places))]
+            lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
+            return lengths
+
+        return self._make_once("lengths", measure)
 
     def batches(self) -> Iterator[Examples]:
         """All rows in order, as they lie in the files. Raises ShardError at a row that leaves its bounds."""
@@ -209,6 +237,15 @@ def check_split(folder: Path, split: str, there: Sequence[str]) -> None:
     if split not in there:
         here = ", ".join(there)
         raise ShardError(f"{folder} has no split {split!r}; it has {here} (of the possible {', '.join(SPLITS)})")
+
+
+def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
+    """What was pickled. folder: its name, as it was given; root: where it is."""
+    opened = open_shards(root, split)
+    if opened.manifest["digest"] != digest:
+        raise ShardError(f"{root} was built anew since it was opened; open it again")
+    opened.folder = folder
+    return opened
 
 
 def _open_shard(folder: Path, shard: Mapping[str, Any]) -> pyarrow.ipc.RecordBatchFileReader:

@@ -1,0 +1,241 @@
+"""Opened shards can be pickled and copied, and shared by threads and forked processes."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import random
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from row_fixtures import Row, numbered_rows, plain
+from shard_fixtures import change_manifest, write_shards
+
+from albert_data.errors import ShardError
+from albert_data.shards.reader import Example, Shards, open_shards
+from albert_data.shards.sharing import SharedLock
+
+NUM_ROWS = 400
+ROWS = numbered_rows(NUM_ROWS)
+LAYOUT = [[ROWS[at : at + 10] for at in range(begin, begin + 100, 10)] for begin in range(0, NUM_ROWS, 100)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four shards of ten record batches: more of these than a reader holds at once."""
+    return write_shards(tmp_path / "out", LAYOUT)
+
+
+@pytest.fixture(params=["none", "zstd"])
+def any_folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return write_shards(tmp_path / "out", LAYOUT, request.param)
+
+
+def to_row(example: Example) -> Row:
+    masks = list(zip(example.masked_positions.tolist(), example.masked_ids.tolist(), strict=True))
+    return (example.input_ids.tolist(), example.segment_a_len, example.sop_label, masks, example.document_key)
+
+
+def check_all(shards: Shards) -> None:
+    assert list(map(to_row, shards)) == ROWS
+    assert plain(shards.rows(np.arange(NUM_ROWS))) == ROWS
+    assert shards.lengths.tolist() == [len(row[0]) for row in ROWS]
+
+
+# ---- copies ----
+
+COPIES: dict[str, Callable[[Shards], Shards]] = {
+    "pickle": lambda shards: pickle.loads(pickle.dumps(shards)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("make", COPIES)
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_copy_gives_the_same_rows(folder: Path, make: str, is_used: bool):
+    shards = open_shards(folder)
+    if is_used:
+        check_all(shards)
+    found = COPIES[make](shards)
+    check_all(found)
+    assert (found.folder, found.split, found.manifest) == (shards.folder, shards.split, shards.manifest)
+    check_all(shards)
+
+
+def test_a_pickle_is_small_whatever_was_read(folder: Path):
+    shards = open_shards(folder)
+    check_all(shards)
+    assert len(pickle.dumps(shards)) < 1000
+
+
+def test_a_pickle_of_a_relative_path_is_read_from_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder.parent)
+    shards = open_shards("out")
+    data = pickle.dumps(shards)
+    monkeypatch.chdir("/")
+    check_all(pickle.loads(data))
+    assert pickle.loads(data).folder == Path("out")
+    check_all(copy.copy(shards))
+
+
+def test_a_pickle_of_a_folder_that_was_built_anew_is_refused(folder: Path):
+    data = pickle.dumps(open_shards(folder))
+    change_manifest(folder, lambda manifest: manifest.update(digest="0" * 64))
+    with pytest.raises(ShardError, match="was built anew since it was opened; open it again"):
+        pickle.loads(data)
+    shutil.rmtree(folder)
+    with pytest.raises(ShardError, match="does not exist"):
+        pickle.loads(data)
+
+
+# ---- threads ----
+
+
+def use(shards: Shards, seed: int) -> None:
+    """Read in every way, in an order of its own, and compare."""
+    draw = random.Random(seed)
+    for _ in range(30):
+        wanted = draw.choices(range(NUM_ROWS), k=20)
+        way = draw.randrange(5)
+        if way == 0:
+            assert plain(shards.rows(np.array(wanted))) == [ROWS[i] for i in wanted]
+        elif way == 1:
+            assert [to_row(shards[i]) for i in wanted] == [ROWS[i] for i in wanted]
+        elif way == 2:
+            assert shards.lengths[wanted].tolist() == [len(ROWS[i][0]) for i in wanted]
+        elif way == 3:
+            assert [row for batch in shards.batches() for row in plain(batch)] == ROWS
+        else:
+            assert len(shards) == NUM_ROWS
+
+
+def test_threads_that_share_shards_get_the_right_rows(any_folder: Path):
+    for round_ in range(3):
+        shards = open_shards(any_folder)
+        begin = threading.Barrier(8)
+
+        def work(seed: int, shards: Shards = shards, begin: threading.Barrier = begin) -> None:
+            begin.wait()
+            use(shards, seed)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8 * round_, 8 * round_ + 8)))
+        check_all(shards)
+
+
+def test_what_is_made_once_is_made_by_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    shards, calls, begin = open_shards(folder), [], threading.Barrier(8)
+    read = shards._read_batch
+
+    def count(number: int) -> object:
+        calls.append(number)
+        return read(number)
+
+    monkeypatch.setattr(shards, "_read_batch", count)
+
+    def work(_: int) -> int:
+        begin.wait()
+        return len(shards)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(work, range(8))) == {NUM_ROWS}
+    assert sorted(calls) == list(range(40))
+
+
+# ---- processes ----
+
+
+def fork_and(work: Callable[[], object], seconds: int = 30) -> int:
+    """Do that in a forked child; its exit code, 0 if all is well. A child that hangs is killed by its own alarm."""
+    import signal
+
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(seconds)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_reads_on_while_threads_of_the_parent_read(any_folder: Path):
+    shards, is_over = open_shards(any_folder), threading.Event()
+
+    def keep_reading(seed: int) -> None:
+        while not is_over.is_set():
+            use(open_shards(any_folder), seed)
+            use(shards, seed)
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(keep_reading, seed) for seed in range(3)]
+        try:
+            codes = [fork_and(lambda: check_all(shards)) for _ in range(8)]
+        finally:
+            is_over.set()
+        for reader in readers:
+            reader.result()
+    assert codes == [0] * 8
+
+
+def test_a_lock_that_another_thread_held_is_free_in_a_forked_child():
+    lock, is_held, may_go = SharedLock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            may_go.wait()
+
+    def take() -> None:
+        with lock, lock:
+            pass
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    is_held.wait()
+    try:
+        assert fork_and(take, seconds=10) == 0
+    finally:
+        may_go.set()
+        holder.join()
+    take()
+
+
+def read_some(shards: Shards, wanted: list[int]) -> list[Row]:
+    return [to_row(shards[i]) for i in wanted]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_shards_go_to_processes(folder: Path, method: str):
+    wanted = [3, 399, 0]
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(read_some, (open_shards(folder), wanted)) == [ROWS[i] for i in wanted]
+
+
+@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+def test_a_data_loader_of_torch_reads_shards_as_a_data_set(folder: Path, method: str | None):
+    data = pytest.importorskip("torch.utils.data")
+    shards = open_shards(folder)
+    assert len(shards) == NUM_ROWS
+    loader = data.DataLoader(
+        shards,
+        batch_size=16,
+        num_workers=1 if method else 0,
+        multiprocessing_context=method,
+        collate_fn=collate,
+    )
+    assert [row for batch in loader for row in batch] == ROWS
+
+
+def collate(examples: list[Example]) -> list[Row]:
+    return list(map(to_row, examples))
