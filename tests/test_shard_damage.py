@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -178,6 +179,22 @@ def test_a_split_may_have_more_shards_than_a_process_may_open_files(tmp_path: Pa
         assert plain(open_shards(folder).rows(range(30))) == ROWS
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# ---- names that are not UTF-8 ----
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_read_by_all(tmp_path: Path):
+    folder = write_small(tmp_path / os.fsdecode(b"out\xff\n"))
+    assert len(open_shards(str(folder))) > 0
+    assert not list(verify(folder))
+    report = inspect_folder(folder, split="train", choice=Choice(count=2))
+    texts = [report.to_text(), json.dumps(report.to_dict(), ensure_ascii=False)]
+    audit = audit_folder(folder)
+    texts += [audit.to_text(), json.dumps(audit.to_dict(), ensure_ascii=False)]
+    for text in texts:
+        assert r"out\udcff" in text.replace("\\\\", "\\")
+        text.encode()
 
 
 # ---- Arrow ----

@@ -160,10 +160,10 @@ def _show_shards(
         write_page(html, report.to_html())
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
-    elif html:
-        click.echo(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
-    else:
+    elif html is None:
         _print_text(report)
+    elif html.is_file() and not _is_stdout(html):
+        _print_line(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
 
 
 def _check_usage(
@@ -214,6 +214,20 @@ def _make_choice(
         text=text,
         label=None if label is None else _LABELS[label],
     )
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether what is written to a path, such as /dev/stdout, goes where this command prints."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # ValueError: a stdout of Python's own, without a descriptor
+        return False
+
+
+def _print_line(line: str) -> None:
+    from albert_data.inspect.terminal import escape_controls, make_encodable
+
+    click.echo(make_encodable(escape_controls(line), sys.stdout.encoding))
 
 
 def _print_text(report: Report) -> None:

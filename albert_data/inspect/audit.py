@@ -22,7 +22,7 @@ from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, g
 from albert_data.inspect.audit_rules import Check, Rule
 from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
-from albert_data.inspect.terminal import count_noun, escape_controls
+from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.manifest_keys import read_example_config
 from albert_data.shards.reader import open_splits
@@ -60,7 +60,7 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON, by stable names."""
         return {
-            "folder": str(self.folder),
+            "folder": name_as_text(self.folder),
             "verdicts": {verdict.replace(" ", "_"): self.count(verdict) for verdict in rules.VERDICTS},
             "checks": {check.rule.name: check.to_dict() for check in self.checks},
         }

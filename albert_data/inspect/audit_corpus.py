@@ -21,6 +21,7 @@ from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import Input
+from albert_data.inspect.terminal import name_as_text
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 
@@ -55,8 +56,8 @@ def read_text_config(manifest: Mapping[str, Any]) -> TextConfig:
 
 def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
     """Read all documents once, as a build with these settings reads them. Raises InputError as that does."""
-    names = [item.path for item in inputs]
-    numbers = {name: number for number, name in reversed(list(enumerate(names)))}  # the first, if one comes twice
+    names = [name_as_text(item.path) for item in inputs]
+    numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
     keys, sources = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     damage = Damage(strict=False)

@@ -16,7 +16,7 @@ from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
-from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
+from albert_data.inspect.terminal import count_columns, count_noun, escape_controls, name_as_text
 
 WIDTH = 80
 NO_BUILD_TIME = (
@@ -82,7 +82,7 @@ def to_dict(
         for name, split in manifest["splits"].items()
     }
     return {
-        "folder": str(folder),
+        "folder": name_as_text(folder),
         **{key: manifest[key] for key in kept},
         "splits": splits,
         "statistics": {name: measured.to_dict() for name, measured in statistics.items()},

@@ -6,6 +6,7 @@ pass: they are written as Python writes them in a string, `\\x1b`.
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,11 @@ def _escape(character: str) -> str:
 def make_encodable(text: str, encoding: str) -> str:
     """Write out the characters that an output of this encoding can't hold."""
     return text.encode(encoding, errors="backslashreplace").decode(encoding)
+
+
+def name_as_text(path: str | os.PathLike[str]) -> str:
+    """A path as valid text, for JSON: a byte of a name that is not UTF-8, such as 0xff, is written `\\udcff`."""
+    return os.fspath(path).encode(errors="backslashreplace").decode()
 
 
 def count_columns(text: str) -> int:
