@@ -34,13 +34,15 @@ from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 _TRAIN = SPLITS[0]
 _MAX_KEY_FAULTS = 20
+_MAX_THREADS = 64  # each holds a file open; more would only wait for the same cores and disk
 
 
 def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Progress | None = None) -> Iterator[Fault]:
     """Check all that a manifest promises, and every row.
 
     quick: sizes and hashes alone. Of the faults in the rows of a shard the first MAX_SHARD_FAULTS are given, and
-    the number of the others. Raises ShardError if the folder holds no manifest: it is no finished build.
+    the number of the others. Raises ShardError if the folder holds no manifest: it is no finished build; and if a build
+    replaced the manifest meanwhile, for what was found may then be of either build.
     """
     try:
         read = load_unchecked(folder)
@@ -49,7 +51,10 @@ def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Pro
             raise
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    yield from _find_faults(folder, read.values, quick, workers, progress or Silence())
+    for fault in _find_faults(folder, read.values, quick, workers, progress or Silence()):
+        read.check_current()
+        yield fault
+    read.check_current()
 
 
 def _find_faults(
@@ -66,7 +71,7 @@ def _find_faults(
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
     with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
-        yield from _check_splits(folder, manifest, rules, workers, advance)
+        yield from _check_splits(folder, manifest, rules, min(workers, _MAX_THREADS), advance)
 
 
 def _list_shards(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
