@@ -20,7 +20,7 @@ from shard_fixtures import change_manifest, write_shards
 
 from albert_data.errors import ShardError
 from albert_data.shards.reader import Example, Shards, open_shards
-from albert_data.shards.sharing import SharedLock
+from albert_data.sharing import SharedLock
 
 NUM_ROWS = 400
 ROWS = numbered_rows(NUM_ROWS)

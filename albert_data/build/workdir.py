@@ -43,6 +43,7 @@ from albert_data.files import (
     write_json,
 )
 from albert_data.shards.manifest import MANIFEST_NAME, PLAN_NAME, SPLITS, WORK_NAME
+from albert_data.shards.manifest_keys import find_plan_faults
 from albert_data.shards.schema import SHARD_SUFFIX
 
 LOCK_SECONDS = 5.0
@@ -177,7 +178,7 @@ class WorkDir:
             plan = read_json(self._plan)
         except (OSError, ValueError):
             return None
-        return plan if is_plan(plan) and is_regular(self._plan) else None
+        return plan if is_regular(self._plan) and not any(find_plan_faults(plan)) else None
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
@@ -265,15 +266,6 @@ def check_finished(manifest: dict[str, Any], plan: dict[str, Any], out: Path) ->
             f"{out} holds a finished build of another kind: {difference}; "
             "choose another output folder, or replace it with --overwrite"
         )
-
-
-def is_plan(value: object) -> bool:
-    """Whether a value has what `find_difference` compares."""
-    if not isinstance(value, dict):
-        return False
-    kinds = {"version": str, "config": dict, "tokenizer": dict, "inputs": list}
-    is_whole = all(isinstance(value.get(key), kind) for key, kind in kinds.items())
-    return is_whole and all(isinstance(item, dict) and isinstance(item.get("path"), str) for item in value["inputs"])
 
 
 def find_difference(there: dict[str, Any], asked: dict[str, Any]) -> str | None:

@@ -12,7 +12,6 @@ its own, and of a sentencex that answers otherwise than these modules do.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence, Sized
 from itertools import compress, pairwise
 
@@ -22,6 +21,7 @@ from albert_data.corpus.characters import QUOTES, Source, make_kinds
 from albert_data.corpus.line_reading import Stops, make_stops
 from albert_data.corpus.sentence_ends import find_stops, write
 from albert_data.corpus.word_answers import ASK, BREAK, KEEP, UNSURE, make_answers
+from albert_data.sharing import SharedLock
 
 # Languages that sentencex segments by its default rules and lists of words.
 LANGUAGES = frozenset(("en", "es", "fr", "ja", "ko", "nl", "pl", "pt", "sv", "tr", "vi", "zh", "zh-hans", "zh-hant"))
@@ -72,7 +72,7 @@ class Segmenter:
         self, language: str, segment_odd: Callable[[str], list[str]], max_keys: int = 1 << 17, max_bytes: int = 1 << 22
     ) -> None:
         self._language, self._segment_odd = language, segment_odd
-        self._answers, self._lock = make_answers(max_keys, max_bytes), threading.Lock()
+        self._answers, self._lock = make_answers(max_keys, max_bytes), SharedLock()
         self.is_fast = language in LANGUAGES
         self.is_fast = self.is_fast and self._agrees()
 

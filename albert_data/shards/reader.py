@@ -27,7 +27,7 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.row_numbers import to_row_number, to_row_numbers
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
-from albert_data.shards.sharing import SharedLock
+from albert_data.sharing import SharedLock
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 _BATCHES_HELD = 16
