@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+import references
 from xxhash import xxh3_64_intdigest
 
 from albert_data.build import plan
@@ -37,7 +38,6 @@ WORDS = re.findall(
     "river mountain talking walked quickly people water little because would which there their about "
     "number sound again animal house world 我们 中国 学习 语言 I'm naïve Ünïcode x=1 don't 3.14 émigré",
 )
-WHITESPACE = b" \t\n\r\x0b\x0c"
 
 
 class InlineEngine:
@@ -88,8 +88,7 @@ def make_sentence(rng: random.Random) -> str:
 
 def canonical(document: str) -> bytes:
     """Lines without white space around them, blank ones left out, each with a line feed."""
-    lines = [line.strip(WHITESPACE) for line in document.encode().split(b"\n")]
-    return b"".join(line + b"\n" for line in lines if line)
+    return references.canonical(document)
 
 
 def document_key(document: str) -> int:

@@ -70,7 +70,9 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
     zeros = [sample[place::4].count(0) for place in range(4)]
     total, size = sum(zeros), len(sample)
     is_one_sided = max(zeros[0] + zeros[2], zeros[1] + zeros[3]) >= 0.95 * total
-    if total >= 2 and 3 * total > size or total >= 16 and 100 * total > size and is_one_sided:
+    is_much = 3 * total > size and total >= (3 if is_one_sided else 64)
+    is_pattern = 100 * total > size and total >= 16 and is_one_sided
+    if is_much or is_pattern:
         for top, plane, name in ((3, 2, "UTF-32LE"), (0, 1, "UTF-32BE")):
             planes = sample[plane::4]
             num_planes = len(planes) - len(planes.translate(None, _PLANES))
