@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from albert_data.cli.loading import load_lightly
+from albert_data.cli.output import show, tell
 from albert_data.train.config import MODEL_PRESETS
 
 if TYPE_CHECKING:
@@ -148,22 +149,26 @@ def _show_shards(
     _check_usage(**rows)
     with load_lightly():
         from albert_data.corpus.inputs import find_inputs
-        from albert_data.inspect.html.writing import check_charts, write_page
+        from albert_data.files import check_output, write_output
+        from albert_data.inspect.html.writing import check_charts
         from albert_data.inspect.report import inspect_folder
+        from albert_data.shards.places import list_files
 
+    inputs = find_inputs(corpus, tell) if corpus else None
     if html:
         check_charts()
+        check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(out)])
     default = NUM_IN_HTML if html else NUM_SHOWN
-    inputs = find_inputs(corpus) if corpus else None
     report = inspect_folder(out, split=split, choice=_make_choice(default, **rows), corpus=inputs)
     if html:
-        write_page(html, report.to_html())
+        page = report.to_html().encode()
+        is_file = write_output(html, page)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     elif html is None:
         _print_text(report)
-    elif html.is_file() and not _is_stdout(html):
-        _print_line(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
+    elif is_file and not _is_stdout(html):
+        show(f"{html}: {len(page) / 1e6:.1f} MB; open it in a browser")
 
 
 def _check_usage(
@@ -224,12 +229,6 @@ def _is_stdout(path: Path) -> bool:
         return False
 
 
-def _print_line(line: str) -> None:
-    from albert_data.inspect.terminal import escape_controls, make_encodable
-
-    click.echo(make_encodable(escape_controls(line), sys.stdout.encoding))
-
-
 def _print_text(report: Report) -> None:
     from albert_data.inspect.terminal import make_encodable
 
@@ -249,6 +248,6 @@ def _show_audit(out: Path, corpus: tuple[str, ...], as_json: bool) -> None:
     from albert_data.inspect.audit import audit_folder
     from albert_data.inspect.terminal import make_encodable
 
-    found = audit_folder(out, find_inputs(corpus) if corpus else None)
+    found = audit_folder(out, find_inputs(corpus, tell) if corpus else None)
     text = json.dumps(found.to_dict(), indent=2) if as_json else found.to_text()
     click.echo(make_encodable(text, sys.stdout.encoding))

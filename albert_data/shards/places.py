@@ -7,6 +7,7 @@ manifest may come from anywhere, so what it names is looked at before it is open
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from albert_data.errors import ShardError
@@ -53,3 +54,10 @@ def check_folder(folder: Path) -> None:
     if not stat.S_ISDIR(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "a file")
         raise ShardError(f"{folder} is no folder but {kind}; name one that `albert-data build` made")
+
+
+def list_files(folder: Path) -> Iterator[Path]:
+    """What stands where a shard folder has its files; nothing else may be written there."""
+    yield from (folder / name for name in ("manifest.json", "README.md"))
+    for name in ("tokenizer", "train", "validation"):
+        yield from (folder / name).rglob("*")

@@ -1,0 +1,124 @@
+"""A file that the user names for writing: links, pipes and devices stay, and nothing that is read is written over."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from inspect_fixtures import write_small
+
+from albert_data.cli.main import run
+from albert_data.errors import OutputError
+from albert_data.files import check_output, replace_file, write_bytes, write_output
+
+DATA = b"new content"
+
+
+@pytest.mark.parametrize("old", [None, b"", b"old content that is longer"])
+def test_a_regular_file_is_written_whole(old: bytes | None, tmp_path: Path):
+    path = tmp_path / "file"
+    if old is not None:
+        path.write_bytes(old)
+    assert write_output(path, DATA)
+    assert path.read_bytes() == DATA
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("is_dangling", [False, True])
+def test_a_link_stays_and_its_target_is_written(is_dangling: bool, tmp_path: Path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    if not is_dangling:
+        target.write_bytes(b"old content that is longer")
+    link.symlink_to(target)
+    write_output(link, DATA)
+    assert link.is_symlink()
+    assert target.read_bytes() == DATA
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path):
+    path, found = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: found.append(path.read_bytes()), daemon=True)
+    reader.start()
+    assert not write_output(path, DATA)
+    reader.join(10)
+    assert found == [DATA]
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_device_is_written_to_and_stays():
+    assert not write_output(Path("/dev/null"), DATA)
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    with pytest.raises(OutputError, match="/dev/full can't be written: No space left on device"):
+        write_output(Path("/dev/full"), DATA)
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path):
+    for path in (tmp_path / "nowhere/file", tmp_path):
+        with pytest.raises(OutputError, match=f"{path} can't be written: (No such file|Is a directory)"):
+            write_output(path, DATA)
+
+
+def test_what_is_read_is_not_written_over_whatever_it_is_called(tmp_path: Path):
+    source = tmp_path / "source"
+    source.write_bytes(DATA)
+    (tmp_path / "link").symlink_to(source)
+    os.link(source, tmp_path / "second")
+    (tmp_path / "folder").mkdir()
+    for name in ("source", "link", "second", "folder/../source"):
+        with pytest.raises(OutputError, match="which is read here; name another file"):
+            check_output(tmp_path / name, [tmp_path / "gone", source])
+    with pytest.raises(OutputError, match="is a folder"):
+        check_output(tmp_path / "folder", [])
+    check_output(tmp_path / "other", [source])
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "README.md", "tokenizer/spiece.model", "train/shard-00000.arrow"])
+def test_a_report_is_not_written_over_the_set_that_it_shows(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = write_small(tmp_path / "shards")
+    path = out / name
+    before = path.read_bytes() if path.exists() else None
+    (out / "README.md").write_text("card")
+    assert run(["inspect", str(out), "--html", str(path)]) == 1
+    assert "which is read here; name another file to write" in capsys.readouterr().err
+    assert path.read_bytes() == (b"card" if name == "README.md" else before)
+
+
+def test_a_report_is_not_written_over_the_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out, corpus = write_small(tmp_path / "shards"), tmp_path / "corpus.txt"
+    corpus.write_bytes(DATA)
+    assert run(["inspect", str(out), "--corpus", str(corpus), "--html", str(corpus)]) == 1
+    assert "which is read here" in capsys.readouterr().err
+    assert corpus.read_bytes() == DATA
+
+
+def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
+    out = write_small(tmp_path / "shards")
+    command = [sys.executable, "-m", "albert_data", "inspect", str(out), "--html", "/dev/stdout"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<!DOCTYPE html>")
+    assert done.stdout.rstrip().endswith("</html>")
+
+
+# ---- temporary files ----
+
+
+def test_a_file_of_the_users_with_the_name_of_a_temporary_one_stays(tmp_path: Path):
+    (tmp_path / "file.tmp").write_bytes(b"mine")
+    (tmp_path / "link.tmp").symlink_to(tmp_path / "file.tmp")
+    for name in ("file", "link"):
+        write_bytes(tmp_path / name, DATA)
+    assert (tmp_path / "file.tmp").read_bytes() == b"mine"
+
+
+def test_an_error_without_a_name_gets_that_of_the_file(tmp_path: Path):
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"), replace_file(tmp_path / "file"):
+        raise OSError(28, "No space left on device")
+    assert os.listdir(tmp_path) == []
