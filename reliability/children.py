@@ -1,0 +1,292 @@
+"""Run cases in forked children, with limits on time and memory, and name the case that breaks one.
+
+All is loaded and compiled before, in this process. A child works through a batch of cases. A batch whose child hangs,
+grows too large or dies is gone on with behind the case that it was at, and this case is tried again in a child of its
+own: what it does alone is what it is reported for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import json
+import mmap
+import os
+import re
+import resource
+import shutil
+import signal
+import struct
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from albert_data.errors import AlbertDataError
+from reliability.cases import Case, Fault, Outcome
+
+_POLL_SECONDS = 0.01
+_DUMP_SECONDS = 1.0
+_ROOM_BYTES = 8 << 30  # of addresses, beyond those at the start: a guard for this machine, not the limit that is tried
+_PRINTED = (b"Traceback (most recent call last)", b"Exception ignored in")
+_OURS = re.compile(r"albert_data/(.*)")
+_DUMPED = re.compile(r'File "[^"]*?albert_data/([^"]*)", line \d+ in (\S+)')
+_PAGE = resource.getpagesize()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """seconds: of a case, by the clock; memory_bytes: resident, above a child that has not begun to work."""
+
+    seconds: float = 10.0
+    memory_bytes: int = 1 << 30
+
+
+class Slot:
+    """What a child tells at every moment, in shared memory: its case, since when, and its size at the start."""
+
+    def __init__(self) -> None:
+        self._map = mmap.mmap(-1, 24)
+        self.begin(-1, 0.0)
+
+    def begin(self, index: int, at: float) -> None:
+        struct.pack_into("=qd", self._map, 0, index, at)
+
+    def note_idle(self, num_bytes: int) -> None:
+        struct.pack_into("=q", self._map, 16, num_bytes)
+
+    def read(self) -> tuple[int, float, int]:
+        """The index in the batch (-1: none yet), when its reading began (0: not yet), resident bytes at the start."""
+        index, begun, idle = struct.unpack("=qdq", self._map[:24])
+        return index, begun, idle
+
+    def close(self) -> None:
+        self._map.close()
+
+
+@dataclass(kw_only=True)
+class Child:
+    """A process at work on a batch. stopped_for: the limit that it broke."""
+
+    pid: int
+    batch: list[Case]
+    folder: Path
+    slot: Slot
+    stopped_for: str = ""
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def said(self) -> Path:
+        return self.folder / "stderr"
+
+
+@dataclass(kw_only=True)
+class Children:
+    """Runs batches of cases, several at a time. scratch: a folder for their files, best in memory."""
+
+    scratch: Path
+    num_workers: int = 2
+    limits: Limits = field(default_factory=Limits)
+    _number: int = 0
+    _died: dict[Case, Fault | None] = field(default_factory=dict)
+
+    def run(self, batches: Iterable[list[Case]]) -> Iterator[Outcome]:
+        """Yield what came of every case, in any order."""
+        waiting, again, running = iter(batches), deque[list[Case]](), list[Child]()
+        try:
+            while True:
+                while len(running) < self.num_workers and (batch := again.popleft() if again else next(waiting, None)):
+                    running.append(self._start(batch))
+                if not running:
+                    return
+                for child in list(running):
+                    ended, status = os.waitpid(child.pid, os.WNOHANG)
+                    if not ended:
+                        self._check(child)
+                        continue
+                    running.remove(child)
+                    yield from self._finish(child, status, again)
+                time.sleep(_POLL_SECONDS)
+        finally:
+            for child in running:
+                os.kill(child.pid, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+
+    def _start(self, batch: list[Case]) -> Child:
+        self._number += 1
+        child = Child(pid=0, batch=batch, folder=self.scratch / f"child-{self._number}", slot=Slot())
+        child.folder.mkdir()
+        child.pid = os.fork()
+        if child.pid == 0:
+            try:
+                _work(child, self.limits)
+            finally:
+                os._exit(1)
+        return child
+
+    def _check(self, child: Child) -> None:
+        """Stop a child that breaks a limit; it writes down first where it is."""
+        _, begun, idle = child.slot.read()
+        if not child.stopped_for and begun and time.monotonic() - begun > self.limits.seconds:
+            child.stopped_for = "hang"
+        elif not child.stopped_for and idle and _resident_bytes(child.pid) - idle > self.limits.memory_bytes:
+            child.stopped_for = "memory"
+        else:
+            return
+        size = _size(child.said)
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + _DUMP_SECONDS
+        while _size(child.said) == size and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+
+    def _finish(self, child: Child, status: int, again: deque[list[Case]]) -> Iterator[Outcome]:
+        done = [_read_result(line, child.batch) for line in _lines(child.results)]
+        index = child.slot.read()[0]
+        code = os.waitstatus_to_exitcode(status)
+        for outcome in done:
+            before = self._died.pop(outcome.case, None)
+            yield outcome if before is None or outcome.fault else dataclasses.replace(outcome, fault=before)
+        if (code or child.stopped_for) and len(done) < len(child.batch):
+            guilty, rest = child.batch[index], child.batch[index + 1 :]
+            if len(child.batch) == 1:
+                self._died.pop(guilty, None)
+                yield self._accuse(child, guilty, code)
+            else:
+                again.extend(part for part in ([guilty], rest) if part)
+                if code < 0 and not child.stopped_for:  # a signal counts, even if the case alone does not bring it on
+                    self._died[guilty] = self._accuse(child, guilty, code).fault
+        child.slot.close()
+        shutil.rmtree(child.folder, ignore_errors=True)
+
+    def _accuse(self, child: Child, case: Case, code: int) -> Outcome:
+        """What is said of a case that ended the child that had nothing else to do."""
+        said = child.said.read_text(errors="replace")
+        what = child.stopped_for or (f"signal {-code}" if code < 0 else "memory" if code == _TOO_LARGE else "exit")
+        found = _DUMPED.search(said)
+        place = f"{found[1]}:{found[2]}" if found else "outside of albert_data"
+        fault = Fault(what=what, place=place, trace=said[-20_000:] or f"exit code {code}, and nothing on stderr")
+        seconds = self.limits.seconds if what == "hang" else 0.0
+        peak = self.limits.memory_bytes if what == "memory" else 0
+        return Outcome(case=case, is_refused=False, fault=fault, seconds=seconds, peak_bytes=peak)
+
+
+_TOO_LARGE = 99  # exit code of a child whose case broke the limit of memory between two looks
+
+
+def _work(child: Child, limits: Limits) -> None:
+    """The life of a child: all cases of its batch, a line of JSON each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _redirect(child.said)
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    soft = _address_bytes() + _ROOM_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (soft, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    results = os.open(child.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    idle = _peak_bytes()
+    child.slot.note_idle(idle)
+    for index, case in enumerate(child.batch):
+        child.slot.begin(index, 0.0)
+        result = _try_case(case, index, child)
+        result["peak_bytes"] = max(0, _peak_bytes() - idle)
+        if result["peak_bytes"] > limits.memory_bytes:
+            os._exit(_TOO_LARGE)
+        os.write(results, json.dumps(result).encode() + b"\n")
+    os._exit(0)
+
+
+def _try_case(case: Case, index: int, child: Child) -> dict[str, Any]:
+    folder, data, said = child.folder / "case", case.make(), _size(child.said)
+    folder.mkdir()
+    result: dict[str, Any] = {"index": index, "is_refused": False, "fault": None}
+    begin = time.monotonic()
+    child.slot.begin(index, begin)
+    try:
+        case.reader.read(case, data, folder)
+    except AlbertDataError:
+        result["is_refused"] = True
+    except BaseException as error:
+        result["fault"] = {"what": _name(error), "place": _find_place(error), "trace": traceback.format_exc()[-20_000:]}
+    result["seconds"] = time.monotonic() - begin
+    child.slot.begin(index, 0.0)
+    printed = child.said.read_bytes()[said:] if _size(child.said) > said else b""
+    if result["fault"] is None and any(mark in printed for mark in _PRINTED):
+        text = printed.decode(errors="replace")
+        result["fault"] = {"what": "printed traceback", "place": text.strip().splitlines()[-1][:80], "trace": text}
+    shutil.rmtree(folder)
+    return result
+
+
+def _redirect(path: Path) -> None:
+    """What the child and its libraries print goes to a file, or nowhere."""
+    said, nothing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.dup2(said, 2)
+
+
+def _name(error: BaseException) -> str:
+    what = type(error).__name__
+    return f"{what} {str(error).split()[0]}" if what == "WrongResult" else what
+
+
+def _find_place(error: BaseException) -> str:
+    """The last frame in albert_data, as file:function."""
+    frames = [found for found in _walk(error.__traceback__) if _OURS.search(found[0])]
+    if not frames:
+        return "outside of albert_data"
+    file, function = frames[-1]
+    return f"{_OURS.findall(file)[0]}:{function}"
+
+
+def _walk(trace: TracebackType | None) -> Iterator[tuple[str, str]]:
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename.replace(os.sep, "/"), trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
+
+
+def _read_result(line: str, batch: list[Case]) -> Outcome:
+    found = json.loads(line)
+    fault = found["fault"] and Fault(**found["fault"])
+    return Outcome(
+        case=batch[found["index"]],
+        is_refused=found["is_refused"],
+        fault=fault,
+        seconds=found["seconds"],
+        peak_bytes=found["peak_bytes"],
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a file that a child may have been killed over."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):  # it ended just now
+        return 0
+
+
+def _address_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE

@@ -1,0 +1,117 @@
+"""The readers of SentencePiece models, of checkpoints, and of Hugging Face folders."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from albert_data.errors import TokenizerError
+from albert_data.interop.huggingface_tokenizer import tokenizer_files
+from albert_data.interop.initial import load_initial
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import load_tokenizer
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.config import AlbertConfig
+from albert_data.train.distributed import ALONE
+from albert_data.train.folder import load_config, read_run_file
+from albert_data.train.loader import ShardLoader
+from albert_data.train.precision import choose_precision
+from albert_data.train.session import restore_newest, start_session
+from reliability.cases import Case, Reader
+from reliability.format_mutators import mutate_model, mutate_safetensors
+from reliability.json_mutators import mutate_json
+from reliability.oddities import model_oddities, plan_oddities, safetensors_oddities
+from reliability.read_shards import try_ways
+from reliability.sound import SENTENCES, Sound
+
+TEXTS = [*SENTENCES, "", " ", "a", "▁", "the the the", "\u3000", "[MASK] <pad>", "x" * 300, "naïve é"]
+
+
+def model_readers(sound: Sound) -> list[Reader]:
+    """Readers of tokenizers and of weights."""
+    reads = ReadWeights(sound)
+    checkpoint, config = list_checkpoints(sound.run)[-1], sound.exported / "config.json"
+    seeds = {
+        name: (checkpoint / name).read_bytes() for name in ("model.safetensors", "training.safetensors", "state.json")
+    }
+    weights = (sound.exported / "model.safetensors").read_bytes()
+    unigram, bpe, folding = (path.read_bytes() for path in (sound.unigram, sound.bpe, sound.folding))
+
+    def mutate_object(rng: Random, data: bytes, others: object) -> bytes:
+        return mutate_json(rng, data)
+
+    def make(name: str, share: int, seed: bytes, read: Callable[[Case, bytes, Path], None]) -> Reader:
+        is_json = seed.startswith(b"{")
+        return Reader(
+            name=name,
+            share=share,
+            seeds=[seed],
+            read=read,
+            mutate=mutate_object if is_json else mutate_safetensors,
+            oddities=plan_oddities() if is_json else safetensors_oddities(seed),
+        )
+
+    return [
+        Reader(
+            name="model",
+            share=80,
+            seeds=[unigram, unigram, bpe, bpe, folding],
+            mutate=mutate_model,
+            read=read_model,
+            oddities=model_oddities(unigram),
+        ),
+        *(make(name, 40, seed, reads.checkpoint) for name, seed in seeds.items()),
+        make("config.json", 30, config.read_bytes(), reads.exported),
+        make("exported weights", 20, weights, reads.exported),
+    ]
+
+
+def read_model(case: Case, data: bytes, folder: Path) -> None:
+    """Load a tokenizer, and use all that it gives; export it, too."""
+    path = folder / "spiece.model"
+    path.write_bytes(data)
+    tokenizer = load_tokenizer(folder if case.number % 2 else path)
+    ids, offsets = tokenizer.encode(TEXTS)
+    assert len(offsets) == len(TEXTS) + 1
+    tokenizer.decode(ids)
+    tokenizer.normalise(TEXTS[0])
+    len(tokenizer.pieces), tokenizer.word_starts.sum(), tokenizer.ordinary_ids.sum(), tokenizer.specials.to_dict()
+    if case.random("ways").random() < 0.2:
+        with suppress(TokenizerError):  # transformers' tokenizer can't do what this one does
+            tokenizer_files(tokenizer, max_len=64)
+
+
+class ReadWeights:
+    """Loads a copy of a sound run or export in which one file is another."""
+
+    def __init__(self, sound: Sound) -> None:
+        self._sound = sound
+        config, shape = load_config(sound.run), AlbertConfig(**read_run_file(sound.run)["model"])
+        shards = open_shards(sound.shards)
+        precision = choose_precision("fp32", "cpu")
+        self._session = start_session(config, shape, precision, ALONE, shards.manifest)
+        self._loader = ShardLoader(shards, batch_tokens=config.batch_tokens)
+
+    def checkpoint(self, case: Case, data: bytes, folder: Path) -> None:
+        newest = list_checkpoints(self._sound.run)[-1]
+        run = folder / "run"
+        path = Path(shutil.copytree(newest, run / "checkpoints" / newest.name))
+        shutil.copy(self._sound.run / "run.json", run)
+        (path / case.reader.name).write_bytes(data)
+        try_ways(
+            (
+                lambda: load_checkpoint(path),
+                lambda: load_model(path),
+                lambda: load_initial(run),
+                lambda: restore_newest(self._session, self._loader, run),
+            )
+        )
+
+    def exported(self, case: Case, data: bytes, folder: Path) -> None:
+        out = Path(shutil.copytree(self._sound.exported, folder / "model"))
+        name = case.reader.name if case.reader.name == "config.json" else "model.safetensors"
+        (out / name).write_bytes(data)
+        load_initial(out)
