@@ -41,29 +41,41 @@ _PAGE = resource.getpagesize()
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """seconds: of a case, by the clock; memory_bytes: resident, above a child that has not begun to work."""
+    """seconds: of a case, on a core; memory_bytes: resident, above a child that has not begun to work."""
 
     seconds: float = 10.0
     memory_bytes: int = 1 << 30
+
+    def is_too_long(self, wall: float, work: float) -> bool:
+        """Whether a case hangs. One that waits for nothing does so by the clock; one that works may wait for a core."""
+        return work > self.seconds or (wall > self.seconds and work < wall / 20) or wall > 10 * self.seconds
 
 
 class Slot:
     """What a child tells at every moment, in shared memory: its case, since when, and its size at the start."""
 
     def __init__(self) -> None:
-        self._map = mmap.mmap(-1, 24)
-        self.begin(-1, 0.0)
+        self._map = mmap.mmap(-1, 32)
+        self.wait(-1)
 
-    def begin(self, index: int, at: float) -> None:
-        struct.pack_into("=qd", self._map, 0, index, at)
+    def wait(self, index: int) -> None:
+        """Note the case that comes next, which is not read yet."""
+        struct.pack_into("=qd", self._map, 0, index, 0.0)
+
+    def begin(self) -> None:
+        """Note that the case is read from now on."""
+        struct.pack_into("=dd", self._map, 8, time.monotonic(), time.process_time())
 
     def note_idle(self, num_bytes: int) -> None:
-        struct.pack_into("=q", self._map, 16, num_bytes)
+        struct.pack_into("=q", self._map, 24, num_bytes)
 
-    def read(self) -> tuple[int, float, int]:
-        """The index in the batch (-1: none yet), when its reading began (0: not yet), resident bytes at the start."""
-        index, begun, idle = struct.unpack("=qdq", self._map[:24])
-        return index, begun, idle
+    def read(self) -> tuple[int, float, float, int]:
+        """The index in the batch (-1: none yet), when its reading began, by the clock (0: not yet) and by the seconds
+
+        on a core, and the resident bytes at the start.
+        """
+        index, wall, work, idle = struct.unpack("=qddq", self._map[:32])
+        return index, wall, work, idle
 
     def close(self) -> None:
         self._map.close()
@@ -134,8 +146,8 @@ class Children:
 
     def _check(self, child: Child) -> None:
         """Stop a child that breaks a limit; it writes down first where it is."""
-        _, begun, idle = child.slot.read()
-        if not child.stopped_for and begun and time.monotonic() - begun > self.limits.seconds:
+        _, wall, work, idle = child.slot.read()
+        if not child.stopped_for and wall and self._hangs(child.pid, wall, work):
             child.stopped_for = "hang"
         elif not child.stopped_for and idle and _resident_bytes(child.pid) - idle > self.limits.memory_bytes:
             child.stopped_for = "memory"
@@ -149,6 +161,10 @@ class Children:
             time.sleep(_POLL_SECONDS)
         with suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
+
+    def _hangs(self, pid: int, wall: float, work: float) -> bool:
+        wall = time.monotonic() - wall
+        return wall > self.limits.seconds and self.limits.is_too_long(wall, _worked_seconds(pid) - work)
 
     def _finish(self, child: Child, status: int, again: deque[list[Case]]) -> Iterator[Outcome]:
         done = [_read_result(line, child.batch) for line in _lines(child.results)]
@@ -197,7 +213,7 @@ def _work(child: Child, limits: Limits) -> None:
     idle = _peak_bytes()
     child.slot.note_idle(idle)
     for index, case in enumerate(child.batch):
-        child.slot.begin(index, 0.0)
+        child.slot.wait(index)
         result = _try_case(case, index, child)
         result["peak_bytes"] = max(0, _peak_bytes() - idle)
         if result["peak_bytes"] > limits.memory_bytes:
@@ -210,16 +226,16 @@ def _try_case(case: Case, index: int, child: Child) -> dict[str, Any]:
     folder, data, said = child.folder / "case", case.make(), _size(child.said)
     folder.mkdir()
     result: dict[str, Any] = {"index": index, "is_refused": False, "fault": None}
-    begin = time.monotonic()
-    child.slot.begin(index, begin)
+    begin = time.process_time()
+    child.slot.begin()
     try:
         case.reader.read(case, data, folder)
     except AlbertDataError:
         result["is_refused"] = True
     except BaseException as error:
         result["fault"] = {"what": _name(error), "place": _find_place(error), "trace": traceback.format_exc()[-20_000:]}
-    result["seconds"] = time.monotonic() - begin
-    child.slot.begin(index, 0.0)
+    result["seconds"] = time.process_time() - begin
+    child.slot.wait(index)
     printed = child.said.read_bytes()[said:] if _size(child.said) > said else b""
     if result["fault"] is None and any(mark in printed for mark in _PRINTED):
         text = printed.decode(errors="replace")
@@ -286,6 +302,15 @@ def _resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):  # it ended just now
         return 0
+
+
+def _worked_seconds(pid: int) -> float:
+    """What a process has spent on a core."""
+    try:
+        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except (OSError, ValueError):
+        return 0.0
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _address_bytes() -> int:

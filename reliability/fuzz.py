@@ -6,6 +6,7 @@ Anything else is a finding: another exception, a traceback on stderr, a signal, 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 
 import click
@@ -20,11 +22,11 @@ import click
 from reliability.cases import Case, Outcome, Reader
 from reliability.children import Children
 from reliability.findings import Findings, describe, load_case
+from reliability.scratch import FINDINGS, find_memory
 from reliability.sound import make_sound
 
-ROUND = 400  # cases, shared out among the readers; then they have their turn again
-BATCH = 50  # cases of a child
-FINDINGS = Path("reliability-findings")
+ROUNDS = (400, 4000)  # cases that are shared out among the readers, in the first round and in each one after it
+BATCH = 200  # cases of a child
 
 
 @click.command()
@@ -62,11 +64,6 @@ def fuzz(
     sys.exit(bool(tally.findings.counts))
 
 
-def find_memory() -> str | None:
-    """Where files are kept in memory, if there is such a place: a case writes dozens."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
 def load_readers(scratch: Path) -> list[Reader]:
     """All readers, each of which has read its sound files once: so all is loaded and compiled."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -86,6 +83,7 @@ def load_readers(scratch: Path) -> list[Reader]:
     readers = [reader for make in makers for reader in make(sound)]
     for reader in readers:
         warm(reader, scratch / "warm")
+    gc.freeze()  # or a collection in a child would copy all of this process's memory
     return readers
 
 
@@ -124,10 +122,10 @@ def _list_batches(readers: list[Reader], seed: int) -> Iterator[list[Case]]:
         for number in range(len(reader.oddities)):
             yield [Case(reader=reader, seed=seed, number=number)]
     shares = sum(reader.share for reader in readers)
-    while True:
+    for size in chain(ROUNDS, repeat(ROUNDS[-1])):
         for reader in readers:
             begin = nexts[reader.name]
-            nexts[reader.name] = end = begin + max(1, ROUND * reader.share // shares)
+            nexts[reader.name] = end = begin + max(1, size * reader.share // shares)
             for at in range(begin, end, BATCH):
                 yield [Case(reader=reader, seed=seed, number=number) for number in range(at, min(end, at + BATCH))]
 

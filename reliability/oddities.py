@@ -100,7 +100,7 @@ def gz_oddities() -> list[Oddity]:
     return [
         Oddity(name="a bomb of nested objects", make=_bomb),
         Oddity(name="a bomb of spaces", make=lambda: to_gz(b" " * (1 << 28))),
-        Oddity(name="a bomb of one line", make=lambda: to_gz(b'{"text": "' + b"some words " * (4 << 20) + b'"}\n')),
+        Oddity(name="a bomb of one line", make=lambda: to_gz(b'{"text": "' + b"some words " * (2 << 20) + b'"}\n')),
         Oddity(name="cut short", make=lambda: to_gz(_one_line() * 1000)[:-20]),
         Oddity(name="zeros behind it", make=lambda: to_gz(_one_line()) + bytes(512), means=_one_text()),
         Oddity(name="two members", make=lambda: to_gz(_one_line()[:9]) + to_gz(_one_line()[9:]), means=_one_text()),

@@ -63,20 +63,29 @@ class ReadText:
             with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))):
                 self._build(Path(STDIN), folder / "out", config)
             return
-        path = folder / f"in.{case.reader.name}"
+        path = folder / "in" / f"file.{case.reader.name}"
+        path.parent.mkdir()
         path.write_bytes(data)
-        digest = self._build(path, folder / "out", config)["documents_digest"]
-        if case.oddity is not None and case.oddity.means is not None:
-            self._compare(case.oddity.name, digest, case.oddity.means, folder)
+        if case.oddity is None or case.oddity.means is None:
+            self._build(path, folder / "out", config)
+        else:
+            self._compare(case.oddity.name, path, case.oddity.means, folder)
 
     def _build(self, names: Path, out: Path, config: BuildConfig) -> dict[str, Any]:
         return run_build(names, out, self._tokenizer, config=config).manifest
 
-    def _compare(self, name: str, digest: str, means: bytes, folder: Path) -> None:
-        plain = folder / "plain.txt"
+    def _compare(self, name: str, path: Path, means: bytes, folder: Path) -> None:
+        """Build of the file and another one: a file that is left out in silence would be no error then."""
+        plain = folder / "plain" / "file.txt"
+        plain.parent.mkdir()
         plain.write_bytes(means)
-        if self._build(plain, folder / "plain", build_config())["documents_digest"] != digest:
-            raise WrongResult(f"{name.replace(' ', '-')}: accepted, but its documents are others than they should be")
+        digests = []
+        for read in (path, plain):
+            (read.parent / "other.txt").write_bytes(b"Another document, in a file of its own.\n")
+            out = folder / f"out-{len(digests)}"
+            digests.append(self._build(read.parent, out, build_config())["documents_digest"])
+        if digests[0] != digests[1]:
+            raise WrongResult(f"{name.replace(' ', '-')} is accepted, but its documents are others than they should be")
 
 
 def choose_config(case: Case) -> BuildConfig:

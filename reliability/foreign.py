@@ -1,0 +1,162 @@
+"""What is not ours where ours belongs: whatever the command then does, it must not touch it.
+
+Each of these is laid out in or instead of an output, and the command is given: it ends with 0 or, in one line, with 1.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from reliability.belongings import Belongings
+from reliability.processes import run
+from reliability.scenes import OUT, PAGE, Inputs
+from reliability.trials import Trial, last_line
+
+Lay = Callable[[Path, Belongings], None]
+MINE = b"The user's own, and nobody else's.\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """name: what lies there; lay: puts it there; command: what is given then."""
+
+    name: str
+    lay: Lay
+    command: list[str]
+
+
+def list_foreign(inputs: Inputs) -> list[Foreign]:
+    """All that is tried, in order."""
+    build, over = inputs.small_build(), inputs.small_build(OUT, "--overwrite")
+    found = []
+    for name, lay in _in_out(inputs).items():
+        found += [Foreign(name=f"{name}, {how}", lay=lay, command=do) for how, do in (("build", build), ("over", over))]
+    inspect = ["inspect", OUT, "--html"]
+
+    def finished(folder: Path, belongings: Belongings) -> None:
+        shutil.copytree(inputs.small_shards, folder / OUT)
+
+    def through_link(folder: Path, belongings: Belongings) -> None:
+        finished(folder, belongings)
+        (folder / "target.html").write_bytes(MINE)  # what is written there is written through the link
+        belongings.link(folder / PAGE, folder / "target.html")
+
+    def onto_device(folder: Path, belongings: Belongings) -> None:
+        finished(folder, belongings)
+        with suppress(PermissionError):  # only root can make one; then it is a file like any other
+            belongings.make_device(folder / PAGE)
+
+    def over_input(folder: Path, belongings: Belongings) -> None:
+        finished(folder, belongings)
+        belongings.write(folder / "corpus.txt", (Path(inputs.sample) / "english-1.txt").read_bytes())
+
+    def over_ours(folder: Path, belongings: Belongings) -> None:
+        finished(folder, belongings)
+        for name in ("manifest.json", "train/shard-00000.arrow", "tokenizer/spiece.model"):
+            belongings.files[folder / OUT / name] = (folder / OUT / name).read_bytes()
+
+    manifest, shard = f"{OUT}/manifest.json", f"{OUT}/train/shard-00000.arrow"
+    return [
+        *found,
+        Foreign(
+            name="a page onto the corpus", lay=over_input, command=[*inspect, "corpus.txt", "--corpus", "corpus.txt"]
+        ),
+        Foreign(name="a page onto the manifest", lay=over_ours, command=[*inspect, manifest]),
+        Foreign(name="a page onto a shard", lay=over_ours, command=[*inspect, shard]),
+        Foreign(name="a page through a link onto the manifest", lay=_link_page(over_ours), command=[*inspect, PAGE]),
+        Foreign(name="a page through a link", lay=through_link, command=[*inspect, PAGE]),
+        Foreign(name="a page onto a device", lay=onto_device, command=[*inspect, PAGE]),
+    ]
+
+
+def _link_page(lay: Lay) -> Lay:
+    def do(folder: Path, belongings: Belongings) -> None:
+        lay(folder, belongings)
+        belongings.link(folder / PAGE, folder / OUT / "manifest.json")
+
+    return do
+
+
+def _in_out(inputs: Inputs) -> dict[str, Lay]:
+    """What lies in OUT, or instead of it, before a build."""
+    names = {
+        "README.md": "README.md",
+        "a model": "tokenizer/spiece.model",
+        "a shard of others": "train/data-00000-of-00001.arrow",
+        "a shard of our name": "train/shard-00000.arrow",
+        "a work folder": ".build/notes.txt",
+        "a plan": ".build/plan.json",
+        "runs in a work folder": ".build/runs/mine.run",
+        "a manifest": "manifest.json",
+        "a temporary file": "manifest.json.tmp",
+        "a temporary model": "tokenizer/spiece.model.tmp",
+        "validation as a file": "validation",
+        "notes": "notes.txt",
+    }
+
+    def file_at(name: str) -> Lay:
+        def lay(folder: Path, belongings: Belongings) -> None:
+            data = b'{"name": "mine"}\n' if name.endswith(".json") else MINE
+            belongings.write(folder / OUT / name, data)
+
+        return lay
+
+    def link_at(name: str) -> Lay:
+        def lay(folder: Path, belongings: Belongings) -> None:
+            for file in ("shard-00000.arrow", "mine.arrow", "plan.json", "spiece.model", "runs/mine.run", "notes.txt"):
+                belongings.write(folder / "elsewhere" / file, MINE)
+            (folder / OUT).mkdir(exist_ok=True)
+            belongings.link(folder / OUT / name, folder / "elsewhere")
+
+        return lay
+
+    def file_link_at(name: str) -> Lay:
+        def lay(folder: Path, belongings: Belongings) -> None:
+            belongings.write(folder / "elsewhere.txt", MINE)
+            belongings.link(folder / OUT / name, folder / "elsewhere.txt")
+
+        return lay
+
+    def edited(folder: Path, belongings: Belongings) -> None:
+        shutil.copytree(inputs.shards, folder / OUT)
+        card = folder / OUT / "README.md"
+        belongings.write(card, card.read_bytes() + b"\nA line of the user.\n")
+
+    def own_shards(folder: Path, belongings: Belongings) -> None:
+        shutil.copytree(inputs.shards, folder / OUT)
+        belongings.write(folder / OUT / "train" / "data-00000-of-00001.arrow", MINE)
+        belongings.write(folder / OUT / "train" / "shard-00099.arrow", MINE)
+
+    links = {f"{name} is a link": link_at(name) for name in ("train", ".build", "tokenizer", "validation")}
+    files = {
+        f"{name} is a link": file_link_at(name) for name in ("README.md", "manifest.json", "tokenizer/spiece.model")
+    }
+    return {
+        **{name: file_at(path) for name, path in names.items()},
+        **links,
+        **files,
+        "an edited README.md of ours": edited,
+        "shards of others beside ours": own_shards,
+    }
+
+
+def try_foreign(foreign: Foreign, folder: Path, number: int) -> Trial:
+    """Give the command, and see whether what is not ours is as it was."""
+    trial = Trial(scene="the user's own files", label=foreign.name, number=number)
+    work, belongings = folder / "work", Belongings()
+    work.mkdir(parents=True)
+    foreign.lay(work, belongings)
+    ended = run(foreign.command, work, folder / "logs")
+    trial.note(ended)
+    if ended.code not in (0, 1):
+        trial.blame(f"exit code {ended.code}: {last_line(ended)}")
+    if ended.code == 1 and not last_line(ended).startswith("Error: "):
+        trial.blame(f"no line says why: {last_line(ended)}")
+    for fault in belongings.find_faults():
+        trial.blame(fault)
+    trial.is_equal = not trial.faults
+    return trial

@@ -1,0 +1,75 @@
+"""Two commands at once in one folder: one may say that the other is there, and the end is as if there had been one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from reliability.processes import Command, Ended, Strike
+from reliability.scenes import OUT, PAGE, Scene
+from reliability.trials import CODES, Reference, Trial, finish, last_line, plant
+
+READING = (["verify", OUT], ["inspect", OUT], ["inspect", OUT, "--html", PAGE])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A scene and a command that runs beside its own."""
+
+    scene: Scene
+    other: list[str]
+
+    @property
+    def label(self) -> str:
+        return "the same again" if self.other == self.scene.command else " ".join(self.other)
+
+
+def list_pairs(scenes: list[Scene]) -> list[Pair]:
+    """Each writing command beside itself, and the reading ones beside an overwrite."""
+    writing = [scene for scene in scenes if scene.name in ("vocab", "build", "overwrite", "train")]
+    over = [scene for scene in writing if scene.name == "overwrite"]
+    return [
+        *(Pair(scene=scene, other=scene.command) for scene in writing),
+        *(Pair(scene=scene, other=other) for scene in over for other in READING * 2),
+    ]
+
+
+def try_pair(pair: Pair, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
+    """Start both within the time that one takes; now and then kill the first."""
+    scene, work, logs = pair.scene, folder / "work", folder / "logs"
+    work.mkdir(parents=True)
+    scene.prepare(work)
+    belongings = plant(scene, work, rng)
+    trial = Trial(scene=f"two at once: {scene.name}", label=pair.label, number=number)
+    first = Command(scene.command, work, logs)
+    time.sleep(rng.choice((0.0, rng.uniform(0, reference.seconds))))
+    second = Command(pair.other, work, folder / "other-logs")
+    strike = None
+    if rng.random() < 0.3:
+        pause = rng.uniform(0, reference.seconds)
+        strike = Strike(
+            name=rng.choice(("KILL", "TERM", "INT")), target="group", is_due=lambda seconds: seconds > pause
+        )
+        first.strike(strike)
+    ended, beside = first.wait(), second.wait()
+    for one in (ended, beside):
+        trial.note(one)
+    check_beside(trial, ended, CODES[strike.name] if strike else ())
+    check_beside(trial, beside, ())
+    if (work / PAGE).exists() and PAGE in pair.other:
+        (work / PAGE).unlink()
+    finish(trial, scene, reference, work, logs, ended, belongings)
+    return trial
+
+
+def check_beside(trial: Trial, ended: Ended, allowed: tuple[int, ...]) -> None:
+    """It does its work, or one line says why it can't; verify finds no fault where there is none."""
+    name = ended.arguments[0]
+    if ended.code in (0, *allowed):
+        return
+    if ended.code != 1 or not last_line(ended).startswith("Error: "):
+        trial.blame(f"{name} ends with {ended.code}: {last_line(ended)}")
+    elif name == "verify" and ended.stdout.strip():
+        trial.blame(f"verify finds a fault that is none: {ended.stdout.strip().splitlines()[0]}")

@@ -1,0 +1,181 @@
+"""Start a command as its users do, in a session of its own, and strike it: signals to it, to a worker, to all.
+
+Only processes of a session that was started here are ever signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import albert_data
+
+SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "INT", "HUP", "STOP")}
+TARGETS = ("parent", "worker", "group")
+PATIENCE_SECONDS = 120.0  # for a command that nothing disturbs any more
+_ORPHAN_SECONDS = 5.0
+_POLL_SECONDS = 0.0005
+ROOT = Path(albert_data.__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A command that is over. code: as the shell has it, but for a signal's negative number; None: it never ended."""
+
+    arguments: list[str]
+    code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    is_struck: bool
+    orphans: int
+
+    def describe(self) -> str:
+        """For a log."""
+        how = "was killed, for it did not end" if self.code is None else f"exit code {self.code}"
+        said = f"--- stdout\n{self.stdout[-4000:]}--- stderr\n{self.stderr[-8000:]}"
+        return f"$ albert-data {' '.join(self.arguments)}\n{how}, {self.seconds:.2f} s, orphans {self.orphans}\n{said}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strike:
+    """A signal to a command at work. is_due: asked with the seconds since the start, until it says so."""
+
+    name: str
+    target: str
+    is_due: Callable[[float], bool]
+    pause_seconds: float = 0.5  # between STOP and CONT
+
+    @property
+    def label(self) -> str:
+        name = "STOP, CONT" if self.name == "STOP" else self.name
+        return f"{name} to {self.target}"
+
+
+class Command:
+    """A process of `albert-data`, leader of its own session."""
+
+    def __init__(self, arguments: list[str], folder: Path, logs: Path, *, most_file_bytes: int | None = None) -> None:
+        """folder: where it runs; logs: a folder for what it says; most_file_bytes: it can write no larger file."""
+        self._arguments, self._logs = arguments, logs
+        logs.mkdir(parents=True, exist_ok=True)
+        self._stdout, self._stderr = logs / "stdout", logs / "stderr"
+        self._begin = time.monotonic()
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [*_program(most_file_bytes), *arguments],
+                cwd=folder,
+                env=make_environment(logs),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self._is_struck = False
+
+    def strike(self, strike: Strike) -> None:
+        """Wait until it is due, or the command is over; then send the signal."""
+        while not strike.is_due(time.monotonic() - self._begin):
+            if self._process.poll() is not None:
+                return
+            time.sleep(_POLL_SECONDS)
+        pid, number = self._process.pid, SIGNALS[strike.name]
+        if self._process.poll() is not None:
+            return
+        self._is_struck = _send(pid, number, strike.target)
+        if strike.name == "STOP":
+            time.sleep(strike.pause_seconds)
+            _send(pid, signal.SIGCONT, "group")
+
+    def wait(self) -> Ended:
+        """Wait for its end, for a while; what is left of its session afterwards is counted, and killed."""
+        code: int | None
+        try:
+            code = self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None
+        seconds = time.monotonic() - self._begin
+        orphans = self._end_session(patiently=code is not None)
+        self._process.wait()
+        return Ended(
+            arguments=self._arguments,
+            code=code,
+            stdout=self._stdout.read_text(errors="backslashreplace"),
+            stderr=self._stderr.read_text(errors="backslashreplace"),
+            seconds=seconds,
+            is_struck=self._is_struck,
+            orphans=orphans,
+        )
+
+    def _end_session(self, *, patiently: bool) -> int:
+        """How many processes of the session outlive it, those that end within seconds left out."""
+        deadline = time.monotonic() + (_ORPHAN_SECONDS if patiently else 0)
+        while (left := find_session(self._process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(left) if patiently else 0
+
+
+def run(arguments: list[str], folder: Path, logs: Path, strike: Strike | None = None, **how: int | None) -> Ended:
+    """Run a command to its end, and strike it if so told."""
+    command = Command(arguments, folder, logs, **how)
+    if strike is not None:
+        command.strike(strike)
+    return command.wait()
+
+
+def _program(most_file_bytes: int | None) -> list[str]:
+    if most_file_bytes is None:
+        return [sys.executable, "-m", "albert_data"]
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most_file_bytes},) * 2)"
+    start = "import runpy, sys; sys.argv[0] = 'albert-data'; runpy.run_module('albert_data', run_name='__main__')"
+    return [sys.executable, "-c", f"{limit}; {start}"]
+
+
+def make_environment(logs: Path) -> Mapping[str, str]:
+    """The package of this harness; one thread a library, so that training gives the same bits each time."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "XDG_CACHE_HOME": str(logs / "cache"),
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+    }
+
+
+def _send(pid: int, number: int, target: str) -> bool:
+    """Send a signal to the leader of a session, to its group, or to a worker of it, if there is one."""
+    workers = [worker for worker in find_session(pid) if worker != pid]
+    with suppress(ProcessLookupError):
+        if target == "group":
+            os.killpg(pid, number)
+            return True
+        if target == "parent":
+            os.kill(pid, number)
+            return True
+        if workers:
+            os.kill(workers[0], number)
+            return True
+    return False
+
+
+def find_session(leader: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                state, _, _, session = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == leader and state not in "ZX":
+                    found.append(int(entry.name))
+    return sorted(found)

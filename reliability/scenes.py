@@ -1,0 +1,257 @@
+"""What is disturbed: each command with its inputs, what it must make in the end, and how it is given again.
+
+Commands run in the trial's folder and name their outputs without a path, so that equal runs make equal bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+from reliability.processes import ROOT, Ended
+
+OUT, RUN, VOCAB, PAGE = "out", "run", "vocab", "page.html"
+OTHER_SEED = 7
+TEXT_BYTES = 20 << 20
+TIMES = ("seconds", "tokens_per_second", "mfu")  # of a line of metrics: the only figures that differ between runs
+Result = dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What all trials read: a corpus, a small one, a vocabulary, finished shards and a smaller set of them."""
+
+    folder: Path
+
+    @property
+    def corpus(self) -> str:
+        return str(self.folder / "corpus")
+
+    @property
+    def sample(self) -> str:
+        return str(ROOT / "sample_corpus")
+
+    @property
+    def vocab(self) -> str:
+        return str(self.folder / VOCAB)
+
+    @property
+    def shards(self) -> Path:
+        return self.folder / "shards"
+
+    @property
+    def small_shards(self) -> Path:
+        return self.folder / "small-shards"
+
+    def build(self, out: str = OUT, *options: str) -> list[str]:
+        settings = ["--max-seq-len", "64", "--validation-fraction", "0.1", "--num-shards", "4", "--workers", "2"]
+        return ["build", self.corpus, "--tokenizer", self.vocab, "-o", out, *settings, *options]
+
+    def other_build(self, *options: str) -> list[str]:
+        """Of other settings: other bytes, and one shard less."""
+        return self.build(OUT, "--seed", str(OTHER_SEED), "--num-shards", "3", *options)
+
+    def small_build(self, out: str = OUT, *options: str) -> list[str]:
+        settings = ["--max-seq-len", "64", "--validation-fraction", "0.2"]
+        return ["build", self.sample, "--tokenizer", self.vocab, "-o", out, *settings, *options]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A command to disturb.
+
+    prepare: lays out what the command finds; again: the command that is given afterwards, by the trial's folder and
+    what the last one said, or None where nothing is left to do; result: what must be equal to an undisturbed run.
+    is_done: whether the first command has done its work, where the last one's result does not tell.
+    stages: what to look for in the folder to strike at a moment: a pattern, and whether its files come or go.
+    """
+
+    name: str
+    share: int
+    command: list[str]
+    prepare: Callable[[Path], object]
+    result: Callable[[Path, Ended], Result]
+    stages: Sequence[tuple[str, bool]]
+    again: Callable[[Path, Ended], list[str] | None]
+    holds: str = OUT
+    allowed_left: tuple[str, ...] = ()
+    is_done: Callable[[Path], bool] | None = None
+
+
+def make_scenes(inputs: Inputs) -> list[Scene]:
+    """All commands that write for long enough to be disturbed."""
+
+    def same(command: list[str]) -> Callable[[Path, Ended], list[str] | None]:
+        return lambda folder, ended: command if ended.arguments != command or ended.code else None
+
+    build, other = inputs.build(), inputs.other_build("--overwrite")
+    vocab = ["vocab", inputs.corpus, "--vocab-size", "1000", "--sample-bytes", "1000000", "-o", VOCAB, "--workers", "2"]
+    trained = ["build", inputs.sample, "-o", OUT, "--max-seq-len", "64", "--workers", "2"]
+    often = ["--steps", "24", "--save-every", "2", "--eval-every", "5", "--log-every", "2", "--eval-rows", "16"]
+    train = ["train", str(inputs.small_shards), "-o", RUN, "--preset", "tiny", "--batch-tokens", "256", *often]
+    verify, inspect = ["verify", OUT], ["inspect", OUT, "--html", PAGE]
+    parts = [(f"{OUT}/.build/receipts/*", True), (f"{OUT}/.build/shards/train/*", True), (f"{OUT}/train/*.arrow", True)]
+    over = [*parts[:2], (f"{OUT}/manifest.json", False), (f"{OUT}/.build/boot", False)]
+    saves = [(f"{RUN}/checkpoints/*.tmp", True), (f"{RUN}/checkpoints/step-*4", True), (f"{RUN}/report.html", True)]
+
+    def nothing(folder: Path) -> None:
+        pass
+
+    def copy_shards(folder: Path) -> None:
+        shutil.copytree(inputs.shards, folder / OUT)
+
+    def again_old(folder: Path, ended: Ended) -> list[str] | None:
+        """The old settings; with --overwrite where the message asks for it."""
+        if ended.arguments == other:
+            return build
+        return [*build, "--overwrite"] if ended.code and "--overwrite" not in ended.arguments else None
+
+    def go_on(folder: Path, ended: Ended) -> list[str] | None:
+        if (folder / RUN / "report.html").is_file() and ended.code == 0 and "--resume" in ended.arguments:
+            return None
+        return [*train, "--resume"] if (folder / RUN / "run.json").exists() else train
+
+    return [
+        Scene(
+            name="vocab",
+            share=12,
+            command=vocab,
+            prepare=nothing,
+            result=lambda folder, ended: digest_files(folder / VOCAB, ("spiece.model", "pieces.txt", "vocab.json")),
+            stages=[(f"{VOCAB}/*", True), (f"{VOCAB}/pieces.txt", True)],
+            again=same(vocab),
+            holds=VOCAB,
+        ),
+        Scene(
+            name="build",
+            share=26,
+            command=build,
+            prepare=nothing,
+            result=digest_shards,
+            stages=[*parts, (f"{OUT}/manifest.json", True)],
+            again=same(build),
+        ),
+        Scene(
+            name="build with a vocabulary",
+            share=8,
+            command=trained,
+            prepare=nothing,
+            result=digest_shards,
+            stages=[(f"{OUT}/.build/tokenizer/*", True), *parts],
+            again=same(trained),
+        ),
+        Scene(
+            name="overwrite",
+            share=16,
+            command=other,
+            prepare=copy_shards,
+            result=digest_shards,
+            stages=over,
+            again=same(other),
+        ),
+        Scene(
+            name="overwrite, then back",
+            share=14,
+            command=other,
+            prepare=copy_shards,
+            result=digest_shards,
+            stages=over,
+            again=again_old,
+            allowed_left=(".build",),  # of the other settings: their own command goes on with it
+            is_done=lambda folder: read_seed(folder / OUT) == OTHER_SEED,
+        ),
+        Scene(
+            name="train",
+            share=14,
+            command=train,
+            prepare=nothing,
+            result=lambda folder, ended: digest_run(folder / RUN),
+            stages=saves,
+            again=go_on,
+            holds=RUN,
+        ),
+        Scene(
+            name="verify",
+            share=5,
+            command=verify,
+            prepare=copy_shards,
+            result=lambda folder, ended: {**digest_shards(folder, ended), "stdout": ended.stdout},
+            stages=[],
+            again=same(verify),
+        ),
+        Scene(
+            name="inspect --html",
+            share=5,
+            command=inspect,
+            prepare=copy_shards,
+            result=lambda folder, ended: digest_files(folder, (PAGE,)),
+            stages=[(f"{PAGE}*", True)],
+            again=same(inspect),
+        ),
+    ]
+
+
+def digest_files(folder: Path, names: Sequence[str]) -> Result:
+    """The SHA-256 of each; one that is missing has none."""
+    return {name: digest_file(folder / name) for name in names}
+
+
+def digest_file(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+
+
+def digest_shards(folder: Path, ended: Ended) -> Result:
+    """Every file of a finished build."""
+    out = folder / OUT
+    shards = [path.relative_to(out).as_posix() for path in sorted(out.glob("*/*.arrow"))]
+    return digest_files(out, ("manifest.json", "README.md", "tokenizer/spiece.model", *shards))
+
+
+def read_seed(out: Path) -> int | None:
+    """The seed of a finished build, by which two of them are told from each other."""
+    path = out / "manifest.json"
+    return int(json.loads(path.read_bytes())["config"]["seed"]) if path.is_file() else None
+
+
+def digest_run(run: Path) -> Result:
+    """What a run made, but for the times in it."""
+    checkpoints = sorted(path.name for path in run.glob("checkpoints/*"))
+    weights = [f"checkpoints/{name}/{file}.safetensors" for name in checkpoints for file in ("model", "training")]
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    bare = [{k: v for k, v in _parse(line).items() if k not in TIMES} for line in lines]
+    return {
+        **digest_files(run, weights),
+        "metrics.jsonl": json.dumps(bare),
+        "report.html": str((run / "report.html").is_file()),
+    }
+
+
+def _parse(line: str) -> dict[str, object]:
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError):
+        return {"torn": line}
+
+
+def write_corpus(folder: Path) -> None:
+    """A corpus of several tasks and a stream: the documents of the sample corpus, shuffled anew into many others."""
+    rng = Random(0)
+    text = "\n\n".join((ROOT / "sample_corpus" / name).read_text() for name in ("english-1.txt", "chinese.txt"))
+    lines = [line for line in text.splitlines() if line.strip()]
+    folder.mkdir(parents=True)
+    for number in range(4):
+        documents, size = [], 0
+        while size < TEXT_BYTES // 5:
+            document = "\n".join(rng.choices(lines, k=rng.randint(3, 30)))
+            documents.append(document)
+            size += len(document.encode())
+        (folder / f"part-{number}.txt").write_text("\n\n".join(documents) + "\n")
+    records = "".join(json.dumps({"text": "\n".join(rng.choices(lines, k=20))}) + "\n" for _ in range(2000))
+    (folder / "stream.jsonl.gz").write_bytes(gzip.compress(records.encode(), 1, mtime=0))
