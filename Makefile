@@ -1,10 +1,15 @@
 # Two commands set everything up on a machine with python3, make and a package index:
 #   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
 #   make test    the tests
+# Two more look for what breaks it, for as long as they are told (docs/reliability.md):
+#   make fuzz    damaged files for every reader; FUZZ="--cases 100000"
+#   make chaos   signals, full disks, two commands at once; CHAOS="--trials 200"
 PYTHON ?= python3
 BIN := .venv/bin
+FUZZ ?= --cases 10000
+CHAOS ?= --trials 100
 
-.PHONY: demo test test-all lint docs clean
+.PHONY: demo test test-all lint fuzz chaos docs clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -33,6 +38,12 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: .venv/ready
+	$(BIN)/python -m reliability fuzz $(FUZZ)
+
+chaos: .venv/ready
+	$(BIN)/python -m reliability chaos $(CHAOS)
 
 docs: .venv/ready
 	$(BIN)/python tests/cli_reference.py > docs/cli.md

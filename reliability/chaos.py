@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -20,11 +22,11 @@ import click
 
 from reliability.disks import enter_namespace
 from reliability.foreign import list_foreign, try_foreign
-from reliability.pairs import list_pairs, try_pair
+from reliability.pairs import Pair, list_pairs, try_pair
 from reliability.processes import run
 from reliability.scenes import VOCAB, Inputs, Scene, make_scenes, write_corpus
 from reliability.scratch import FINDINGS, find_memory
-from reliability.trials import Reference, Trial, make_reference, remove, try_full_disk, try_signal
+from reliability.trials import Reference, Trial, make_reference, remove, try_file_limit, try_full_disk, try_signal
 
 Attempt = Callable[[Path, int], Trial]
 DISKS, PAIRS, FOREIGN = "full disks", "two at once", "the user's own files"
@@ -93,31 +95,32 @@ class Stage:
         return attempts
 
     def _signals(self, scenes: list[Scene]) -> Iterator[Attempt]:
-        while True:
-            for name in _share_out({scene.name: scene.share for scene in scenes}, sum(scene.share for scene in scenes)):
-                scene = next(scene for scene in scenes if scene.name == name)
-                reference = self._reference(scene)
-                yield lambda folder, number, s=scene, r=reference: try_signal(s, r, folder, self._rng(number), number)
+        names = {scene.name: scene for scene in scenes}
+        shares = {scene.name: scene.share for scene in scenes}
+        for name in cycle(_share_out(shares, sum(shares.values()))):
+            yield partial(self._try_signal, names[name], self._reference(names[name]))
 
     def _disks(self) -> Iterator[Attempt]:
-        while True:
-            for scene in self._scenes:
-                if scene.name not in DISKLESS:
-                    reference = self._reference(scene)
-                    yield lambda folder, number, s=scene, r=reference: try_full_disk(
-                        s, r, folder, self._rng(number), number, has_disks=self._has_disks
-                    )
+        for scene in cycle(scene for scene in self._scenes if scene.name not in DISKLESS):
+            yield partial(self._try_full_disk, scene, self._reference(scene))
 
     def _pairs(self) -> Iterator[Attempt]:
-        while True:
-            for pair in list_pairs(self._scenes):
-                reference = self._reference(pair.scene)
-                yield lambda folder, number, p=pair, r=reference: try_pair(p, r, folder, self._rng(number), number)
+        for pair in cycle(list_pairs(self._scenes)):
+            yield partial(self._try_pair, pair, self._reference(pair.scene))
 
     def _foreign(self) -> Iterator[Attempt]:
-        while True:
-            for foreign in list_foreign(self._inputs):
-                yield lambda folder, number, f=foreign: try_foreign(f, folder, number)
+        for foreign in cycle(list_foreign(self._inputs)):
+            yield partial(try_foreign, foreign)
+
+    def _try_signal(self, scene: Scene, reference: Reference, folder: Path, number: int) -> Trial:
+        return try_signal(scene, reference, folder, self._rng(number), number)
+
+    def _try_full_disk(self, scene: Scene, reference: Reference, folder: Path, number: int) -> Trial:
+        try_room = try_full_disk if self._has_disks else try_file_limit
+        return try_room(scene, reference, folder, self._rng(number), number)
+
+    def _try_pair(self, pair: Pair, reference: Reference, folder: Path, number: int) -> Trial:
+        return try_pair(pair, reference, folder, self._rng(number), number)
 
     def _rng(self, number: int) -> Random:
         return Random(f"{self._seed} trial {number}")

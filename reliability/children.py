@@ -31,7 +31,7 @@ from albert_data.errors import AlbertDataError
 from reliability.cases import Case, Fault, Outcome
 
 _POLL_SECONDS = 0.01
-_DUMP_SECONDS = 1.0
+_DUMP_SECONDS = 0.5
 _ROOM_BYTES = 8 << 30  # of addresses, beyond those at the start: a guard for this machine, not the limit that is tried
 _PRINTED = (b"Traceback (most recent call last)", b"Exception ignored in")
 _OURS = re.compile(r"albert_data/(.*)")
@@ -108,7 +108,7 @@ class Children:
     num_workers: int = 2
     limits: Limits = field(default_factory=Limits)
     _number: int = 0
-    _died: dict[Case, Fault | None] = field(default_factory=dict)
+    _died: dict[tuple[str, int], Fault | None] = field(default_factory=dict)
 
     def run(self, batches: Iterable[list[Case]]) -> Iterator[Outcome]:
         """Yield what came of every case, in any order."""
@@ -171,17 +171,17 @@ class Children:
         index = child.slot.read()[0]
         code = os.waitstatus_to_exitcode(status)
         for outcome in done:
-            before = self._died.pop(outcome.case, None)
+            before = self._died.pop(_key(outcome.case), None)
             yield outcome if before is None or outcome.fault else dataclasses.replace(outcome, fault=before)
         if (code or child.stopped_for) and len(done) < len(child.batch):
             guilty, rest = child.batch[index], child.batch[index + 1 :]
             if len(child.batch) == 1:
-                self._died.pop(guilty, None)
+                self._died.pop(_key(guilty), None)
                 yield self._accuse(child, guilty, code)
             else:
                 again.extend(part for part in ([guilty], rest) if part)
                 if code < 0 and not child.stopped_for:  # a signal counts, even if the case alone does not bring it on
-                    self._died[guilty] = self._accuse(child, guilty, code).fault
+                    self._died[_key(guilty)] = self._accuse(child, guilty, code).fault
         child.slot.close()
         shutil.rmtree(child.folder, ignore_errors=True)
 
@@ -204,8 +204,8 @@ def _work(child: Child, limits: Limits) -> None:
     """The life of a child: all cases of its batch, a line of JSON each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _redirect(child.said)
-    faulthandler.enable(all_threads=False)
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    faulthandler.enable(2, all_threads=False)  # the descriptor: sys.stderr may be somebody else's
+    faulthandler.register(signal.SIGUSR1, 2, all_threads=False)
     soft = _address_bytes() + _ROOM_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (soft, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -250,6 +250,10 @@ def _redirect(path: Path) -> None:
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     os.dup2(said, 2)
+
+
+def _key(case: Case) -> tuple[str, int]:
+    return case.reader.name, case.number
 
 
 def _name(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from reliability.cases import Case, Fault, Outcome, Reader
 
@@ -61,7 +62,9 @@ def describe(case: Case, fault: Fault) -> str:
 def load_case(path: Path, readers: list[Reader], name: str | None) -> Case:
     """The case of a saved input, or of any file for the reader of that name. Raises ValueError where none is told."""
     data, known = path.read_bytes(), path.with_name(CASE)
-    found = json.loads(known.read_text()) if name is None and known.exists() else {"reader": name, "seed": 0}
+    found: dict[str, Any] = (
+        json.loads(known.read_text()) if name is None and known.exists() else {"reader": name, "seed": 0}
+    )
     for reader in readers:
         if reader.name == found["reader"]:
             number = found.get("number", len(reader.oddities))

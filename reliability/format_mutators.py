@@ -31,7 +31,7 @@ def to_zst(data: bytes) -> bytes:
 
 
 def from_zst(data: bytes) -> bytes:
-    return pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "zstd").read()
+    return bytes(pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "zstd").read())
 
 
 def to_gz(data: bytes) -> bytes:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 
 import click
@@ -25,7 +25,7 @@ from reliability.findings import Findings, describe, load_case
 from reliability.scratch import FINDINGS, find_memory
 from reliability.sound import make_sound
 
-ROUNDS = (400, 4000)  # cases that are shared out among the readers, in the first round and in each one after it
+ROUNDS = (200, 4000)  # cases that are shared out among the readers: in the first round, and in each one after it
 BATCH = 200  # cases of a child
 
 
@@ -106,7 +106,7 @@ def choose_readers(readers: list[Reader], names: tuple[str, ...]) -> list[Reader
 def make_batches(
     readers: list[Reader], seed: int, limit: int | None, seconds: float | None = None
 ) -> Iterator[list[Case]]:
-    """The cases in batches, each of one reader: the oddities first, then rounds in which each reader has its share."""
+    """The cases in batches, each of one reader: a short round, the oddities, then rounds in which each has its share."""
     end = None if seconds is None else time.monotonic() + seconds
     for batch in _list_batches(readers, seed):
         batch = batch if limit is None else batch[:limit]
@@ -118,16 +118,22 @@ def make_batches(
 
 def _list_batches(readers: list[Reader], seed: int) -> Iterator[list[Case]]:
     nexts = {reader.name: len(reader.oddities) for reader in readers}
+    yield from _list_round(readers, seed, ROUNDS[0], nexts)
     for reader in readers:
         for number in range(len(reader.oddities)):
             yield [Case(reader=reader, seed=seed, number=number)]
+    for size in repeat(ROUNDS[1]):
+        yield from _list_round(readers, seed, size, nexts)
+
+
+def _list_round(readers: list[Reader], seed: int, size: int, nexts: dict[str, int]) -> Iterator[list[Case]]:
+    """About so many cases, shared out among the readers. nexts: the next number of each, which is counted on."""
     shares = sum(reader.share for reader in readers)
-    for size in chain(ROUNDS, repeat(ROUNDS[-1])):
-        for reader in readers:
-            begin = nexts[reader.name]
-            nexts[reader.name] = end = begin + max(1, size * reader.share // shares)
-            for at in range(begin, end, BATCH):
-                yield [Case(reader=reader, seed=seed, number=number) for number in range(at, min(end, at + BATCH))]
+    for reader in readers:
+        begin = nexts[reader.name]
+        nexts[reader.name] = end = begin + max(1, size * reader.share // shares)
+        for at in range(begin, end, BATCH):
+            yield [Case(reader=reader, seed=seed, number=number) for number in range(at, min(end, at + BATCH))]
 
 
 @dataclass(kw_only=True)

@@ -16,7 +16,24 @@ Place = tuple[Any, Any]  # a dict or list, and a key of it
 
 NAMES = ["", ".", "..", "../x", "../../x", "x/../../y", "\0", "a\0b", "\x1b[31mred", "\ud800", "é", "x" * 300, "x\ny"]
 NAMES += ["train", "README.md", "notes.txt", "../outside.txt", "%s%n", "None", "1e5", "nan", "cuda:99", "/"]
-NUMBERS = [0, -1, 1, 2, 7, 255, 65535, 65536, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63) - 1]
+NUMBERS: list[float] = [
+    0,
+    -1,
+    1,
+    2,
+    7,
+    255,
+    65535,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64,
+    -(2**63) - 1,
+]
 NUMBERS += [0.0, -0.0, 0.5, 1e-300, 1e300, float("nan"), float("inf"), float("-inf")]
 HUGE = "9" * 5000  # over the 4,300 digits that Python's int() takes
 PLACEHOLDER = "\ue000replaced below\ue000"

@@ -9,7 +9,7 @@ from random import Random
 
 from reliability.processes import Command, Ended, Strike
 from reliability.scenes import OUT, PAGE, Scene
-from reliability.trials import CODES, Reference, Trial, finish, last_line, plant
+from reliability.trials import CODES, Bench, Reference, Trial, finish, last_line
 
 READING = (["verify", OUT], ["inspect", OUT], ["inspect", OUT, "--html", PAGE])
 
@@ -38,14 +38,11 @@ def list_pairs(scenes: list[Scene]) -> list[Pair]:
 
 def try_pair(pair: Pair, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
     """Start both within the time that one takes; now and then kill the first."""
-    scene, work, logs = pair.scene, folder / "work", folder / "logs"
-    work.mkdir(parents=True)
-    scene.prepare(work)
-    belongings = plant(scene, work, rng)
+    scene, bench = pair.scene, Bench.lay_out(pair.scene, reference, folder, rng)
     trial = Trial(scene=f"two at once: {scene.name}", label=pair.label, number=number)
-    first = Command(scene.command, work, logs)
+    first = Command(scene.command, bench.work, bench.logs)
     time.sleep(rng.choice((0.0, rng.uniform(0, reference.seconds))))
-    second = Command(pair.other, work, folder / "other-logs")
+    second = Command(pair.other, bench.work, folder / "other-logs")
     strike = None
     if rng.random() < 0.3:
         pause = rng.uniform(0, reference.seconds)
@@ -58,9 +55,7 @@ def try_pair(pair: Pair, reference: Reference, folder: Path, rng: Random, number
         trial.note(one)
     check_beside(trial, ended, CODES[strike.name] if strike else ())
     check_beside(trial, beside, ())
-    if (work / PAGE).exists() and PAGE in pair.other:
-        (work / PAGE).unlink()
-    finish(trial, scene, reference, work, logs, ended, belongings)
+    finish(trial, bench, ended)
     return trial
 
 

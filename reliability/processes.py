@@ -81,15 +81,14 @@ class Command:
         self._is_struck = False
 
     def strike(self, strike: Strike) -> None:
-        """Wait until it is due, or the command is over; then send the signal."""
-        while not strike.is_due(time.monotonic() - self._begin):
+        """Wait until it is due and its target is there, then send the signal; nothing if the command is over before."""
+        pid = self._process.pid
+        while not self._is_struck:
             if self._process.poll() is not None:
                 return
+            if strike.is_due(time.monotonic() - self._begin):
+                self._is_struck = _send(pid, SIGNALS[strike.name], strike.target)
             time.sleep(_POLL_SECONDS)
-        pid, number = self._process.pid, SIGNALS[strike.name]
-        if self._process.poll() is not None:
-            return
-        self._is_struck = _send(pid, number, strike.target)
         if strike.name == "STOP":
             time.sleep(strike.pause_seconds)
             _send(pid, signal.SIGCONT, "group")

@@ -38,7 +38,7 @@ def shard_readers(sound: Sound) -> list[Reader]:
     reads = ReadShards(sound)
     shard = reads.shard.read_bytes()
     manifest = (sound.shards / MANIFEST_NAME).read_bytes()
-    times = {"wall_seconds": 1.0, "num_workers": 2, "text_bytes": 3000, "num_resumed_tasks": 0}
+    times: dict[str, Any] = {"wall_seconds": 1.0, "num_workers": 2, "text_bytes": 3000, "num_resumed_tasks": 0}
     times |= {"finished_utc": "2026-01-31T12:00:00Z", "stage_seconds": {"read": 0.1}}
     return [
         Reader(

@@ -79,7 +79,7 @@ class ReadText:
         plain = folder / "plain" / "file.txt"
         plain.parent.mkdir()
         plain.write_bytes(means)
-        digests = []
+        digests: list[str] = []
         for read in (path, plain):
             (read.parent / "other.txt").write_bytes(b"Another document, in a file of its own.\n")
             out = folder / f"out-{len(digests)}"

@@ -80,6 +80,7 @@ class Scene:
     stages: Sequence[tuple[str, bool]]
     again: Callable[[Path, Ended], list[str] | None]
     holds: str = OUT
+    has_workers: bool = True
     allowed_left: tuple[str, ...] = ()
     is_done: Callable[[Path], bool] | None = None
 
@@ -91,13 +92,13 @@ def make_scenes(inputs: Inputs) -> list[Scene]:
         return lambda folder, ended: command if ended.arguments != command or ended.code else None
 
     build, other = inputs.build(), inputs.other_build("--overwrite")
-    vocab = ["vocab", inputs.corpus, "--vocab-size", "1000", "--sample-bytes", "1000000", "-o", VOCAB, "--workers", "2"]
+    vocab = ["vocab", inputs.corpus, "--vocab-size", "400", "--sample-bytes", "1000000", "-o", VOCAB, "--workers", "2"]
     trained = ["build", inputs.sample, "-o", OUT, "--max-seq-len", "64", "--workers", "2"]
     often = ["--steps", "24", "--save-every", "2", "--eval-every", "5", "--log-every", "2", "--eval-rows", "16"]
     train = ["train", str(inputs.small_shards), "-o", RUN, "--preset", "tiny", "--batch-tokens", "256", *often]
     verify, inspect = ["verify", OUT], ["inspect", OUT, "--html", PAGE]
     parts = [(f"{OUT}/.build/receipts/*", True), (f"{OUT}/.build/shards/train/*", True), (f"{OUT}/train/*.arrow", True)]
-    over = [*parts[:2], (f"{OUT}/manifest.json", False), (f"{OUT}/.build/boot", False)]
+    over = [*parts[:2], (f"{OUT}/manifest.json", False), (f"{OUT}/.build/plan.json", True)]
     saves = [(f"{RUN}/checkpoints/*.tmp", True), (f"{RUN}/checkpoints/step-*4", True), (f"{RUN}/report.html", True)]
 
     def nothing(folder: Path) -> None:
@@ -175,6 +176,7 @@ def make_scenes(inputs: Inputs) -> list[Scene]:
             stages=saves,
             again=go_on,
             holds=RUN,
+            has_workers=False,
         ),
         Scene(
             name="verify",
@@ -184,6 +186,7 @@ def make_scenes(inputs: Inputs) -> list[Scene]:
             result=lambda folder, ended: {**digest_shards(folder, ended), "stdout": ended.stdout},
             stages=[],
             again=same(verify),
+            has_workers=False,
         ),
         Scene(
             name="inspect --html",
@@ -193,6 +196,7 @@ def make_scenes(inputs: Inputs) -> list[Scene]:
             result=lambda folder, ended: digest_files(folder, (PAGE,)),
             stages=[(f"{PAGE}*", True)],
             again=same(inspect),
+            has_workers=False,
         ),
     ]
 

@@ -120,7 +120,13 @@ def write_documents(seed: int = 0) -> bytes:
 def train_tokenizer(path: Path, **settings: Any) -> None:
     """Write a small SentencePiece model with the special pieces of ALBERT."""
     model, rng = io.BytesIO(), Random(0)
-    options = {"vocab_size": 150, "hard_vocab_limit": False, "character_coverage": 1.0, "pad_id": 0, "unk_id": 1}
+    options: dict[str, Any] = {
+        "vocab_size": 150,
+        "hard_vocab_limit": False,
+        "character_coverage": 1.0,
+        "pad_id": 0,
+        "unk_id": 1,
+    }
     options |= {"bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "minloglevel": 2}
     sentences = (" ".join(rng.sample(SENTENCES, 3)) for _ in range(300))
     options |= {"num_threads": 1, "sentence_iterator": sentences, "model_writer": model} | settings
@@ -156,9 +162,9 @@ def train_run(sound: Sound) -> None:
 
     torch.set_num_threads(1)
     pieces = load_tokenizer(sound.shards / "tokenizer", to_encode=False).vocab_size
-    sizes = {"embedding_size": 8, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 32}
+    sizes: dict[str, Any] = {"embedding_size": 8, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 32}
     shape = AlbertConfig(vocab_size=pieces, max_positions=64, **sizes)
-    often = {"eval_every": 2, "save_every": 2, "log_every": 1, "eval_rows": 8}
+    often: dict[str, Any] = {"eval_every": 2, "save_every": 2, "log_every": 1, "eval_rows": 8}
     config = TrainConfig(preset="tiny", steps=STEPS, batch_tokens=128, device="cpu", **often)
     initial = Initial(model=Albert(shape), tokenizer_sha256=None, origin=Path("nowhere"))
     loop.train(sound.shards, sound.run, config, initial=initial)

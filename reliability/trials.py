@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,13 +15,15 @@ from random import Random
 from reliability.belongings import BESIDE, COMMON, Belongings
 from reliability.disks import ROOMY_BYTES, measure_disk, measure_peak, mount_disk, resize_disk
 from reliability.processes import SIGNALS, TARGETS, Ended, Strike, run
-from reliability.scenes import OUT, Result, Scene
+from reliability.scenes import OUT, PAGE, RUN, VOCAB, Result, Scene
 
 # Exit codes of a command that a signal ended; 0 is allowed where all was done already.
 CODES = {"KILL": (-9,), "TERM": (143, -15), "INT": (130, -2), "HUP": (129, -1), "STOP": ()}
 MOST_RERUNS = 3
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored|Fatal Python error")
 _FULL = ("No space left", "File too large")
+_OWN_PATH = rf"(^|[\s:'\"(])({{work}}/|({OUT}|{RUN}|{VOCAB}|{re.escape(PAGE)})\b)"  # absolute, or as the command has it
+MOST_FILE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,98 +96,100 @@ def _give_again(scene: Scene, folder: Path, logs: Path, ended: Ended) -> Iterato
 
 def choose_strike(scene: Scene, reference: Reference, folder: Path, rng: Random) -> Strike:
     """A signal at a random moment, or soon after one of the scene's stages is reached."""
-    name, target = rng.choice(tuple(SIGNALS)), rng.choice(TARGETS)
-    is_due: Callable[[float], bool]
+    targets = TARGETS if scene.has_workers else ("parent", "group")
+    name, target = rng.choice(tuple(SIGNALS)), rng.choice(targets)
     if scene.stages and rng.random() < 0.5:
         pattern, comes = rng.choice(scene.stages)
-        delay = rng.choice((0.0, 0.0, 0.003, 0.02, 0.1))
-        is_due = _Stage(folder, pattern, comes, delay)
+        is_due = _Stage(folder, pattern, comes, delay=rng.choice((0.0, 0.0, 0.003, 0.02, 0.1)))
     else:
-        moment = rng.uniform(0.0, 1.05 * reference.seconds)
-        is_due = lambda seconds: seconds >= moment  # noqa: E731
+        is_due = _Stage(folder, "", True, delay=rng.uniform(0.0, 1.05 * reference.seconds))
     return Strike(name=name, target=target, is_due=is_due, pause_seconds=rng.choice((0.1, 0.5)))
 
 
 class _Stage:
-    """Due a moment after files come to be, or are gone."""
+    """Due a moment after files of a pattern come to be, or are gone; with none, after the start."""
 
     def __init__(self, folder: Path, pattern: str, comes: bool, delay: float) -> None:
         self._folder, self._pattern, self._comes, self._delay = folder, pattern, comes, delay
         self._seen: float | None = None
 
     def __call__(self, seconds: float) -> bool:
-        if self._seen is None and any(self._folder.glob(self._pattern)) == self._comes:
-            self._seen = seconds
+        if self._seen is None and self._is_reached():
+            self._seen = seconds if self._pattern else 0.0
         return self._seen is not None and seconds >= self._seen + self._delay
+
+    def _is_reached(self) -> bool:
+        return not self._pattern or any(self._folder.glob(self._pattern)) == self._comes
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """Where a trial of a scene takes place, laid out."""
+
+    scene: Scene
+    reference: Reference
+    work: Path
+    logs: Path
+    belongings: Belongings = field(default_factory=Belongings)
+
+    @classmethod
+    def lay_out(cls, scene: Scene, reference: Reference, folder: Path, rng: Random) -> Bench:
+        """The scene's own files, and those of the user: beside the output always, in it in half of the trials."""
+        bench = cls(scene=scene, reference=reference, work=folder / "work", logs=folder / "logs")
+        bench.work.mkdir(parents=True, exist_ok=True)
+        scene.prepare(bench.work)
+        bench.belongings.plant(bench.work, BESIDE)
+        if scene.holds == OUT and rng.random() < 0.5:
+            bench.belongings.plant(bench.work / scene.holds, COMMON)
+        return bench
+
+    def is_complete(self, ended: Ended) -> bool:
+        """Whether all of the first command's own work is done."""
+        is_done = self.scene.is_done
+        return self.scene.result(self.work, ended) == self.reference.result if is_done is None else is_done(self.work)
 
 
 def try_signal(scene: Scene, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
     """Strike a command, give it again, compare."""
-    work, logs = folder / "work", folder / "logs"
-    work.mkdir(parents=True)
-    scene.prepare(work)
-    belongings = plant(scene, work, rng)
-    strike = choose_strike(scene, reference, work, rng)
-    trial = Trial(scene=scene.name, label=strike.label, number=number)
-    ended = run(scene.command, work, logs, strike)
+    bench = Bench.lay_out(scene, reference, folder, rng)
+    strike = choose_strike(scene, reference, bench.work, rng)
+    ended = run(scene.command, bench.work, bench.logs, strike)
+    label = strike.label if ended.is_struck else "over before the signal"
+    trial = Trial(scene=scene.name, label=label, number=number)
     trial.note(ended)
-    check_code(trial, scene, reference, work, strike, ended)
-    finish(trial, scene, reference, work, logs, ended, belongings)
+    check_code(trial, bench, strike, ended)
+    finish(trial, bench, ended)
     return trial
 
 
-def plant(scene: Scene, work: Path, rng: Random) -> Belongings:
-    """Files of the user, in half of the trials, in the output folder too."""
-    belongings = Belongings()
-    belongings.plant(work, BESIDE)
-    if scene.holds == OUT and rng.random() < 0.5:
-        belongings.plant(work / scene.holds, COMMON)
-    return belongings
-
-
-def check_code(trial: Trial, scene: Scene, reference: Reference, work: Path, strike: Strike, ended: Ended) -> None:
+def check_code(trial: Trial, bench: Bench, strike: Strike, ended: Ended) -> None:
     """Whether a command that was struck ends with the code that tells of it."""
     allowed = CODES[strike.name] if ended.is_struck and strike.target != "worker" else ()
     if ended.code in allowed:
         return
     if ended.code != 0:
-        trial.blame(
-            f"exit code {ended.code} after {strike.label}; allowed are 0 for a finished one, {allowed or 'none'}"
-        )
-    elif allowed and not is_complete(scene, reference, work, ended):
+        codes = ", ".join(map(str, (0, *allowed)))
+        trial.blame(f"exit code {ended.code} after {strike.label}, allowed are {codes}: {last_line(ended)}")
+    elif allowed and not bench.is_complete(ended):
         trial.blame(f"exit code 0 after {strike.label}, and the work is not done")
 
 
-def is_complete(scene: Scene, reference: Reference, work: Path, ended: Ended) -> bool:
-    """Whether all of the first command's own work is done."""
-    return scene.result(work, ended) == reference.result if scene.is_done is None else scene.is_done(work)
-
-
-def finish(
-    trial: Trial,
-    scene: Scene,
-    reference: Reference,
-    work: Path,
-    logs: Path,
-    ended: Ended,
-    belongings: Belongings,
-) -> None:
+def finish(trial: Trial, bench: Bench, ended: Ended) -> None:
     """Give the command again, and compare all that is there then."""
-    for again in _give_again(scene, work, logs, ended):
+    scene, expected = bench.scene, bench.reference.result
+    for again in _give_again(scene, bench.work, bench.logs, ended):
         trial.note(again)
         ended = again
     if ended.code != 0:
         trial.blame(f"the command that is given again ends with {ended.code}: {last_line(ended)}")
-    found = scene.result(work, ended)
-    different = sorted(
-        name for name in found.keys() | reference.result.keys() if found.get(name) != reference.result.get(name)
-    )
+    found = scene.result(bench.work, ended)
+    different = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
     trial.is_equal = not different
     if different:
         trial.blame(f"others than undisturbed: {', '.join(different[:4])}")
-    for path in find_left(work, belongings, scene.allowed_left):
+    for path in find_left(bench.work, bench.belongings, scene.allowed_left):
         trial.blame(f"{path} is left behind")
-    for fault in belongings.find_faults():
+    for fault in bench.belongings.find_faults():
         trial.blame(fault)
 
 
@@ -204,28 +208,27 @@ def find_left(work: Path, belongings: Belongings, allowed: tuple[str, ...] = ())
     ]
 
 
-def try_full_disk(
-    scene: Scene, reference: Reference, folder: Path, rng: Random, number: int, *, has_disks: bool
-) -> Trial:
+def try_full_disk(scene: Scene, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
     """Let a command have less room than it needs; then enough."""
-    share = rng.random() * 0.98
-    trial = Trial(scene=scene.name, label="a full disk" if has_disks else "a limit on files", number=number)
-    work, logs = folder / "work", folder / "logs"
-    work.mkdir(parents=True)
-    if not has_disks:
-        scene.prepare(work)
-        ended = run(scene.command, work, logs, most_file_bytes=int(share * reference.disk_bytes))
-        check_full(trial, ended, work)
-        finish(trial, scene, reference, work, logs, ended, Belongings())
-        return trial
-    with mount_disk(work):
-        scene.prepare(work)
-        belongings = plant(scene, work, rng)
-        resize_disk(work, measure_disk(work) + int(share * reference.disk_bytes))
-        ended = run(scene.command, work, logs)
-        check_full(trial, ended, work)
-        resize_disk(work, ROOMY_BYTES)
-        finish(trial, scene, reference, work, logs, ended, belongings)
+    trial = Trial(scene=scene.name, label="a full disk", number=number)
+    with mount_disk(folder / "work"):
+        bench = Bench.lay_out(scene, reference, folder, rng)
+        room = int(rng.random() * 0.98 * reference.disk_bytes)
+        resize_disk(bench.work, measure_disk(bench.work) + room)
+        ended = run(scene.command, bench.work, bench.logs)
+        check_full(trial, ended, bench.work)
+        resize_disk(bench.work, ROOMY_BYTES)
+        finish(trial, bench, ended)
+    return trial
+
+
+def try_file_limit(scene: Scene, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
+    """Let a command write no file over a limit, where no disk can be mounted; then any."""
+    trial = Trial(scene=scene.name, label="a limit on files", number=number)
+    bench = Bench.lay_out(scene, reference, folder, rng)
+    ended = run(scene.command, bench.work, bench.logs, most_file_bytes=int(rng.random() ** 4 * MOST_FILE_BYTES))
+    check_full(trial, ended, bench.work)
+    finish(trial, bench, ended)
     return trial
 
 
@@ -239,9 +242,7 @@ def check_full(trial: Trial, ended: Ended, work: Path) -> None:
     line = last_line(ended)
     if not any(word in line for word in _FULL):
         trial.blame(f"does not tell of the full disk: {line}")
-    if not re.search(
-        rf"(^|[\s:'\"(])({re.escape(str(work))}/|({OUT}|run|vocab|page\.html)\b)", line.removeprefix("Error: ")
-    ):
+    if not re.search(_OWN_PATH.format(work=re.escape(str(work))), line):
         trial.blame(f"names no path on the full disk: {line}")
 
 
