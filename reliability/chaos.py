@@ -30,7 +30,7 @@ from reliability.trials import Reference, Trial, make_reference, remove, try_fil
 
 Attempt = Callable[[Path, int], Trial]
 DISKS, PAIRS, FOREIGN = "full disks", "two at once", "the user's own files"
-SHARES = {"signals": 60, DISKS: 15, PAIRS: 10, FOREIGN: 15}  # of a hundred trials
+SHARES = {"signals": 50, DISKS: 15, PAIRS: 10, FOREIGN: 25}  # of a hundred trials
 DISKLESS = ("verify", "overwrite, then back")  # one writes nothing, the other is an overwrite like any other
 
 

@@ -106,7 +106,7 @@ def choose_readers(readers: list[Reader], names: tuple[str, ...]) -> list[Reader
 def make_batches(
     readers: list[Reader], seed: int, limit: int | None, seconds: float | None = None
 ) -> Iterator[list[Case]]:
-    """The cases in batches, each of one reader: a short round, the oddities, then rounds in which each has its share."""
+    """The cases in batches of one reader: a short round, the oddities, then rounds in which each has its share."""
     end = None if seconds is None else time.monotonic() + seconds
     for batch in _list_batches(readers, seed):
         batch = batch if limit is None else batch[:limit]
