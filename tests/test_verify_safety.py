@@ -117,6 +117,63 @@ def test_a_sound_folder_that_was_replaced_at_the_end_is_not_called_sound(folder)
         list(find_faults(folder, quick=True, progress=Replacing()))
 
 
+def test_folders_of_a_build_that_vanish_meanwhile_are_no_error(folder, monkeypatch) -> None:
+    runs = folder / ".build/runs"
+    runs.mkdir(parents=True)
+    scandir, entries = os.scandir, _Entries(os.scandir(folder / ".build"))
+    runs.rmdir()
+
+    def scan(path: Any) -> Any:
+        return entries if str(path).endswith(".build") else scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert not list(find_faults(folder))
+
+
+class _Entries(list[Any]):
+    """What was in a folder, as os.scandir gives it."""
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_an_unlisted_shard_that_is_no_regular_file_is_not_opened(folder) -> None:
+    os.mkfifo(folder / "train/shard-00009.arrow")
+    [fault] = find_faults(folder)
+    assert fault.file == "train/shard-00009.arrow"
+    assert fault.what.startswith("is not listed in the manifest")
+
+
+def test_a_manifest_that_comes_just_after_it_was_looked_for_is_no_fault(folder, monkeypatch) -> None:
+    """It was missing when it was read, and is there when that is told."""
+    (folder / "manifest.json").rename(folder / "kept")
+    lexists = os.path.lexists
+
+    def look(path: Path) -> bool:
+        is_there = lexists(path)
+        if not is_there:
+            (folder / "kept").rename(folder / "manifest.json")
+        return is_there
+
+    monkeypatch.setattr(os.path, "lexists", look)
+    with pytest.raises(ShardError, match=r"holds no manifest\.json, so no finished build"):
+        list(find_faults(folder))
+    assert not list(find_faults(folder))
+
+
+def test_a_manifest_that_goes_while_it_is_opened_is_no_fault(folder, monkeypatch) -> None:
+    def remove(path: Path, flags: int) -> int:
+        path.unlink()
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(os, "open", remove)
+    with pytest.raises(ShardError, match=r"holds no manifest\.json, so no finished build"):
+        list(find_faults(folder))
+
+
 def test_a_damaged_folder_that_stays_as_it_is_has_faults(folder) -> None:
     (folder / TRAIN).write_bytes(b"")
     assert {fault.file for fault in find_faults(folder)} == {TRAIN}

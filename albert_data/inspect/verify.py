@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from albert_data.inspect.manifest_values import find_value_faults
 from albert_data.inspect.row_checks import RowRules, make_row_rules
 from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
 from albert_data.inspect.terminal import count_noun
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, load_unchecked, read_manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, ManifestDamage, load_unchecked, read_manifest
 from albert_data.shards.manifest_keys import find_key_faults, read_example_config
-from albert_data.shards.places import locate
+from albert_data.shards.places import locate, measure_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
@@ -46,9 +46,7 @@ def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Pro
     """
     try:
         read = load_unchecked(folder)
-    except ShardError as error:
-        if not os.path.lexists(folder / MANIFEST_NAME):
-            raise
+    except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
     for fault in _find_faults(folder, read.values, quick, workers, progress or Silence()):
@@ -83,21 +81,26 @@ def _find_unlisted(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Fault]
     for name, times in listed.items():
         if times > 1:
             yield Fault(file=name, what=f"is listed {times} times in the manifest; allowed is once")
-    for path in sorted(folder.rglob(f"*{SHARD_SUFFIX}")):
+    for path in sorted(_find_shards(folder)):
         name = path.relative_to(folder).as_posix()
-        is_hidden = any(part.startswith(".") for part in name.split("/"))  # a build at work keeps its runs so
-        if name not in listed and not is_hidden:
+        if name not in listed:
             what = "is not listed in the manifest; a shard folder holds no other shards"
             yield Fault(file=name, what=what + _name_twin(path, manifest))
 
 
+def _find_shards(folder: Path) -> Iterator[Path]:
+    """All files named as shards, but hidden ones: a build at work keeps its runs so. Folders may vanish meanwhile."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in files if name.endswith(SHARD_SUFFIX) and not name.startswith("."))
+
+
 def _name_twin(path: Path, manifest: Mapping[str, Any]) -> str:
     """Which listed shard an unlisted file holds: it was renamed or copied."""
-    same_size = [
-        shard for shard in _list_shards(manifest) if path.is_file() and shard["num_bytes"] == path.stat().st_size
-    ]
-    if same_size:
-        found = hash_file(path)
+    with suppress(OSError, ShardError):  # it can't be read, or is no regular file
+        num_bytes = measure_file(path)
+        same_size = [shard for shard in _list_shards(manifest) if shard["num_bytes"] == num_bytes]
+        found = hash_file(path) if same_size else ""
         for shard in same_size:
             if shard["sha256"] == found:
                 return f". It holds the bytes of {shard['file']}"

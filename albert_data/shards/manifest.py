@@ -27,6 +27,10 @@ WORK_NAME = ".build"  # where a build keeps what it has until it is finished
 PLAN_NAME = "plan.json"
 
 
+class ManifestDamage(ShardError):
+    """There is a manifest, but not one that this version reads."""
+
+
 def seal_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest with the hash of all its other values."""
     return {**manifest, SEAL: hash_manifest(manifest)}
@@ -61,7 +65,7 @@ def load_manifest(folder: Path) -> ManifestFile:
 
 
 def load_unchecked(folder: Path) -> ManifestFile:
-    """Read a manifest of our format, whatever it lacks. Raises ShardError where there is none."""
+    """Read a manifest of our format, whatever it lacks. Raises ShardError where there is none, or ManifestDamage."""
     path = folder / MANIFEST_NAME
     check_folder(folder)
     if not os.path.lexists(path):
@@ -69,14 +73,16 @@ def load_unchecked(folder: Path) -> ManifestFile:
     try:
         read = read_file(path)
     except OSError as error:
-        raise ShardError(f"{path} can't be read: {error.strerror}; make it readable") from error
+        if not os.path.lexists(path):  # a build took it away just now
+            raise ShardError(_explain_missing(folder)) from error
+        raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
     except ShardError as error:
-        raise ShardError(f"{path} {error}; build anew with --overwrite") from error
+        raise ManifestDamage(f"{path} {error}; build anew with --overwrite") from error
     except ValueError as error:
-        raise ShardError(f"{path} can't be read: {error}; build anew with --overwrite") from error
+        raise ManifestDamage(f"{path} can't be read: {error}; build anew with --overwrite") from error
     name, version = (read.values.get(key) for key in ("format", "format_version"))
     if name != FORMAT_NAME or type(version) is not int or version != FORMAT_VERSION:
-        raise ShardError(
+        raise ManifestDamage(
             f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {FORMAT_VERSION}: "
             "use the version of albert-data that built it, or a newer one"
         )
