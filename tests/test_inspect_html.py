@@ -311,7 +311,7 @@ def test_folders_that_are_no_finished_build_are_one_line_each(tmp_path, capsys) 
         "other": "holds no manifest.json, so no finished build; run `albert-data build` on it",
         "unfinished": "is a build that is not finished; give its command again, and it goes on: albert-data build",
         "damaged": "manifest.json can't be read: Unterminated string",
-        "keyless": "manifest.json: splits is missing; an object is needed; build anew with --overwrite",
+        "keyless": "manifest.json: splits is missing; an object is needed; move it away and build anew",
         "newer": "is of format albert-data 2; this version reads albert-data 1: use the version of albert-data",
         "nowhere": "nowhere does not exist; make one with `albert-data build`",
         "file": "file is no folder",

@@ -56,7 +56,7 @@ def read_our_manifest(path: Path) -> dict[str, Any] | None:
             raise ShardError("it was changed since")
     except ShardError as error:
         raise OutputError(
-            f"{path} is not as a build wrote it: {error}; move it away, or name another folder"
+            f"{path} is not as a build wrote it, so it is not replaced; move it away, or name another folder ({error})"
         ) from error
     return manifest
 

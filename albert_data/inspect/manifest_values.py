@@ -24,7 +24,7 @@ def find_value_faults(manifest: Mapping[str, Any]) -> Iterator[str]:
         found += 1
         yield fault
     if SEAL not in manifest:
-        yield f"{SEAL} is missing, so that its values can't be trusted; build anew with --overwrite"
+        yield f"{SEAL} is missing, so that its values can't be trusted; move it away and build anew"
     elif manifest[SEAL] != (sealed := hash_manifest(manifest)):
         hint = "" if found else ": some value was changed, wherever it stands"
         yield f"its values have the SHA-256 {sealed}; {SEAL} says {manifest[SEAL]!s:.64}{hint}"

@@ -60,7 +60,7 @@ def load_manifest(folder: Path) -> ManifestFile:
     """The same, with what is needed to notice that another build took its place."""
     read = load_unchecked(folder)
     for what in find_key_faults(read.values):
-        raise ShardError(f"{read.path}: {what}; build anew with --overwrite")
+        raise ShardError(f"{read.path}: {what}; move it away and build anew")
     return read
 
 
@@ -77,9 +77,9 @@ def load_unchecked(folder: Path) -> ManifestFile:
             raise ShardError(_explain_missing(folder)) from error
         raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
     except ShardError as error:
-        raise ManifestDamage(f"{path} {error}; build anew with --overwrite") from error
+        raise ManifestDamage(f"{path} {error}; move it away and build anew") from error
     except ValueError as error:
-        raise ManifestDamage(f"{path} can't be read: {error}; build anew with --overwrite") from error
+        raise ManifestDamage(f"{path} can't be read: {error}; move it away and build anew") from error
     name, version = (read.values.get(key) for key in ("format", "format_version"))
     if name != FORMAT_NAME or type(version) is not int or version != FORMAT_VERSION:
         raise ManifestDamage(
