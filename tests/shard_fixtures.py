@@ -11,6 +11,7 @@ import numpy as np
 from row_fixtures import Row, make_examples
 
 from albert_data.config import BuildConfig
+from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, hash_content, seal_manifest
@@ -60,6 +61,21 @@ def write_shards(folder: Path, shards: Sequence[Sequence[list[Row]]], compressio
     for name, batches in zip(names, shards, strict=True):
         write_shard(folder / name, map(make_examples, batches), shard_schema(np.uint16), compression)
     (folder / MANIFEST_NAME).write_text(json.dumps(describe_folder(folder, {"train": names})))
+    return folder
+
+
+def write_like(folder: Path, splits: Mapping[str, Sequence[Examples]], manifest: Mapping[str, Any]) -> Path:
+    """A shard of each split, a record batch for each of its parts; config, tokenizer and digest are the manifest's."""
+    names = {split: [f"{split}/0.arrow"] for split in splits}
+    for split, parts in splits.items():
+        (folder / split).mkdir(parents=True)
+        write_shard(folder / names[split][0], parts, shard_schema(np.uint16), "none")
+    whole = describe_folder(folder, names)
+    for split, parts in splits.items():
+        whole["splits"][split]["num_rows"] = sum(map(len, parts))
+    for key in ("config", "tokenizer"):
+        whole[key] = {**whole[key], **manifest[key]}
+    (folder / MANIFEST_NAME).write_text(json.dumps(seal_manifest({**whole, "digest": manifest["digest"]})))
     return folder
 
 

@@ -11,14 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from shard_fixtures import write_like
 
 from albert_data.errors import ConfigError
-from albert_data.files import write_json
-from albert_data.shards.schema import FORMAT_VERSION, shard_schema
-from albert_data.shards.writer import write_shard
 from albert_data.train.checkpoint import list_checkpoints
 from albert_data.train.distributed import join_ranks, read_ranks
 from albert_data.train.loader import ShardLoader
@@ -30,13 +27,8 @@ OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every
 def out(toys, tmp_path) -> Path:
     """A shard folder of toys."""
     splits = {"train": toys.make_shards(50), "validation": toys.make_shards(20, seed=1)}
-    manifest = dict(splits["train"].manifest, format="albert-data", format_version=FORMAT_VERSION, splits={})
-    for name, shards in splits.items():
-        (tmp_path / "out" / name).mkdir(parents=True)
-        write_shard(tmp_path / "out" / name / "0.arrow", [shards.examples], shard_schema(np.uint16), "none")
-        manifest["splits"][name] = {"num_rows": len(shards), "shards": [{"file": f"{name}/0.arrow"}]}
-    write_json(tmp_path / "out" / "manifest.json", manifest)
-    return tmp_path / "out"
+    parts = {name: [shards.examples] for name, shards in splits.items()}
+    return write_like(tmp_path / "out", parts, splits["train"].manifest)
 
 
 def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:

@@ -9,12 +9,10 @@ import time
 import numpy as np
 import pytest
 import torch
+from shard_fixtures import write_like
 
 from albert_data.errors import AlbertDataError, ConfigError, OutputError
-from albert_data.files import write_json
 from albert_data.shards import reader
-from albert_data.shards.schema import FORMAT_VERSION, shard_schema
-from albert_data.shards.writer import write_shard
 from albert_data.train import checkpoint, loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import RECIPES
@@ -290,13 +288,10 @@ def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, t
 
 def test_shards_on_the_disk_train_as_those_in_memory(toys, use_shards, tmp_path, monkeypatch):
     splits = {"train": toys.make_shards(40), "validation": toys.make_shards(10, seed=1)}
-    manifest = dict(splits["train"].manifest, format="albert-data", format_version=FORMAT_VERSION, splits={})
-    for name, shards in splits.items():
-        (tmp_path / "out" / name).mkdir(parents=True)
-        file, batches = f"{name}/0.arrow", [shards.rows(rows) for rows in np.split(np.arange(len(shards)), 5)]
-        write_shard(tmp_path / "out" / file, batches, shard_schema(np.uint16), "none")
-        manifest["splits"][name] = {"num_rows": len(shards), "shards": [{"file": file}]}
-    write_json(tmp_path / "out" / "manifest.json", manifest)
+    parts = {
+        name: [shards.rows(rows) for rows in np.split(np.arange(len(shards)), 5)] for name, shards in splits.items()
+    }
+    write_like(tmp_path / "out", parts, splits["train"].manifest)
     with monkeypatch.context() as patch:
         patch.setattr(loop, "open_shards", reader.open_shards)
         patch.setattr(reader.Shards, "tokenizer", splits["train"].tokenizer)
