@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import resource
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,19 @@ def write_like(folder: Path, splits: Mapping[str, Sequence[Examples]], manifest:
         whole[key] = {**whole[key], **manifest[key]}
     (folder / MANIFEST_NAME).write_text(json.dumps(seal_manifest({**whole, "digest": manifest["digest"]})))
     return folder
+
+
+@contextmanager
+def limit_files(count: int) -> Iterator[None]:
+    """Let this process open so many more files at once."""
+    first = os.dup(0)  # a limit is one of the number of a descriptor, of which the lowest free is taken
+    os.close(first)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import pyarrow.ipc
 import pytest
 from inspect_fixtures import TRAIN, edit_rows, rehash, write_small
 from row_fixtures import Row, make_examples, numbered_rows, plain
-from shard_fixtures import change_manifest, describe_again, write_shards
+from shard_fixtures import change_manifest, describe_again, limit_files, write_shards
 
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
@@ -173,12 +172,8 @@ def test_a_link_inside_the_folder_is_followed(tmp_path: Path):
 
 def test_a_split_may_have_more_shards_than_a_process_may_open_files(tmp_path: Path):
     folder = write_shards(tmp_path / "out", [[ROWS[i : i + 1]] for i in range(30)])
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/dev/fd"))) + 12, hard))
-    try:
+    with limit_files(12):
         assert plain(open_shards(folder).rows(range(30))) == ROWS
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # ---- names that are not UTF-8 ----
