@@ -3,10 +3,14 @@
 In: an open split of a shard folder. Out: Batch after Batch; which rows, says order.py; under which masks,
 remasking.py. What a step reads is a pure function of (shards, batch tokens, seed, place), for any number of
 ranks, threads and micro-batches, so the state of a loader is the place of the next step.
+A loader has one reader at a time: threads may share an iterator, each batch of which goes to one of them, but of two
+iterators over one loader the earlier fails. `RowReader`, `Remasker` and `BatchOrder` keep nothing that a call changes.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +18,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
 from albert_data.config import check_range
-from albert_data.errors import CheckpointError, ConfigError, ShardError
+from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.shards.reader import open_shards
 from albert_data.shards.rows import slice_rows
@@ -59,7 +64,7 @@ class Splits:
 
 
 class RowReader:
-    """Rows of a split by number, looked over, and laid out in batches."""
+    """Rows of a split by number, looked over, and laid out in batches. Any thread may call it."""
 
     def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
@@ -111,6 +116,8 @@ class ShardLoader:
     micro_tokens: cells of what a rank reads at once; then a step is several batches, all of one shape.
     rank, num_ranks: this process takes its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
+
+    It pickles and copies where its shards do; the copy goes on by itself from the same place.
     """
 
     def __init__(
@@ -144,6 +151,19 @@ class ShardLoader:
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         self._reader = RowReader(self._shards, redraw)
         self._place = Place(0, 0, 0)
+        self._made_by = os.getpid()
+        self._begin_alone()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_turn")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin_alone()
+
+    def _begin_alone(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = object()  # whose place it is to move: that of the latest iterator
 
     @property
     def epoch(self) -> int:
@@ -161,20 +181,53 @@ class ShardLoader:
         The state of the loader is behind the last step yielded. Only for CUDA does a thread read ahead, into
         page-locked memory: on a CPU it would take its time from the computation.
         """
-        items = islice(self._read_from(self._place, pin=device.type == "cuda"), steps)
+        return Shared(self._stream(device, steps))
+
+    def _stream(self, device: torch.device, steps: int | None) -> Iterator[list[Batch]]:
+        turn, place = self._take_turn()
+        items = islice(self._read_from(place, pin=device.type == "cuda"), steps)
         with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
             for batches, after in stream:
-                self._place = after
+                self._move(turn, after)
                 yield [batch.to(device) for batch in batches]
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches of the rest of this epoch, on the CPU; the next call begins the next epoch."""
-        for row_batch, place, after in self.order.batches_from(self._place):
+        """Yield the batches of the rest of this epoch, on the CPU; the next call begins the next epoch.
+
+        Raises ConfigError in a worker of a DataLoader that has several: each would yield all of the batches.
+        """
+        return Shared(self._read_epoch())
+
+    def _read_epoch(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers > 1 and self._made_by != os.getpid():
+            raise ConfigError(
+                f"num_workers is {worker.num_workers}, and each worker has a copy of the loader: every batch would "
+                f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
+            )
+        turn, first = self._take_turn()
+        for row_batch, place, after in self.order.batches_from(first):
             batches = self._read(row_batch, place, pin=False)
-            self._place = after
+            self._move(turn, after)
             yield from batches
             if after.epoch > place.epoch:
                 return
+
+    def _take_turn(self) -> tuple[object, Place]:
+        """Let an iterator begin, and every earlier one fail at its next step. Returns its turn and where it begins."""
+        with self._lock:
+            self._turn = object()
+            return self._turn, self._place
+
+    def _move(self, turn: object, after: Place) -> None:
+        """Note that a step was read. Raises AlbertDataError, for its batches would come twice, if the turn is over."""
+        with self._lock:
+            if turn is not self._turn:
+                raise AlbertDataError(
+                    "the loader went on by another iterator, or to another state, since this one began; read it by one "
+                    "at a time: share that one iterator between threads, or make a loader for each"
+                )
+            self._place = after
 
     def _read_from(self, place: Place, *, pin: bool) -> Iterator[tuple[list[Batch], Place]]:
         for row_batch, at, after in self.order.batches_from(place):
@@ -209,7 +262,8 @@ class ShardLoader:
         place = Place(state["epoch"], state["window"], state["batch"])
         if not self.order.holds(place):
             raise CheckpointError(f"can't resume: there is no {place}; the state was not made by this version")
-        self._place = place
+        with self._lock:
+            self._turn, self._place = object(), place
 
     def _identity(self) -> dict[str, int]:
         return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
@@ -224,6 +278,26 @@ class ShardLoader:
             tokens += int(self._shards.lengths[row_batch.rows].sum())
             cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
         return 1 - tokens / cells
+
+
+class Shared(Iterator[Item], Generic[Item]):
+    """A generator that threads may advance together: each item goes to one of them, and an error to all."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items, self._lock = items, threading.Lock()
+        self._error: Exception | None = None
+
+    def __next__(self) -> Item:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                return next(self._items)
+            except StopIteration:
+                raise
+            except Exception as error:  # after which a generator merely ends, as if it were through
+                self._error = error
+                raise
 
 
 def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:

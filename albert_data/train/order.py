@@ -104,7 +104,10 @@ def take_share(rows: np.ndarray, *, rank: int, num_ranks: int) -> np.ndarray:
 
 
 class BatchOrder:
-    """The endless list of batches of row numbers. lengths: tokens of each row, of one row or more."""
+    """The endless list of batches of row numbers. lengths: tokens of each row, of one row or more.
+
+    Any thread may ask it; a window that two ask for at once is cut twice.
+    """
 
     def __init__(self, lengths: np.ndarray, *, batch_tokens: int, seed: int) -> None:
         self._lengths, self._batch_tokens, self._seed = lengths, batch_tokens, seed
@@ -114,7 +117,7 @@ class BatchOrder:
 
     def window(self, epoch: int, window: int) -> list[RowBatch]:
         """The batches of a window; the last one asked for is kept."""
-        kept = self._kept  # one tuple, for another thread may read ahead
+        kept = self._kept  # one tuple, so that no thread sees half of it
         if kept is None or kept[0] != (epoch, window):
             kept = self._kept = ((epoch, window), self._cut_window(epoch, window))
         return kept[1]

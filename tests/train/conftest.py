@@ -3,69 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from toy_rows import CLS, FIRST_ORDINARY, MASK, PAD, SEP, UNK, FakeShards
 
 from albert_data.config import ExampleConfig
 from albert_data.examples.ragged import Examples
-from albert_data.tokenizer.model import Specials
-from albert_data.tokenizer.words import WordRule
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
-
-PAD, UNK, CLS, SEP, MASK = range(5)
-FIRST_ORDINARY = 5
-
-
-def pick(flat: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    parts = [flat[offsets[row] : offsets[row + 1]] for row in rows]
-    return np.concatenate([flat[:0], *parts]), np.cumsum([0, *map(len, parts)])
-
-
-@dataclass
-class FakeShards:
-    examples: Examples
-    manifest: dict[str, Any] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.examples.offsets).astype(np.int32)
-
-    @property
-    def tokenizer(self) -> SimpleNamespace:
-        """As much of a tokenizer as masking needs."""
-        vocab_size = self.manifest["tokenizer"]["vocab_size"]
-        is_special = np.isin(np.arange(vocab_size), [PAD, CLS, SEP, MASK])
-        return SimpleNamespace(
-            sha256="0" * 64,
-            vocab_size=vocab_size,
-            specials=Specials(pad_id=PAD, unk_id=UNK, cls_id=CLS, sep_id=SEP, mask_id=MASK, is_special=is_special),
-            word_rule=WordRule.every_piece(vocab_size),
-            ordinary_ids=np.arange(FIRST_ORDINARY, vocab_size, dtype=np.uint32),
-        )
-
-    def rows(self, indices: np.ndarray) -> Examples:
-        all_rows = self.examples
-        input_ids, offsets = pick(all_rows.input_ids, all_rows.offsets, indices)
-        masked_ids, mask_offsets = pick(all_rows.masked_ids, all_rows.mask_offsets, indices)
-        return Examples(
-            input_ids=input_ids,
-            offsets=offsets,
-            segment_a_len=all_rows.segment_a_len[indices],
-            sop_label=all_rows.sop_label[indices],
-            masked_positions=pick(all_rows.masked_positions, all_rows.mask_offsets, indices)[0],
-            masked_ids=masked_ids,
-            mask_offsets=mask_offsets,
-            document_keys=all_rows.document_keys[indices],
-        )
 
 
 def make_examples(num_rows: int, *, vocab_size: int, max_seq_len: int, seed: int) -> Examples:

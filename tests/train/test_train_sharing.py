@@ -1,0 +1,170 @@
+"""What threads share gives each the right batches or an error, and what worker processes get is the same."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from toy_rows import Epoch
+
+from albert_data.errors import AlbertDataError, ConfigError, ShardError
+from albert_data.train import ShardLoader
+from albert_data.train.loader import RowReader, Shared
+from albert_data.train.order import BatchOrder
+from albert_data.train.remasking import Remasker
+
+CPU = torch.device("cpu")
+TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
+
+
+def contents(batch) -> tuple:
+    """A batch as something that compares."""
+    return (*(tuple(getattr(batch, name).flatten().tolist()) for name in TENSORS), tuple(batch.rows.tolist()))
+
+
+def in_threads(work: Callable[[int], list], num_threads: int = 8) -> list:
+    """What each of some threads returns that begin at the same moment."""
+    barrier = threading.Barrier(num_threads)
+
+    def begin(number: int) -> list:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        return list(pool.map(begin, range(num_threads)))
+
+
+@pytest.fixture
+def shards(toys):
+    return toys.make_shards(400, max_seq_len=60)
+
+
+# ---- threads ----
+
+
+def test_threads_that_share_an_iterator_get_each_batch_once(shards):
+    expected = [contents(batch) for batch in ShardLoader(shards, batch_tokens=128)]
+    shared = iter(ShardLoader(shards, batch_tokens=128))
+    found = [one for part in in_threads(lambda _: [contents(batch) for batch in shared]) for one in part]
+    assert sorted(found) == sorted(expected)
+
+
+def test_threads_that_share_a_stream_get_each_step_once(shards):
+    expected = [contents(batch) for (batch,) in ShardLoader(shards, batch_tokens=128).stream(CPU, 300)]
+    shared = ShardLoader(shards, batch_tokens=128).stream(CPU, 300)
+    found = [one for part in in_threads(lambda _: [contents(batch) for (batch,) in shared]) for one in part]
+    assert sorted(found) == sorted(expected)
+
+
+def test_of_two_iterators_over_a_loader_the_earlier_fails_and_no_batch_comes_twice(shards):
+    expected = [contents(batch) for batch in ShardLoader(shards, batch_tokens=128)]
+    loader = ShardLoader(shards, batch_tokens=128)
+    first, second = iter(loader), iter(loader)
+    found = [contents(next(first)), contents(next(second))]
+    with pytest.raises(AlbertDataError, match="by another iterator.*make a loader for each"):
+        next(first)
+    assert found + [contents(batch) for batch in second] == expected
+
+
+def test_of_threads_that_each_begin_an_iterator_all_but_one_at_a_time_fail(shards):
+    several = ShardLoader(shards, batch_tokens=128)
+    expected = {contents(batch) for _ in range(8) for batch in several}
+    loader = ShardLoader(shards, batch_tokens=128)
+
+    def read(_: int) -> list:
+        found = []
+        with suppress(AlbertDataError):
+            for batch in loader:
+                found.append(contents(batch))
+        return found
+
+    found = [one for part in in_threads(read) for one in part]
+    assert len(set(found)) == len(found)
+    assert set(found) <= expected
+
+
+def test_an_iterator_of_before_a_state_was_loaded_fails(shards):
+    loader = ShardLoader(shards, batch_tokens=128)
+    stream = loader.stream(CPU)
+    next(stream)
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(AlbertDataError, match="to another state"):
+        next(stream)
+
+
+def test_an_abandoned_iterator_is_no_obstacle(shards):
+    expected = [contents(batch) for batch in ShardLoader(shards, batch_tokens=128)]
+    loader = ShardLoader(shards, batch_tokens=128)
+    abandoned = iter(loader)
+    found = [contents(batch) for batch in islice(abandoned, 3)]
+    assert found + [contents(batch) for batch in loader] == expected
+
+
+def test_an_error_reaches_all_threads_that_share_an_iterator():
+    def read():
+        yield 1
+        raise ShardError("torn")
+
+    shared = Shared(read())
+    assert next(shared) == 1
+    for _ in range(3):
+        with pytest.raises(ShardError, match="torn"):
+            next(shared)
+
+
+def test_threads_may_share_the_reader_and_the_order(shards):
+    reader = RowReader(shards, Remasker(shards.manifest, shards.tokenizer, seed=3))
+    order = BatchOrder(shards.lengths, batch_tokens=128, seed=3)
+
+    def read(number: int) -> list:
+        """Epochs 0 to 3, each thread another one first."""
+        found = {}
+        for epoch in np.roll(np.arange(4), number).tolist():
+            for at, (rows, row_len) in enumerate(order.window(epoch, 0)):
+                (batch,) = reader.read(rows, reader.shape(8, row_len), num_batches=1, epoch=epoch, pin=False)
+                found[epoch, at] = contents(batch)
+        return sorted(found.items())
+
+    expected = read(0)
+    assert in_threads(read) == [expected] * 8
+
+
+# ---- copies and other processes ----
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_a_copy_goes_on_from_the_same_place_by_itself(shards, way):
+    loader = ShardLoader(shards, batch_tokens=128, seed=5)
+    list(islice(loader.stream(CPU), 150))
+    state, other = loader.state_dict(), way(loader)
+    expected = [contents(batch) for (batch,) in islice(loader.stream(CPU), 30)]
+    assert other.state_dict() == state
+    assert [contents(batch) for (batch,) in islice(other.stream(CPU), 30)] == expected
+
+
+def read_by_workers(loader: ShardLoader, num_workers: int, start: str) -> list:
+    workers = DataLoader(
+        Epoch(loader), batch_size=None, num_workers=num_workers, multiprocessing_context=start if num_workers else None
+    )
+    return [contents(batch) for batch in workers]
+
+
+@pytest.mark.slow  # a process that loads torch
+def test_a_spawned_worker_of_a_data_loader_reads_the_same_batches(shards):
+    expected = [contents(batch) for batch in ShardLoader(shards, batch_tokens=128)]
+    assert read_by_workers(ShardLoader(shards, batch_tokens=128), 1, "spawn") == expected
+
+
+@pytest.mark.slow  # processes of a loaded torch
+def test_several_workers_with_a_copy_each_are_refused_for_they_would_repeat_the_batches(shards):
+    with pytest.raises(ConfigError, match="every batch would come 2 times"):
+        read_by_workers(ShardLoader(shards, batch_tokens=128), 2, "fork")
