@@ -19,7 +19,7 @@ from albert_data.errors import ConfigError
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Folder to write; it has to be empty or missing.",
+    help="Folder to write; what else it holds stays as it is.",
 )
 @click.option(
     "--checkpoint",

@@ -97,11 +97,11 @@ def train(
     preset: str | None,
     recipe: str | None,
     **settings: Any,
-) -> None:
+) -> int:
     """Pretrain an ALBERT on the shards in OUT.
 
-    Ctrl-C saves a checkpoint; the same command with --resume goes on from there. Needs PyTorch. On several GPUs:
-    torchrun --nproc-per-node N -m albert_data train OUT -o RUN.
+    Ctrl-C (exit code 130), SIGTERM (143) and SIGHUP (129) save a checkpoint; the same command with --resume goes on
+    from there. Needs PyTorch. On several GPUs: torchrun --nproc-per-node N -m albert_data train OUT -o RUN.
 
     \b
     Example:
@@ -121,6 +121,7 @@ def train(
         raise ConfigError("train needs PyTorch; install it with: pip install 'albert-data[train]'") from error
     from albert_data.interop.initial import load_initial
     from albert_data.train import loop
+    from albert_data.train.interrupt import Interrupt
 
     if resume:
         stored = load_config(run)
@@ -128,4 +129,6 @@ def train(
     else:
         config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or TrainConfig.preset], **given)
     initial = load_initial(init_from) if init_from else None
-    loop.train(out, run, config, resume=resume, initial=initial)
+    interrupt = Interrupt()
+    last = loop.train(out, run, config, resume=resume, initial=initial, interrupt=interrupt)
+    return interrupt.exit_code if last is None else 0

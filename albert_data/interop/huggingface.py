@@ -9,25 +9,27 @@ transformers' model has a dropout before its SOP classifier and none behind the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
-from albert_data.files import hash_file, read_json, write_bytes
+from albert_data.files import hash_file, write_bytes
 from albert_data.interop.huggingface_tokenizer import to_json, tokenizer_files
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
-from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.checkpoint import list_checkpoints, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, check_types, read_run_file
 from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
+from albert_data.train.reading import explain, read_object, show
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CLASSIFIER_DROPOUT = 0.1  # of the released models, before any classifier that transformers puts on top
 
 # Names of modules and parameters outside the layers: here, there.
@@ -73,14 +75,14 @@ _FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": LAYER_NORM_EPS, "type_voca
 
 
 def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Path:
-    """Write a checkpoint of a run, the newest unless told otherwise, to an empty folder; return the checkpoint.
+    """Write a checkpoint of a run, the newest unless told otherwise, to a folder; return the checkpoint.
 
     tokenizer: the SentencePiece model, where the run's folder holds none.
-    Raises CheckpointError, TokenizerError, ConfigError, and OutputError if the folder is not empty.
+    Raises CheckpointError, TokenizerError, ConfigError, and what `write_folder` raises.
     """
     if not (run / RUN_FILE).is_file():
         raise CheckpointError(f"{run}: is no training run ({RUN_FILE} is missing); name the RUN of `albert-data train`")
-    _refuse_if_taken(out)
+    _refuse_file(out)
     path = _newest(run) if checkpoint is None else checkpoint
     pieces = _find_tokenizer(run, tokenizer)
     _check_tokenizer(run, pieces, tokenizer)
@@ -89,26 +91,52 @@ def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokeni
 
 
 def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
-    """Write a model and its tokenizer to an empty folder; config.json comes last, so half a folder loads nowhere."""
+    """Write a model and its tokenizer to a folder; config.json comes last, so half a folder loads nowhere.
+
+    Whatever else the folder holds stays as it is. Raises OutputError where a file of ours would take the place of
+    another, and where the disk is full; then nothing of this call is left.
+    """
     if tokenizer.vocab_size != model.config.vocab_size:
         raise ConfigError(
             f"the tokenizer has {tokenizer.vocab_size:,} pieces, but the model {model.config.vocab_size:,}; "
             "give the tokenizer of the shards that it was trained on"
         )
-    _refuse_if_taken(out)
+    _refuse_file(out)
     files = {
         **tokenizer_files(tokenizer, max_len=model.config.max_positions),
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
         CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_special_ids(tokenizer)}),
     }
+    missing = [name for name in files if not _is_written(out / name, files[name])]
+    _write_all(out, {name: files[name] for name in missing})
+
+
+def _is_written(path: Path, content: bytes) -> bool:
+    """Whether the very file is there, of an export that was killed. Raises OutputError for anything else."""
+    if not os.path.lexists(path):
+        return False
+    if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
+        return True
+    raise OutputError(f"{path.parent}: holds another {path.name}; choose another --output")
+
+
+def _write_all(out: Path, files: dict[str, bytes]) -> None:
+    """Write all files, or leave the folder as it was."""
+    written: list[Path] = []
+    is_new = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             write_bytes(out / name, content)
-    except OSError as error:
-        for name in files:
-            (out / name).unlink(missing_ok=True)
-        raise OutputError(f"{out}: can't write there: {error.strerror or error}; choose another --output") from error
+            written.append(out / name)
+    except BaseException as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        if is_new and out.is_dir() and not any(out.iterdir()):
+            out.rmdir()
+        if isinstance(error, OSError):
+            raise OutputError(f"{out}: can't write there: {explain(error)}; choose another --output") from error
+        raise
 
 
 def import_model(folder: Path) -> Albert:
@@ -118,9 +146,10 @@ def import_model(folder: Path) -> Albert:
     Raises CheckpointError where a file is missing or damaged, ConfigError where the model is of another kind.
     """
     config = config_from_huggingface(_read_config(folder / CONFIG_FILE))
+    weights = _read_weights(folder / WEIGHTS_FILE)
     with torch.device("meta"):  # of sizes that the weights have not, the shapes are the error, not the memory
         model = Albert(config)
-    model.load_state_dict(from_huggingface(_read_weights(folder / WEIGHTS_FILE), model), assign=True)
+    model.load_state_dict(from_huggingface(weights, model), assign=True)
     return model.eval()
 
 
@@ -142,14 +171,15 @@ def config_to_huggingface(config: AlbertConfig) -> dict[str, Any]:
 def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
     """Raises ConfigError, naming the setting, where this model can't be what config.json describes."""
     if settings.get("model_type") != "albert":
-        raise ConfigError(f"config.json has model_type {settings.get('model_type')!r}; allowed is 'albert'")
+        raise ConfigError(f"config.json has model_type {show(settings.get('model_type'))}; allowed is 'albert'")
     for name, value in _FIXED.items():
         if settings.get(name, value) != value:
-            raise ConfigError(f"config.json has {name} {settings[name]!r}; this model allows {value!r} alone")
+            raise ConfigError(f"config.json has {name} {show(settings[name])}; this model allows {value!r} alone")
     dropouts = [settings.get(name, 0.0) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")]
     if dropouts[0] != dropouts[1]:
         raise ConfigError(
-            f"config.json has hidden_dropout_prob {dropouts[0]} and attention_probs_dropout_prob {dropouts[1]}; "
+            f"config.json has hidden_dropout_prob {show(dropouts[0])} and attention_probs_dropout_prob "
+            f"{show(dropouts[1])}; "
             "this model has one dropout: make them equal there"
         )
     try:
@@ -187,6 +217,8 @@ def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Ten
         raise CheckpointError(f"the weights hold {unknown[0]}, which an AlbertForPreTraining of this config has not")
     for here, theirs in names:
         for name, part in zip(theirs, expected[here].chunk(len(theirs)), strict=True):
+            if weights[name].dtype not in _DTYPES:
+                raise CheckpointError(f"{name} is of {weights[name].dtype}; a float of 16, 32 or 64 bits is needed")
             if weights[name].shape != part.shape:
                 raise CheckpointError(
                     f"{name} has shape {tuple(weights[name].shape)}, where config.json asks for {tuple(part.shape)}"
@@ -261,20 +293,18 @@ def _check_tokenizer(run: Path, tokenizer: Tokenizer, given: Path | None) -> Non
         )
 
 
-def _refuse_if_taken(out: Path) -> None:
+def _refuse_file(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out}: is a file; --output has to name a folder")
-    if out.is_dir() and any(out.iterdir()):
-        raise OutputError(f"{out}: is not empty; choose another --output")
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        return read_json(path)
+        return read_object(path)
     except OSError as error:
-        raise CheckpointError(f"{path}: can't be read ({error.strerror}); give a folder of transformers") from error
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); give a folder of transformers") from error
     except ValueError as error:
-        raise CheckpointError(f"{path}: is damaged ({error})") from error
+        raise CheckpointError(f"{path}: is damaged ({explain(error)})") from error
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -284,6 +314,6 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             "transformers' save_pretrained"
         )
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: is damaged ({error})") from error
+        return load_tensors(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: is damaged ({explain(error)})") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from typing import Any
 
 from albert_data.errors import TokenizerError
@@ -50,6 +51,11 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
         return "it treats white space otherwise than SentencePiece's defaults"
     if any("▁" in piece[1:] for piece in tokenizer.pieces):
         return "it has pieces of more than one word"
+    for number, (piece, score) in enumerate(zip(tokenizer.pieces, settings.scores, strict=True)):
+        if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
+            return f"its piece {number}, {piece!r}, is no text"
+        if not math.isfinite(score):
+            return f"the score of its piece {number}, {piece!r}, is {score}"
     return None
 
 

@@ -4,13 +4,18 @@
 
 model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and
 the open metrics line; state.json all that is no tensor. Nothing in them is code, and nothing is unpickled.
+Only these three files are ever removed, and a folder only when they were all that it held; nothing through a link.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shutil
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +24,110 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from albert_data.errors import CheckpointError, OutputError
-from albert_data.files import TEMPORARY_SUFFIX, read_json, sync_path, write_json
+from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.files import TEMPORARY_SUFFIX, sync_path
 from albert_data.train.config import AlbertConfig
+from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
 from albert_data.train.model import Albert
+from albert_data.train.reading import check_regular, explain, read_object, show
 
 FORMAT_VERSION = 2
-FOLDER = "checkpoints"
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
+FILES = (WEIGHTS_FILE, TENSORS_FILE, STATE_FILE)
+_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # by a version before that was killed while it saved
 
 Tensors = dict[str, Tensor]
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """Return the checkpoints of a run, oldest first."""
-    found = (path for path in (run / FOLDER).glob("step-*") if re.fullmatch(r"step-\d+", path.name))
+    """Return the checkpoints of a run, oldest first: the folders of that name that hold a file of one."""
+    named = (path for path in (run / CHECKPOINTS_FOLDER).glob("step-*") if re.fullmatch(r"step-[0-9]+", path.name))
+    found = (path for path in named if any((path / name).exists() for name in FILES))
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
-def save_checkpoint(
-    run: Path, step: int, *, weights: Tensors, tensors: Tensors, state: dict[str, Any], keep: int
-) -> Path:
-    """Write the checkpoint of a step, then delete all but the last `keep`. Raises OutputError on a full disk."""
-    path = run / FOLDER / f"step-{step:08d}"
-    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    try:
-        for old in (run / FOLDER).glob(f"*{TEMPORARY_SUFFIX}"):  # of a run that was killed
-            shutil.rmtree(old)
-        temporary.mkdir(parents=True)
-        for name, content in ((WEIGHTS_FILE, weights), (TENSORS_FILE, tensors)):
-            save_file({key: tensor.contiguous() for key, tensor in content.items()}, temporary / name)
-            _sync(temporary / name)
-        write_json(temporary / STATE_FILE, {"format_version": FORMAT_VERSION, "step": step, **state})
-        sync_path(temporary)
-        temporary.rename(path)
-        sync_path(path.parent)
-    except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise OutputError(f"{path}: can't write the checkpoint: {error}; free some space, then --resume") from error
-    for old in list_checkpoints(run)[:-keep]:
-        shutil.rmtree(old)
+def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors, state: dict[str, Any]) -> Path:
+    """Write the checkpoint of a step. Raises OutputError on a full disk; then it left nothing, and older ones whole."""
+    folder = run / CHECKPOINTS_FOLDER
+    path = folder / f"step-{step:08d}"
+    temporary = folder / f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    with _explain_failure(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(f"step-*{TEMPORARY_SUFFIX}"):  # of a run that was killed
+            if re.fullmatch(r"step-[0-9]+(\.[0-9a-f]+)?\.tmp", old.name):
+                _remove(old)
+        try:
+            temporary.mkdir()
+            text = json.dumps({"format_version": FORMAT_VERSION, "step": step, **state}, indent=2, sort_keys=True)
+            (temporary / STATE_FILE).write_text(text + "\n")
+            sync_path(temporary / STATE_FILE)
+            # safetensors makes its files readable by their owner alone, whatever the umask.
+            mode = stat.S_IMODE((temporary / STATE_FILE).stat().st_mode)
+            for name, content in ((WEIGHTS_FILE, weights), (TENSORS_FILE, tensors)):
+                save_file({key: tensor.contiguous() for key, tensor in content.items()}, temporary / name)
+                (temporary / name).chmod(mode)
+                sync_path(temporary / name)
+            sync_path(temporary)
+            temporary.rename(path)
+        except BaseException:
+            _remove(temporary)
+            raise
+        sync_path(folder)
     return path
 
 
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+@contextmanager
+def _explain_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
+        raise OutputError(
+            f"{path}: can't write the checkpoint: {error}; those before it are whole: free some space, then --resume"
+        ) from error
+
+
+def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
+    """Remove the files of all but the last `keep` checkpoints, and return the folders that stay.
+
+    These hold something else, or are links, which are left as they are.
+    """
+    kept = []
+    for path in list_checkpoints(run)[:-keep]:
+        with _explain_failure(path):
+            if path.is_symlink():
+                kept.append(path)
+            elif _holds_only_ours(path):
+                gone = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+                path.rename(gone)  # so that a kill leaves no half checkpoint of that name
+                _remove(gone)
+            else:
+                _remove_files(path)
+                kept.append(path)
+    return kept
+
+
+def _holds_only_ours(folder: Path) -> bool:
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    return all(name in (*FILES, _LEFT_OVER) and _is_file(folder / name) for name in os.listdir(folder))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is one itself, not a link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that we made, if nothing else is in it."""
+    if _holds_only_ours(folder):
+        _remove_files(folder)
+        folder.rmdir()
+
+
+def _remove_files(folder: Path) -> None:
+    for path in (folder / name for name in (*FILES, _LEFT_OVER)):
+        if _is_file(path):
+            path.unlink()
 
 
 def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
@@ -72,28 +135,45 @@ def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
     if not path.is_dir():
         raise CheckpointError(f"{path}: there is no such checkpoint")
     try:
-        state = read_json(path / STATE_FILE)
+        state = read_object(path / STATE_FILE)
         version = state["format_version"]
         if version == FORMAT_VERSION:
-            return load_file(path / WEIGHTS_FILE), load_file(path / TENSORS_FILE), state
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+            weights = load_tensors(path / WEIGHTS_FILE)
+            for name, tensor in weights.items():
+                if tensor.dtype != torch.float32:
+                    raise ValueError(f"{name} is of {tensor.dtype}; torch.float32 is needed")
+            return weights, load_tensors(path / TENSORS_FILE), state
+    except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(
-            f"{path}: can't be read as a checkpoint ({error}); delete it, and --resume goes on from the one before"
+            f"{path}: can't be read as a checkpoint ({explain(error)}); "
+            "delete it, and --resume goes on from the one before"
         ) from error
     raise CheckpointError(
-        f"{path}: format version {version}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
+        f"{path}: format version {show(version)}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
     )
+
+
+def load_tensors(path: Path) -> Tensors:
+    """Read safetensors to the CPU. Raises OSError, and ValueError for a file that is damaged."""
+    check_regular(path)
+    try:
+        return load_file(path)
+    except OSError:
+        raise
+    except Exception as error:  # of safetensors, or what torch says of shapes and types that it can't have
+        raise ValueError(f"{path.name}: {explain(error)}") from error
 
 
 def load_model(path: Path) -> Albert:
     """Build the model of a checkpoint, on the CPU, in evaluation mode."""
     weights, _, state = load_checkpoint(path)
     try:
+        check_shape(state["model_config"])
         with torch.device("meta"):
             model = Albert(AlbertConfig(**state["model_config"]))
         model.load_state_dict(weights, assign=True)
-    except (TypeError, KeyError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: its weights are not those of its config ({error})") from error
+    except (TypeError, KeyError, RuntimeError, ConfigError) as error:
+        raise CheckpointError(f"{path}: its weights are not those of its config ({explain(error)})") from error
     return model.eval()
 
 

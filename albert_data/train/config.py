@@ -15,6 +15,7 @@ SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "lamb")
 BUDGETS = ("steps", "epochs", "minutes")
+MOST_LAYERS = 1024  # a damaged file that asks for a million would take hours, and all memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +44,11 @@ class AlbertConfig:
     def __post_init__(self) -> None:
         check_range("vocab_size", self.vocab_size, 1, 2**31 - 1)
         check_range("max_positions", self.max_positions, 8, 2**16)
-        sizes = ("embedding_size", "hidden_size", "num_layers", "num_heads", "ffn_size")
-        for name in (*sizes, "num_groups", "num_inner_groups"):
+        for name in ("embedding_size", "hidden_size", "num_heads", "ffn_size"):
             check_range(name, getattr(self, name), 1, 2**20)
+        for name in ("num_layers", "num_groups", "num_inner_groups"):
+            check_range(name, getattr(self, name), 1, MOST_LAYERS)
+        check_range("num_layers * num_inner_groups", self.num_layers * self.num_inner_groups, 1, MOST_LAYERS)
         check_choice("share", self.share, SHARING)
         check_range("dropout", self.dropout, 0.0, 0.9)
         if self.hidden_size % self.num_heads:

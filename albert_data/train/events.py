@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from albert_data.errors import ConfigError
+from albert_data.errors import ConfigError, OutputError
+from albert_data.train.folder import EVENTS_FOLDER
 from albert_data.train.metrics import Figures
+from albert_data.train.reading import explain
 
-EVENTS_FOLDER = "tensorboard"
 MISSING = "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
 
 
@@ -31,14 +34,26 @@ class TensorBoardWriter:
         require_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(log_dir=str(run / EVENTS_FOLDER), purge_step=step + 1 if step else None)
+        self._folder = run / EVENTS_FOLDER
+        self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
 
     def write(self, split: str, step: int, figures: Figures) -> None:
         """Add a point to each curve; a figure that is None has none."""
-        for name, value in figures.items():
-            if value is not None:
-                self._writer.add_scalar(f"{name}/{split}", value, step)
+        with self._explain_failure():
+            for name, value in figures.items():
+                if value is not None:
+                    self._writer.add_scalar(f"{name}/{split}", value, step)
 
     def close(self) -> None:
         """Write out what is held; without it, up to two minutes of events are lost."""
-        self._writer.close()
+        with self._explain_failure():
+            self._writer.close()
+
+    @contextmanager
+    def _explain_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"{self._folder}: can't write the events: {explain(error)}; free some space, then --resume"
+            ) from error

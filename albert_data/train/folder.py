@@ -1,25 +1,36 @@
 """The folder of a run: who it belongs to, and whether a run may start or go on in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/
+RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/  tensorboard/  .lock
 ```
 run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
 Steps are part of it, since the learning rate of each step depends on their number: a finished run can't be lengthened.
+Where a run.json of ours stands, these files are the run's own; where none does, none of them may stand there, for it
+would be somebody else's. Anything else in RUN is left alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.files import read_json, write_bytes, write_json
+from albert_data.files import write_bytes, write_json
 from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.reading import explain, read_object, show
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
+PAGE_FILE = "report.html"
+CHECKPOINTS_FOLDER = "checkpoints"
+EVENTS_FOLDER = "tensorboard"
+LOCK_FILE = ".lock"
 TOKENIZER_FILE = Path("tokenizer/spiece.model")  # of a shard folder, and of a run
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
 # These change what is watched, or no more of the weights than rounding does; device and precision count as what they
@@ -52,26 +63,64 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
     for name in here:
         if here[name] != there.get(name):
             raise CheckpointError(
-                f"can't resume: {name} is {here[name]!r}, but {origin} has {there.get(name)!r}; "
+                f"can't resume: {name} is {here[name]!r}, but {origin} has {show(there.get(name))}; "
                 "give the run its own value again, or start another with a new --output"
             )
 
 
-def claim_folder(run: Path, config: TrainConfig, shape: AlbertConfig, identity: Identity, *, resume: bool) -> None:
-    """Make sure that a run may start (or, with `resume`, go on) in this folder, and write run.json.
+@contextmanager
+def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
+    """Keep every other training out of RUN until the block, or the process, ends. Makes RUN, unless with `resume`.
+
+    Yields what the user has to know where the file system has no locks. Raises OutputError where another training
+    holds the lock, and what `check_folder` raises.
+    """
+    warning = []
+    check_folder(run, resume=resume)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        lock = os.open(run / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise OutputError(
+            f"{run}: another training writes there now; wait for its end, or choose another --output"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
+            raise
+        warning.append(f"{run}: this file system has no locks ({error.strerror}); let no other training write there")
+    try:
+        yield warning
+    finally:
+        os.close(lock)
+
+
+def claim_folder(
+    run: Path, shards: Path, config: TrainConfig, shape: AlbertConfig, identity: Identity, *, resume: bool
+) -> None:
+    """Write run.json, and the tokenizer's model, so that the run can be used without its shards.
 
     Raises OutputError where something else stands, CheckpointError where there is nothing to resume.
     """
+    content: dict[str, Any] = {}
     if resume:
         check_identity(identity, read_run_file(run)["identity"], run / RUN_FILE)
-    else:
-        _refuse_if_taken(run)
+        content = read_object(run / RUN_FILE)
+    check_folder(run, resume=resume)
+    if config.tensorboard:
+        _check_kind(run / EVENTS_FOLDER, is_folder=True)
+    _check_tokenizer(run, shards, resume=resume)
+    ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
     try:
-        run.mkdir(parents=True, exist_ok=True)
-        content = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
-        write_json(run / RUN_FILE, content)
+        if content != content | ours:
+            write_json(run / RUN_FILE, content | ours)
+        _keep_tokenizer(run, shards)
     except OSError as error:
-        raise OutputError(f"{run}: can't write there: {error}; choose another --output") from error
+        raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
 
 
 def read_run_file(run: Path) -> dict[str, Any]:
@@ -81,11 +130,11 @@ def read_run_file(run: Path) -> dict[str, Any]:
     """
     path = run / RUN_FILE
     try:
-        content = read_json(path)
+        content = read_object(path)
         found = {name: _read_object(content, name) for name in ("config", "model", "identity")}
-        for name, kind in (("config", TrainConfig), ("model", AlbertConfig)):
-            check_types(kind, found[name])
-            kind(**found[name])
+        check_types(TrainConfig, found["config"])
+        TrainConfig(**found["config"])
+        check_shape(found["model"])
         return found
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(
@@ -94,14 +143,26 @@ def read_run_file(run: Path) -> dict[str, Any]:
     except KeyError as error:
         raise CheckpointError(f"{path}: lacks {error.args[0]}; start another run with a new --output") from error
     except (OSError, ValueError, ConfigError) as error:
-        raise CheckpointError(f"{path}: can't be read ({error}); start another run with a new --output") from error
+        raise CheckpointError(
+            f"{path}: can't be read ({explain(error)}); start another run with a new --output"
+        ) from error
 
 
 def _read_object(content: dict[str, Any], name: str) -> dict[str, Any]:
     value = content[name]
     if not isinstance(value, dict):
-        raise ConfigError(f"{name} is {value!r}; an object is needed")
+        raise ConfigError(f"{name} is {show(value)}; an object is needed")
     return value
+
+
+def check_shape(values: Any) -> None:
+    """Raise ConfigError for what is not all of an `AlbertConfig`: a default would be another model than was trained."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"the model's shape is {show(values)}; an object is needed")
+    check_types(AlbertConfig, values)
+    if lacking := [field.name for field in dataclasses.fields(AlbertConfig) if field.name not in values]:
+        raise ConfigError(f"the model's shape lacks {lacking[0]}")
+    AlbertConfig(**values)
 
 
 def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | None = None) -> None:
@@ -113,20 +174,28 @@ def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | N
     for name, value in values.items():
         shown = (names or {}).get(name, name)
         if name not in hints:
-            raise ConfigError(f"{shown} is {value!r}, a setting that is not known here")
+            raise ConfigError(f"{shown} is {show(value)}, a setting that is not known here")
         hint = hints[name]
         is_allowed = isinstance(value, hint | int if isinstance(0.0, hint) else hint)
         if not is_allowed or (isinstance(value, bool) and hint is not bool):
             wanted = str(getattr(hint, "__name__", hint)).replace("None", "null").replace("|", "or")
-            raise ConfigError(f"{shown} is {value!r}, of a wrong type; {wanted} is needed")
+            raise ConfigError(f"{shown} is {show(value)}, of a wrong type; {wanted} is needed")
 
 
-def keep_tokenizer(run: Path, shards: Path) -> None:
-    """Copy the tokenizer's model from the shard folder, so that the run can be used without it."""
-    source = shards / TOKENIZER_FILE
-    if source.is_file():
-        (run / TOKENIZER_FILE).parent.mkdir(exist_ok=True)
-        write_bytes(run / TOKENIZER_FILE, source.read_bytes())
+def _check_tokenizer(run: Path, shards: Path, *, resume: bool) -> None:
+    """Raise OutputError where a new run would have to replace a model."""
+    source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
+    if resume or not os.path.lexists(target) or not source.is_file():
+        return
+    if not target.is_file() or target.read_bytes() != source.read_bytes():
+        raise OutputError(f"{run}: holds {TOKENIZER_FILE}, which is not of this run; choose another --output")
+
+
+def _keep_tokenizer(run: Path, shards: Path) -> None:
+    source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
+    if source.is_file() and not os.path.lexists(target):
+        target.parent.mkdir(exist_ok=True)
+        write_bytes(target, source.read_bytes())
 
 
 def load_config(run: Path) -> TrainConfig:
@@ -134,11 +203,36 @@ def load_config(run: Path) -> TrainConfig:
     return TrainConfig(**read_run_file(run)["config"])
 
 
-def _refuse_if_taken(run: Path) -> None:
-    if run.exists() and not run.is_dir():
+def check_folder(run: Path, *, resume: bool) -> None:
+    """Make sure that a run may start, or with `resume` go on, in this folder; changes nothing.
+
+    Raises OutputError where something of somebody else's stands in the way, CheckpointError where there is no run.
+    """
+    if resume:
+        read_run_file(run)
+    elif run.exists() and not run.is_dir():
         raise OutputError(f"{run}: is a file; --output has to name a folder")
-    if (run / RUN_FILE).exists():
+    elif os.path.lexists(run / RUN_FILE):
         raise OutputError(f"{run}: holds a run already; continue it with --resume, or choose another --output")
-    for name in (METRICS_FILE, "checkpoints", "manifest.json"):
-        if (run / name).exists():
-            raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")
+    else:
+        for name in (METRICS_FILE, PAGE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):
+            if os.path.lexists(run / name):
+                raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")
+    for name, is_folder in _KINDS.items():
+        _check_kind(run / name, is_folder=is_folder)
+
+
+def _check_kind(path: Path, *, is_folder: bool) -> None:
+    if os.path.lexists(path) and not (path.is_dir() if is_folder else path.is_file()):
+        wanted = "folder" if is_folder else "regular file"
+        raise OutputError(f"{path}: is no {wanted}, as a run needs there; move it away, or choose another --output")
+
+
+# What a run writes, and whether it is a folder.
+_KINDS = {
+    METRICS_FILE: False,
+    PAGE_FILE: False,
+    LOCK_FILE: False,
+    str(TOKENIZER_FILE.parent): True,
+    CHECKPOINTS_FOLDER: True,
+}

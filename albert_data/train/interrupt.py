@@ -1,27 +1,42 @@
-"""Ctrl-C and SIGTERM that wait for the end of a step, so that what is saved is never half an update."""
+"""Ctrl-C, SIGTERM and SIGHUP that wait for the end of a step, so that what is saved is never half an update."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupt:
-    """While entered, the first signal sets `asked`; a second one raises KeyboardInterrupt at once.
+    """While entered, the first signal is noted in `number`; a Ctrl-C after it raises KeyboardInterrupt at once.
 
+    What the process ignores, as it does SIGHUP under nohup, it goes on ignoring.
     Python lets only the main thread handle signals: in any other, this does nothing.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.number = 0
         self._old: dict[int, signal._HANDLER] = {}
+
+    @property
+    def asked(self) -> bool:
+        return self.number != 0
+
+    @property
+    def exit_code(self) -> int:
+        """The shell's, for a process that the signal ended; 0 if none came."""
+        return 128 + self.number if self.asked else 0
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            self._old = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            for number in SIGNALS:
+                old = signal.getsignal(number)
+                if old not in (signal.SIG_IGN, None):
+                    self._old[number] = old
+                    signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -30,7 +45,19 @@ class Interrupt:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
+    def flags(self) -> list[float]:
+        """For each of SIGNALS whether it was the first: what ranks sum up to agree."""
+        return [float(self.number == number) for number in SIGNALS]
+
+    def agree(self, counts: Sequence[float]) -> bool:
+        """Take over what any rank was sent, from the sums of their flags. Returns whether there is something."""
+        found = [int(number) for number, count in zip(SIGNALS, counts, strict=True) if count]
+        if found:
+            self.number = found[0]
+        return bool(found)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if not self.asked:
+            self.number = number
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = True

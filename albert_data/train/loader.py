@@ -32,6 +32,7 @@ from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, bound_places, collate
 from albert_data.train.order import BatchOrder, Place, RowBatch, cut_batches, num_slots, padded_len, take_share
+from albert_data.train.reading import show
 from albert_data.train.remasking import Remasker, mask_law
 
 READ_AHEAD = 3
@@ -257,10 +258,11 @@ class ShardLoader:
         for name, here in self._identity().items():
             if state[name] != here:
                 raise CheckpointError(
-                    f"can't resume: the loader's {name} is {here}, but the state has {state[name]}; give it the same"
+                    f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
+                    "give it the same"
                 )
         place = Place(state["epoch"], state["window"], state["batch"])
-        if not self.order.holds(place):
+        if any(type(number) is not int for number in place) or not self.order.holds(place):
             raise CheckpointError(f"can't resume: there is no {place}; the state was not made by this version")
         with self._lock:
             self._turn, self._place = object(), place

@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +22,29 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
-from albert_data.train.checkpoint import list_checkpoints
+from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
-from albert_data.train.folder import METRICS_FILE, claim_folder, keep_tokenizer, read_run_file
+from albert_data.train.folder import (
+    METRICS_FILE,
+    RUN_FILE,
+    check_folder,
+    check_identity,
+    claim_folder,
+    lock_folder,
+    make_identity,
+    read_run_file,
+)
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len
 from albert_data.train.precision import choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
-from albert_data.train.run_page import write_run_page
+from albert_data.train.run_page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,
@@ -50,21 +61,36 @@ _ROWS_NAMED = 8
 
 
 def train(
-    out: Path, run: Path, config: TrainConfig, *, resume: bool = False, initial: Initial | None = None
+    out: Path,
+    run: Path,
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    initial: Initial | None = None,
+    interrupt: Interrupt | None = None,
 ) -> Path | None:
     """Train on the shards in `out` and return the last checkpoint in `run`, or None if the run was interrupted.
 
-    resume: go on from the newest checkpoint in `run`, whose settings and shards have to be the same.
-    initial: weights to begin with. Ctrl-C and SIGTERM save a checkpoint. Seeds PyTorch's global generators.
+    resume: go on from the newest checkpoint in `run`, whose settings and shards have to be the same; of a finished
+    run, make what it lacks of its last validation and its page.
+    initial: weights to begin with. interrupt: tells the caller which signal it was. Ctrl-C, SIGTERM and SIGHUP save a
+    checkpoint, a second Ctrl-C does not. Seeds PyTorch's global generators.
     As one of torchrun's processes it trains along with the others; the first of them writes.
     Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if the loss is not finite.
     """
     began = time.perf_counter()
+    interrupt = interrupt or Interrupt()
     splits = open_splits(out)
-    with join_ranks(choose_device(config.device)[0].type) as ranks:
+    with ExitStack() as stack:
+        ranks = stack.enter_context(join_ranks(choose_device(config.device)[0].type))
         precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
         manifest = splits.train.manifest
+        if ranks.is_first or resume:  # a new run is the first's to make, and another may find it made already
+            check_folder(run, resume=resume)
         shape = AlbertConfig(**read_run_file(run)["model"]) if resume else choose_shape(config, manifest, initial)
+        identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+        if resume:  # before memory is taken for a model of that shape
+            check_identity(identity, read_run_file(run)["identity"], run / RUN_FILE)
         loader = ShardLoader(
             splits.train,
             batch_tokens=config.batch_tokens,
@@ -74,12 +100,14 @@ def train(
             num_ranks=ranks.num_ranks,
             remask=config.remask,
         )
-        session = start_session(config, shape, precision, ranks, manifest, initial)
+        session = start_session(config, shape, precision, ranks, identity, initial)
         if config.tensorboard:
             require_tensorboard()
+        stack.enter_context(interrupt)
+        warning: list[str] = []
         if ranks.is_first:
-            claim_folder(run, config, shape, session.identity, resume=resume)
-            keep_tokenizer(run, out)
+            warning = stack.enter_context(lock_folder(run, resume=resume))
+            claim_folder(run, out, config, shape, identity, resume=resume)
         ranks.wait()
         if resume:
             restore_newest(session, loader, run)
@@ -90,10 +118,10 @@ def train(
             seconds=session.seconds,
             schedule_begin=session.schedule_begin,
         )
-        with Report(budget, is_first=ranks.is_first) as report, Interrupt() as interrupt:
-            for line in describe_start(session, loader, splits, budget):
-                report.say(line)
-            return _Loop(session, splits, run, report, budget, loader, interrupt).run(is_saved=initial is None)
+        report = stack.enter_context(Report(budget, is_first=ranks.is_first))
+        for line in (*describe_start(session, loader, splits, budget), *warning):
+            report.say(line)
+        return _Loop(session, splits, run, report, budget, loader, interrupt).run(is_saved=initial is None)
 
 
 def open_splits(out: Path) -> Splits:
@@ -120,10 +148,11 @@ class _Loop:
         self._session, self._splits, self._run = session, splits, run
         self._report, self._budget, self._loader, self._interrupt = report, budget, loader, interrupt
         self._ranks: Ranks = session.ranks
+        self._told: set[Path] = set()
         self._peak = peak_flops(session.precision.device_reason, session.precision.format)
         self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
         if self._ranks.is_first:
-            self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step)
+            self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
 
     def run(self, *, is_saved: bool) -> Path | None:
@@ -140,10 +169,11 @@ class _Loop:
             self._save()
         if session.step:
             is_over = self._agree_on_share() >= 1
-            nothing = ": nothing is left to do" if is_over else ""
-            self._report.say(f"resuming at step {session.step:,}{nothing}")
+            self._report.say(f"resuming at step {session.step:,}")
             if is_over:
-                return list_checkpoints(self._run)[-1]
+                return self._complete()
+            if session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
+                self._evaluate(is_last=False)  # the run was stopped in the midst of it
         if self._budget.is_timed and session.step == 0:
             self._evaluate(is_last=False)  # it tells how long the last one will take
             if self._agree_on_share() >= 1:
@@ -151,6 +181,12 @@ class _Loop:
                     f"minutes is {config.minutes:g}; to begin took {self._budget.seconds:.0f} seconds, and to end will "
                     f"take {self._budget.end_seconds:.0f}: nothing is left to train in; give more, or less --eval-rows"
                 )
+        if self._agree_on_stop():
+            return self._stop()
+        return self._train_on()
+
+    def _train_on(self) -> Path | None:
+        session, config = self._session, self._session.config
         lap = time.perf_counter()
         for batches in self._loader.stream(session.precision.device):
             is_last, is_asked = self._update(batches)
@@ -159,17 +195,29 @@ class _Loop:
             session.tally.seconds += time.perf_counter() - lap
             if values is not None:
                 self._log(values)
+            is_evaluated = True
             if is_last or session.step % config.eval_every == 0:
-                self._evaluate(is_last=is_last)
+                is_evaluated = self._evaluate(is_last=is_last)
+            is_asked = is_asked or not is_evaluated
             if is_last or is_asked or session.step % config.save_every == 0:
-                self._save()
-            if is_last:
+                is_asked = self._save() or is_asked
+            if is_last and is_evaluated:
                 return self._finish()
             if is_asked:
-                self._say_how_to_resume()
-                return None
+                return self._stop()
             lap = time.perf_counter()
         raise AssertionError("the loader ended before the run")
+
+    def _agree_on_stop(self) -> bool:
+        """Whether any rank was sent a signal; then all know which."""
+        return self._interrupt.agree(self._ranks.sum(self._interrupt.flags()))
+
+    def _lacks(self, has: Callable[[MetricsFile, int], bool]) -> bool:
+        """Whether a validation at this step is missing in the metrics."""
+        if self._splits.validation is None:
+            return False
+        lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
+        return self._ranks.sum([lacks])[0] > 0
 
     def _agree_on_share(self) -> float:
         """How much of the run is done, by the first rank's clock."""
@@ -179,12 +227,12 @@ class _Loop:
     def _update(self, batches: list[Batch]) -> tuple[bool, bool]:
         """Make a step. Returns whether it is the last of the run, and whether to stop for now."""
         session, budget, ranks = self._session, self._budget, self._ranks
-        num_masked, num_pairs, share, num_asked = ranks.sum(
+        num_masked, num_pairs, share, *asked = ranks.sum(
             [
                 sum(batch.num_masked for batch in batches),
                 sum(batch.num_pairs for batch in batches),
                 budget.share_done(session.step) if ranks.is_first else 0.0,
-                self._interrupt.asked,
+                *self._interrupt.flags(),
             ]
         )
         self._rate = budget.rate(session.step, share)
@@ -201,7 +249,7 @@ class _Loop:
                 shape, num_rows=num_rows, row_len=row_len, num_masked=num_asked_for
             )
         self._report.advance(share)
-        return is_last, num_asked > 0 and not is_last
+        return is_last, self._interrupt.agree(asked)
 
     def _read_tally(self) -> Figures:
         """Return the figures of the open interval. Raises AlbertDataError if they tell of lost weights."""
@@ -253,10 +301,11 @@ class _Loop:
         self._report.show(session.step, line)
         session.tally = Tally(session.precision.device)
 
-    def _evaluate(self, *, is_last: bool) -> None:
+    def _evaluate(self, *, is_last: bool) -> bool:
+        """Write the figures of the validation rows. Returns whether it came to an end: a signal breaks it off."""
         session, config, validation = self._session, self._session.config, self._splits.validation
         if validation is None:
-            return
+            return True
         self._read_tally()  # weights that are lost give no figures
         began = time.perf_counter()
         batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
@@ -268,20 +317,22 @@ class _Loop:
                 num_rows=config.eval_rows,
                 batch_tokens=batch_tokens,
                 ranks=self._ranks,
+                is_over=lambda: self._interrupt.asked,
             )
+        if self._agree_on_stop():
+            return False
         if not all_finite(values):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
         self._budget.note("evaluation", time.perf_counter() - began)
         if not is_last:
             self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values)}")
-            return
-        if not self._ranks.is_first:
-            return
-        baseline = measure_baseline(self._splits.train, validation, num_rows=config.eval_rows)
-        known = {} if baseline is None else dataclasses.asdict(baseline)
-        self._write("validation", {**values, **known})
-        self._report.say(describe_end(values, baseline))
+        elif self._ranks.is_first:
+            baseline = measure_baseline(self._splits.train, validation, num_rows=config.eval_rows)
+            known = {} if baseline is None else dataclasses.asdict(baseline)
+            self._write("validation", {**values, **known})
+            self._report.say(describe_end(values, baseline))
+        return True
 
     def _write(self, split: str, line: dict[str, Any]) -> None:
         if self._ranks.is_first:
@@ -289,22 +340,42 @@ class _Loop:
             if self._tensorboard is not None:
                 self._tensorboard.write(split, self._session.step, line)
 
-    def _save(self) -> None:
+    def _save(self) -> bool:
+        """Write a checkpoint. Returns whether any rank was sent a signal by the end of it."""
         self._read_tally()
         began = time.perf_counter()
         self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
             save_session(self._session, self._run, self._loader.state_dict())
-        self._ranks.wait()
+            for path in prune_checkpoints(self._run, keep=self._session.config.keep):
+                if path not in self._told:
+                    self._told.add(path)
+                    self._report.say(f"{path}: stays, for it is a link or holds files of somebody else")
+        is_asked = self._agree_on_stop()
         self._budget.note("checkpoint", time.perf_counter() - began)
+        return is_asked
+
+    def _complete(self) -> Path | None:
+        """Make what a run that was killed at its end lacks."""
+        is_evaluated = self._lacks(MetricsFile.has_final)
+        if is_evaluated and not self._evaluate(is_last=True):
+            return self._stop()
+        if is_evaluated or not is_page_current(self._run):
+            self._report.say("the run was over, but not all was written")
+            return self._finish()
+        self._report.say("the run is over: nothing is left to do")
+        return list_checkpoints(self._run)[-1]
 
     def _finish(self) -> Path:
-        if self._ranks.is_first and (page := write_run_page(self._run)) is not None:
+        if self._ranks.is_first and (page := write_run_page(self._run, say=self._report.say)) is not None:
             self._report.say(f"the curves of the run: {page}")
         return list_checkpoints(self._run)[-1]
 
-    def _say_how_to_resume(self) -> None:
+    def _stop(self) -> Path | None:
+        """Say how to go on; what `train` returns then."""
+        step = self._session.step
+        saved = f"step {step:,} is saved" if list_checkpoints(self._run) else "nothing was trained yet"
         self._report.say(
-            f"interrupted; step {self._session.step:,} is saved. "
-            f"Go on with: albert-data train {self._splits.folder} --output {self._run} --resume"
+            f"interrupted; {saved}. Go on with: albert-data train {self._splits.folder} --output {self._run} --resume"
         )
+        return None

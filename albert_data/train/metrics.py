@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from albert_data.errors import OutputError
 from albert_data.files import write_bytes
 from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import Output
+from albert_data.train.reading import check_number, explain
+from albert_data.train.run_figures import parse_line, split_lines
 
 Figures = dict[str, float | None]
 
@@ -90,9 +94,13 @@ class Tally:
         return tensors, {name: getattr(self, name) for name in _NUMBERS}
 
     def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-        self._sums_F.copy_(tensors["tally.sums"])
-        self._num_bad_steps.copy_(tensors["tally.num_bad_steps"])
+        """Raises KeyError, ValueError or TypeError for what `state_dict` can't have given."""
+        for name, here in self.state_dict()[0].items():
+            if (tensors[name].shape, tensors[name].dtype) != (here.shape, here.dtype):
+                raise ValueError(f"{name} is of another shape or type")
+            here.copy_(tensors[name])
         for name in _NUMBERS:
+            check_number(name, numbers[name], most=2.0**63, is_whole=name != "seconds")
             setattr(self, name, numbers[name])
 
 
@@ -104,23 +112,64 @@ def all_finite(values: Figures) -> bool:
 
 
 class MetricsFile:
-    """metrics.jsonl: a JSON object a line, each with `step` and `split`, "train" or "validation"."""
+    """metrics.jsonl: a JSON object a line, each with `step` and `split`, "train" or "validation".
 
-    def __init__(self, path: Path, *, keep_until_step: int) -> None:
-        """Open for appending, without the lines after `keep_until_step`: the run will write those again."""
-        self._path = path
-        old = path.read_text("utf-8").splitlines() if path.exists() else []
-        # The last line may be torn where the machine died while writing it; then its step comes again too.
-        kept = [line for line in old if _step_of(line) <= keep_until_step]
-        write_bytes(path, "".join(line + "\n" for line in kept).encode())
+    The first line that is written replaces those after `keep_until_step`, which the run writes again: a run that
+    fails before it has lost none. Then whatever is no line of metrics goes from the file, and a copy of all is kept.
+    """
+
+    def __init__(self, path: Path, *, keep_until_step: int, say: Callable[[str], None]) -> None:
+        """say: told where a copy is. Raises CheckpointError for what is no regular file."""
+        split_lines(path)
+        self._path, self._say = path, say
+        self._keep_until_step: int | None = keep_until_step
+
+    def has_final(self, step: int) -> bool:
+        """Whether the last validation of a run that ends at this step is there, with the baseline beside it."""
+        found = [line for line in self._validations(step) if "unigram_loss" in line or line.get("mlm_loss") is None]
+        return bool(found)
+
+    def has_validation(self, step: int) -> bool:
+        return bool(self._validations(step))
+
+    def _validations(self, step: int) -> list[dict[str, Any]]:
+        lines = map(parse_line, split_lines(self._path)[0])
+        return [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
 
     def write(self, **line: Any) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+        """Raises OutputError on a full disk."""
+        text = (json.dumps(line, allow_nan=False) + "\n").encode()
+        try:
+            if self._keep_until_step is None:
+                with self._path.open("ab") as file:
+                    file.write(text)
+            else:
+                self._begin(text, self._keep_until_step)
+                self._keep_until_step = None
+        except OSError as error:
+            raise OutputError(
+                f"{self._path}: can't write the metrics: {explain(error)}; free some space, then --resume"
+            ) from error
+
+    def _begin(self, text: bytes, keep_until_step: int) -> None:
+        texts, rest = split_lines(self._path)
+        lines = [(one, parse_line(one)) for one in (*texts, rest)]
+        kept = [one + b"\n" for one, line in lines if line is not None and line["step"] <= keep_until_step]
+        strange = [one for one, line in lines if line is None and one.strip() and not (one is rest and _is_torn(rest))]
+        if strange:
+            copy = self._copy(b"\n".join((*texts, rest)))
+            self._say(f"{self._path}: goes on without {len(strange)} lines that are no metrics; all is kept in {copy}")
+        write_bytes(self._path, b"".join((*kept, text)))
+
+    def _copy(self, content: bytes) -> Path:
+        number = 1
+        while os.path.lexists(copy := self._path.with_name(f"metrics.old-{number}.jsonl")):
+            number += 1
+        write_bytes(copy, content)
+        return copy
 
 
-def _step_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
+def _is_torn(rest: bytes) -> bool:
+    """Whether it is what is left of a line of ours, the machine having died: its beginning, or bytes never written."""
+    begin = b'{"step"'
+    return rest.startswith(begin) or begin.startswith(rest) or not rest.strip(b"\0")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -22,15 +24,17 @@ from albert_data.train.session import Session
 class Report:
     """Lines and, on a terminal, a bar with the figures and the time left; elsewhere a line for each interval.
 
-    Of several ranks the first reports alone.
+    Of several ranks the first reports alone. A stderr that is closed, full or whose terminal is gone ends no run:
+    then nothing is shown.
     """
 
     def __init__(self, budget: Budget, *, is_first: bool = True) -> None:
-        self._budget, self._is_first = budget, is_first
+        self._budget = budget
+        self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
             total=100.0,
             file=sys.stderr,
-            disable=not (is_first and sys.stderr.isatty()),
+            disable=not (self._is_shown and sys.stderr.isatty()),
             dynamic_ncols=True,
             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
@@ -41,17 +45,29 @@ class Report:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.close()
+        with self._spare_the_run():
+            self._bar.close()
+
+    @contextmanager
+    def _spare_the_run(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self._is_shown, self._bar.disable = False, True
+            # What is unwritten would make Python end with exit code 120.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def say(self, line: str) -> None:
-        if self._is_first:
-            self._bar.write(line, file=sys.stderr)
+        if self._is_shown:
+            with self._spare_the_run():
+                self._bar.write(line, file=sys.stderr)
 
     def advance(self, share: float) -> None:
         """Show how much of the run is done."""
-        if self._bar.n == 0:
-            self._bar.initial = self._bar.n = 100 * share  # of a resumed run: its past took no time here
-        self._bar.update(min(100.0, 100 * share) - self._bar.n)
+        with self._spare_the_run():
+            if self._bar.n == 0:
+                self._bar.initial = self._bar.n = 100 * share  # of a resumed run: its past took no time here
+            self._bar.update(min(100.0, 100 * share) - self._bar.n)
 
     def show(self, step: int, line: dict[str, Any]) -> None:
         """Show a line of metrics of the training."""
@@ -59,7 +75,8 @@ class Report:
         if "mfu" in line:
             speed += f", MFU {line['mfu']:.1%}"
         if not self._bar.disable:
-            self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")
+            with self._spare_the_run():
+                self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")
             return
         of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
         self.say(f"step {step:,}{of_all}: {describe(line)}, {speed}")

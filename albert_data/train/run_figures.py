@@ -6,17 +6,18 @@ torch.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError
-from albert_data.files import read_json
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
+from albert_data.train.reading import explain, parse_json, read_bytes, read_object, show
 
 SPLITS = ("train", "validation")
+MOST_STEPS = 2**53  # of a line, and what a number of a curve may be: floats count no further
+_LINE_BYTES = 1 << 16  # a line of ours has 400
 CHANCE_LOSS, CHANCE_ACCURACY = math.log(2), 0.5  # of the sentence order: two answers, each half of the rows
 
 Line = dict[str, Any]
@@ -81,7 +82,7 @@ class RunFigures:
 def number(line: Line, key: str) -> float | None:
     """A figure of a line; None where it has none, as where nothing was measured."""
     value = line.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST_STEPS
     return float(value) if is_number and value is not None else None
 
 
@@ -89,11 +90,11 @@ def read_run(run: Path) -> RunFigures:
     """Raises CheckpointError where there is no run, or where a file holds something else."""
     path = run / RUN_FILE
     try:
-        content = read_json(path)
+        content = read_object(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(f"{run}: there is no run ({RUN_FILE} is missing); name the --output of one") from error
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: can't be read ({error})") from error
+        raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
     sections = {name: value for name, value in content.items() if isinstance(value, dict)}
     alone = {name: value for name, value in content.items() if not isinstance(value, dict)}
     if alone:
@@ -103,24 +104,40 @@ def read_run(run: Path) -> RunFigures:
 
 def read_lines(path: Path) -> list[Line]:
     """The lines of metrics.jsonl, without the last if it is torn: the run was killed while writing it."""
-    texts = path.read_text("utf-8", errors="replace").splitlines() if path.exists() else []
+    texts, torn = split_lines(path)
+    if parse_line(torn) is not None:  # whoever edits the file may leave out the end of its last line
+        texts.append(torn)
     lines = []
     for place, text in enumerate(texts, 1):
-        line = _parse(text)
+        line = parse_line(text)
         if line is not None:
             lines.append(line)
-        elif place < len(texts):
+        elif text.strip():
             raise CheckpointError(
-                f"{path}, line {place}: is no line of metrics: {text[:60]!r}; "
-                "remove that line, or go on with the run: --resume writes the file anew"
+                f"{path}, line {place}: is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
+                "remove that line, or go on with the run: --resume keeps a copy and writes the file without it"
             )
     return lines
 
 
-def _parse(text: str) -> Line | None:
+def split_lines(path: Path) -> tuple[list[bytes], bytes]:
+    """The lines of a file, and what stands behind the last line end. Raises CheckpointError for no regular file."""
     try:
-        line = json.loads(text)
+        *texts, rest = read_bytes(path).split(b"\n")
+    except FileNotFoundError:
+        return [], b""
+    except OSError as error:
+        raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
+    return texts, rest
+
+
+def parse_line(text: bytes) -> Line | None:
+    """A line of metrics: its step, its split and single values; None for anything else."""
+    try:
+        line = parse_json(text) if len(text) <= _LINE_BYTES else None
     except ValueError:
         return None
-    is_line = isinstance(line, dict) and isinstance(line.get("step"), int) and line.get("split") in SPLITS
-    return line if is_line else None
+    if not isinstance(line, dict) or line.get("split") not in SPLITS or type(line.get("step")) is not int:
+        return None
+    is_plain = not any(isinstance(value, dict | list) for value in line.values())
+    return line if is_plain and 0 <= line["step"] <= MOST_STEPS else None

@@ -16,10 +16,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from albert_data.errors import OutputError
 from albert_data.files import write_bytes
+from albert_data.train.folder import METRICS_FILE, PAGE_FILE
+from albert_data.train.reading import explain
 from albert_data.train.run_figures import CURVES, SPLITS, Curve, RunFigures, number, read_run
 
-PAGE_FILE = "report.html"
 MISSING = f"{PAGE_FILE} is not written: it needs matplotlib; install it with: pip install 'albert-data[report]'"
 MOST_ROWS = 40
 # The objects of run.json by the title of their table; others stand under their own name.
@@ -70,7 +72,7 @@ def write_run_page(run: Path, *, say: Callable[[str], None] = say_on_stderr) -> 
     """Write RUN/report.html, of at most 1 MB, and return its path.
 
     Returns None where matplotlib is not installed, and says in one line how to. Raises CheckpointError where there
-    is no run.
+    is no run, OutputError where the page can't be written.
     """
     try:
         importlib.import_module("matplotlib")
@@ -78,8 +80,19 @@ def write_run_page(run: Path, *, say: Callable[[str], None] = say_on_stderr) -> 
         say(MISSING)
         return None
     page = run / PAGE_FILE
-    write_bytes(page, render_page(read_run(run)).encode("utf-8"))
+    text = render_page(read_run(run))
+    try:
+        # A folder's name, or a string of run.json, may hold what UTF-8 has no bytes for.
+        write_bytes(page, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise OutputError(f"{page}: can't be written: {explain(error)}; free some space, then --resume") from error
     return page
+
+
+def is_page_current(run: Path) -> bool:
+    """Whether the page is there and no older than the figures."""
+    page, metrics = run / PAGE_FILE, run / METRICS_FILE
+    return page.is_file() and (not metrics.is_file() or metrics.stat().st_mtime_ns <= page.stat().st_mtime_ns)
 
 
 def render_page(run: RunFigures) -> str:

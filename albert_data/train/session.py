@@ -29,14 +29,17 @@ from albert_data.train.checkpoint import (
 )
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
-from albert_data.train.folder import Identity, check_identity, make_identity
+from albert_data.train.folder import Identity, check_identity
 from albert_data.train.loader import ShardLoader
 from albert_data.train.metrics import Tally
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
 from albert_data.train.order import padded_len, round_keys
 from albert_data.train.precision import Precision
+from albert_data.train.reading import check_number, explain, show
+from albert_data.train.sizes import count_parameters
 
+_MOST_SECONDS = 1e9  # thirty years
 MAX_GRAPHS = 64  # compiled ones of a module, one for each shape of a batch: there are ten or so
 
 
@@ -110,18 +113,17 @@ def start_session(
     shape: AlbertConfig,
     precision: Precision,
     ranks: Ranks,
-    manifest: dict[str, Any],
+    identity: Identity,
     initial: Initial | None = None,
 ) -> Session:
     """Draw the first weights, from the seed alone, or take those of `initial`."""
     torch.manual_seed(config.seed)
-    model = Albert(shape)
+    model = _make_model(shape)
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
     model.to(precision.device)
     if precision.device.type == "cuda" and config.compile:
         compile_model(model)
-    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
     return Session(
         config=config,
         precision=precision,
@@ -133,6 +135,16 @@ def start_session(
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
     )
+
+
+def _make_model(shape: AlbertConfig) -> Albert:
+    try:
+        return Albert(shape)
+    except (MemoryError, RuntimeError) as error:  # RuntimeError is what PyTorch says where memory ends
+        num_bytes = 4 * count_parameters(shape).all
+        raise ConfigError(
+            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); take a smaller --preset"
+        ) from error
 
 
 def compile_model(model: Albert) -> None:
@@ -187,7 +199,6 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
             "model_config": dataclasses.asdict(session.model.config),
             "identity": session.identity,
         },
-        keep=session.config.keep,
     )
 
 
@@ -198,6 +209,7 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
         return False
     weights, tensors, state = load_checkpoint(checkpoints[-1])
     try:
+        _check_state(state)
         check_identity(session.identity, state["identity"], checkpoints[-1])
         session.model.load_state_dict(weights)
         unpack_optimizer(session.optimizer, tensors)
@@ -210,9 +222,23 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
         loader.load_state_dict(state["loader"])
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
-            f"{checkpoints[-1]}: lacks what a run needs ({error}); delete it, and --resume goes on from the one before"
+            f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
+            "delete it, and --resume goes on from the one before"
         ) from error
     return True
+
+
+def _check_state(state: dict[str, Any]) -> None:
+    """Raise ValueError or KeyError for values that `save_session` can't have written."""
+    for name in ("identity", "loader", "scaler", "tally"):
+        if not isinstance(state[name], dict):
+            raise ValueError(f"{name} is {show(state[name])}; an object is needed")
+    check_number("step", state["step"], most=2**31 - 1, is_whole=True)
+    check_number("seconds", state["seconds"], most=_MOST_SECONDS)
+    if state["schedule_begin"] is not None:
+        check_number("schedule_begin", state["schedule_begin"], most=_MOST_SECONDS)
+    for name, value in (*state["loader"].items(), *state["scaler"].items()):
+        check_number(name, value, most=2.0**63)
 
 
 @contextmanager

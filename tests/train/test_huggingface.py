@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from toy_language import train_model
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.proto import read_settings
 from albert_data.train.batch import collate
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig
@@ -27,7 +30,7 @@ from albert_data.train.model import Albert
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 
-from albert_data.interop import huggingface  # noqa: E402  (it needs safetensors)
+from albert_data.interop import huggingface, huggingface_tokenizer  # noqa: E402  (it needs safetensors)
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
@@ -368,12 +371,42 @@ def test_a_damaged_or_missing_checkpoint_is_refused(trained, tmp_path, capsys):
     assert not (tmp_path / "model").exists()
 
 
-def test_a_folder_that_holds_something_is_left_alone(trained, tmp_path, capsys):
-    (tmp_path / "own.txt").write_text("mine")
-    options = ["--tokenizer", trained / "shards" / "tokenizer"]
-    assert f"{tmp_path}: is not empty" in fails(capsys, trained / "run", "-o", tmp_path, *options)
-    assert "is a file" in fails(capsys, trained / "run", "-o", tmp_path / "own.txt", *options)
-    assert [path.name for path in tmp_path.iterdir()] == ["own.txt"]
+FILES = ("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "FIFO"])
+def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, name, kind):
+    out, other = tmp_path / "model", tmp_path / "other"
+    out.mkdir()
+    other.write_text("mine")
+    make = {"file": lambda path: path.write_text("mine"), "folder": Path.mkdir, "FIFO": os.mkfifo}
+    make["link"] = lambda path: path.symlink_to(other)
+    make[kind](out / name)
+    assert f"{out}: holds another {name}; choose another --output" in fails(capsys, trained / "run", "-o", out)
+    assert [path.name for path in out.iterdir()] == [name]
+    assert other.read_text() == "mine"
+    assert kind != "file" or (out / name).read_text() == "mine"
+
+
+def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, tmp_path, capsys):
+    names = (".DS_Store", "README.md", "notes/todo.txt")
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    assert run_command(["export", str(trained / "run"), "-o", str(tmp_path)]) == 0
+    assert [(tmp_path / name).read_text() for name in names] == ["mine"] * 3
+    assert all((tmp_path / name).read_bytes() == (exported / name).read_bytes() for name in FILES)
+    assert "is a file" in fails(capsys, trained / "run", "-o", tmp_path / "README.md")
+
+
+def test_an_export_that_was_killed_is_completed_by_the_same_command(trained, exported, tmp_path):
+    shutil.copytree(exported, tmp_path / "model")
+    (tmp_path / "model" / "config.json").unlink()
+    before = (tmp_path / "model" / "model.safetensors").stat().st_ino
+    assert run_command(["export", str(trained / "run"), "-o", str(tmp_path / "model")]) == 0
+    assert (tmp_path / "model" / "config.json").read_bytes() == (exported / "config.json").read_bytes()
+    assert (tmp_path / "model" / "model.safetensors").stat().st_ino == before
 
 
 def copy_without_tokenizer(run: Path, to: Path) -> Path:
@@ -414,17 +447,36 @@ def test_a_tokenizer_changed_in_the_run_is_refused(trained, tmp_path, tokenizer_
     assert not (tmp_path / "model").exists()
 
 
-def test_a_full_disk_leaves_no_half_folder(tokenizer, tmp_path, monkeypatch):
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("own", [None, "notes.txt"])
+def test_what_ends_an_export_leaves_the_folder_as_it_was(tokenizer, tmp_path, monkeypatch, fault, own):
     def fill(path, data, **_):
         if path.name == "model.safetensors":
-            raise OSError(28, "No space left on device")
+            raise fault
         path.write_bytes(data)
 
+    out = tmp_path / "model"
+    if own is not None:
+        out.mkdir()
+        (out / own).write_text("mine")
     monkeypatch.setattr(huggingface, "write_bytes", fill)
     model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
-    with pytest.raises(OutputError, match="No space left"):
-        huggingface.write_folder(model, tokenizer, tmp_path / "model")
-    assert not any((tmp_path / "model").iterdir())
+    with pytest.raises(KeyboardInterrupt if isinstance(fault, KeyboardInterrupt) else OutputError):
+        huggingface.write_folder(model, tokenizer, out)
+    assert out.exists() == (own is not None)
+    assert own is None or [path.name for path in out.iterdir()] == [own]
+
+
+@pytest.mark.parametrize(
+    ("piece", "score", "words"),
+    [("a\udcff", -1.0, r"piece 7, 'a\\udcff', is no text"), ("a", math.nan, "score of its piece 7, 'a', is nan")],
+)
+def test_a_piece_that_no_json_can_hold_is_refused(tokenizer, piece, score, words):
+    settings = read_settings(tokenizer.model)
+    scores = np.array([*settings.scores[:7], score, *settings.scores[8:]])
+    one = SimpleNamespace(unk_id=1, pieces=[*tokenizer.pieces[:7], piece, *tokenizer.pieces[8:]])
+    found = huggingface_tokenizer.explain_unsupported(one, dataclasses.replace(settings, scores=scores))
+    assert re.search(words, found)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from albert_data.train.config import RECIPES, TrainConfig
 @pytest.fixture
 def calls(monkeypatch):
     made = []
-    monkeypatch.setattr(loop, "train", lambda *args, **kwargs: made.append((args, kwargs)))
+    monkeypatch.setattr(loop, "train", lambda *args, interrupt, **kwargs: made.append((args, kwargs)))
     return made
 
 
@@ -65,7 +65,7 @@ def test_resume_takes_the_settings_of_the_run_and_then_the_options(toys, use_sha
     options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
     assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
     made = []
-    monkeypatch.setattr(loop, "train", lambda *args, **kwargs: made.append((args[2], kwargs)))
+    monkeypatch.setattr(loop, "train", lambda *args, interrupt, **kwargs: made.append((args[2], kwargs)))
     run(tmp_path, "-o", tmp_path / "run", "--resume")
     run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "1")
     stored = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=256, device="cpu", remask=False)

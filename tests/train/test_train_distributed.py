@@ -48,9 +48,9 @@ def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]
     ]
 
 
-def finish(processes: list[subprocess.Popen[str]]) -> list[str]:
+def finish(processes: list[subprocess.Popen[str]], code: int = 0) -> list[str]:
     said = [process.communicate(timeout=120)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
+    assert [process.returncode for process in processes] == [code] * len(processes), said
     return said
 
 
@@ -104,7 +104,7 @@ def test_a_signal_to_one_process_stops_all_and_all_go_on(out, tmp_path):
         assert time.monotonic() < deadline, [process.poll() for process in processes]
         time.sleep(0.05)
     processes[1].send_signal(signal.SIGTERM)
-    said = finish(processes)
+    said = finish(processes, code=128 + signal.SIGTERM)
     assert "--resume" in said[0]
     step = int(list_checkpoints(run)[-1].name.removeprefix("step-"))
     assert 3 <= step < 3000

@@ -118,10 +118,26 @@ def test_a_run_stopped_before_its_first_checkpoint_starts_anew(toys, finished, t
 
 
 def test_resuming_a_finished_run_changes_nothing(finished, tmp_path, capsys):
-    before = (finished / "metrics.jsonl").read_text()
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     loop.train(tmp_path / "out", finished, CONFIG, resume=True)
-    assert (finished / "metrics.jsonl").read_text() == before
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
     assert "nothing is left to do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lacks", ["page", "validation"])
+def test_resuming_a_run_that_was_killed_at_its_end_makes_what_it_lacks(toys, finished, tmp_path, capsys, lacks):
+    pytest.importorskip("matplotlib")
+    whole, page = (finished / "metrics.jsonl").read_text(), (finished / "report.html").read_text()
+    (finished / "report.html").unlink()
+    lines = whole.splitlines(keepends=True)
+    if lacks == "validation":
+        (finished / "metrics.jsonl").write_text("".join(lines[:-1]))
+    assert loop.train(tmp_path / "out", finished, CONFIG, resume=True) is not None
+    assert (finished / "metrics.jsonl").read_text() == whole
+    assert (finished / "report.html").read_text() == page
+    shown = capsys.readouterr().err
+    assert "the run was over, but not all was written" in shown
+    assert f"the curves of the run: {finished / 'report.html'}" in shown
 
 
 def test_a_folder_with_a_run_is_refused_without_resume(finished, tmp_path):

@@ -1,0 +1,337 @@
+"""What stands in RUN: what is not of the run stays as it is, or stops the run before it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import stat
+import threading
+
+import pytest
+
+from albert_data.errors import CheckpointError, OutputError
+from albert_data.train import checkpoint, loop
+from albert_data.train.checkpoint import FILES, list_checkpoints
+from albert_data.train.config import RECIPES
+from albert_data.train.folder import lock_folder
+from albert_data.train.loader import ShardLoader
+from albert_data.train.metrics import MetricsFile
+
+CONFIG = dataclasses.replace(
+    RECIPES["quick"]["tiny"],
+    steps=4,
+    batch_tokens=8 * 64,
+    log_every=1,
+    eval_every=4,
+    save_every=2,
+    device="cpu",
+    remask=False,
+)
+
+
+@pytest.fixture
+def train(toys, use_shards, tmp_path):
+    """Train on toys; the same call with resume=True goes on."""
+    use_shards(toys.make_shards(30))
+    (tmp_path / "out" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "out" / "tokenizer" / "spiece.model").write_bytes(b"a model")
+
+    def call(config=CONFIG, **options):
+        return loop.train(tmp_path / "out", tmp_path / "run", config, **options)
+
+    return call
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def names_of(folder) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+# ---- before it begins ----
+
+
+@pytest.mark.parametrize(
+    "name", ["run.json", "metrics.jsonl", "report.html", "tokenizer/spiece.model", "checkpoints/step-00000001/notes"]
+)
+def test_what_a_run_would_replace_stops_it_before_it_begins(train, run, name):
+    path = run / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    before = names_of(run)
+    with pytest.raises(OutputError, match="holds .*another --output"):
+        train()
+    assert path.read_text() == "mine"
+    assert names_of(run) - {".lock"} == before
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "report.html"])
+def test_a_link_that_leads_nowhere_counts_too(train, run, name):
+    run.mkdir()
+    (run / name).symlink_to(run / "nowhere")
+    with pytest.raises(OutputError, match=f"holds {name}"):
+        train()
+
+
+def test_other_files_are_no_obstacle_and_stay(train, run):
+    (run / "notes").mkdir(parents=True)
+    others = (".DS_Store", "notes/mine.txt", "plan.json")
+    for name in others:
+        (run / name).write_text("mine")
+    assert train() is not None
+    assert [(run / name).read_text() for name in others] == ["mine"] * 3
+
+
+def test_the_same_tokenizer_is_no_obstacle_and_is_not_written_again(train, run, tmp_path):
+    shutil.copytree(tmp_path / "out" / "tokenizer", run / "tokenizer")
+    before = (run / "tokenizer" / "spiece.model").stat().st_ino
+    train()
+    assert (run / "tokenizer" / "spiece.model").stat().st_ino == before
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "report.html", "checkpoints", "tokenizer"])
+@pytest.mark.parametrize("kind", ["FIFO", "other"])
+def test_what_is_no_file_or_folder_stops_a_resumed_run_before_it_begins(train, run, name, kind):
+    train()
+    is_folder = (run / name).is_dir()
+    shutil.rmtree(run / name) if is_folder else (run / name).unlink(missing_ok=True)
+    if kind == "FIFO":
+        os.mkfifo(run / name)
+    else:
+        (run / name).write_text("mine") if is_folder else (run / name).mkdir()
+    with pytest.raises(OutputError, match=f"{name}: is no (folder|regular file).*move it away"):
+        train(resume=True)
+
+
+@pytest.mark.parametrize("name", ["run.json", "checkpoints/step-00000004/state.json"])
+@pytest.mark.parametrize("kind", ["FIFO", "folder"])
+def test_a_file_that_is_none_is_named_and_never_waited_for(train, run, name, kind):
+    train()
+    (run / name).unlink()
+    os.mkfifo(run / name) if kind == "FIFO" else (run / name).mkdir()
+    with pytest.raises(CheckpointError, match="is no regular file"):
+        train(resume=True)
+
+
+def test_what_somebody_added_to_the_run_file_stays(train, run):
+    train()
+    content = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**content, "notes": {"why": "mine"}}))
+    shutil.rmtree(list_checkpoints(run)[-1])
+    train(dataclasses.replace(CONFIG, keep=3), resume=True)
+    after = json.loads((run / "run.json").read_text())
+    assert after["notes"] == {"why": "mine"}
+    assert after["config"]["keep"] == 3
+
+
+# ---- two at once ----
+
+
+def test_of_two_trainings_in_one_folder_the_second_is_refused(train, run, monkeypatch):
+    train()
+    shutil.rmtree(list_checkpoints(run)[-1])
+    first_has_begun, second_is_done = threading.Event(), threading.Event()
+    stream = ShardLoader.stream
+
+    def wait(self, *arguments):
+        first_has_begun.set()
+        second_is_done.wait(60)
+        return stream(self, *arguments)
+
+    monkeypatch.setattr(ShardLoader, "stream", wait)
+    first = threading.Thread(target=train, kwargs={"resume": True})
+    first.start()
+    first_has_begun.wait(60)
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(OutputError, match="another training writes there now"):
+        train(resume=True)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    second_is_done.set()
+    first.join()
+    assert list_checkpoints(run)[-1].name == "step-00000004"
+
+
+def test_the_lock_is_gone_with_the_process(run):
+    run.mkdir()
+    if (child := os.fork()) == 0:
+        with lock_folder(run, resume=False):
+            os._exit(0)
+    os.waitpid(child, 0)
+    with lock_folder(run, resume=False) as warning:
+        assert warning == []
+
+
+# ---- checkpoints ----
+
+
+def test_pruning_leaves_a_folder_that_holds_more_and_says_so_once(train, run, capsys):
+    stop_at = dataclasses.replace(CONFIG, keep=1)
+    train(stop_at)
+    mine = run / "checkpoints" / "step-00000001"
+    shutil.copytree(list_checkpoints(run)[-1], mine)
+    (mine / "notes.txt").write_text("mine")
+    shutil.rmtree(list_checkpoints(run)[-1])
+    capsys.readouterr()
+    (mine / "state.json").write_text("{}")
+    shutil.copytree(mine, run / "checkpoints" / "step-00000002-best")
+    assert checkpoint.prune_checkpoints(run, keep=1) == []
+    shutil.copytree(mine, run / "checkpoints" / "step-00000003")
+    assert checkpoint.prune_checkpoints(run, keep=1) == [mine]
+    assert names_of(mine) == {"notes.txt"}
+    assert checkpoint.prune_checkpoints(run, keep=1) == []
+    assert len(names_of(run / "checkpoints" / "step-00000002-best")) == 4, "it has no name of ours"
+    assert [path.name for path in list_checkpoints(run)] == ["step-00000003"]
+
+
+def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
+    save = checkpoint.save_checkpoint
+
+    def add_notes(run, step, **content):
+        path = save(run, step, **content)
+        (path / "notes.txt").write_text("mine")
+        return path
+
+    monkeypatch.setattr("albert_data.train.session.save_checkpoint", add_notes)
+    train(dataclasses.replace(CONFIG, keep=1, save_every=1))
+    shown = capsys.readouterr().err
+    for step in (1, 2, 3):
+        folder = run / "checkpoints" / f"step-0000000{step}"
+        assert names_of(folder) == {"notes.txt"}
+        assert shown.count(f"{folder}: stays") == 1
+
+
+def test_pruning_never_goes_through_a_link(train, run, tmp_path):
+    train(dataclasses.replace(CONFIG, keep=3))
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(list_checkpoints(run)[0], elsewhere)
+    first = run / "checkpoints" / "step-00000002"
+    first.symlink_to(elsewhere)
+    assert checkpoint.prune_checkpoints(run, keep=1) == [first]
+    assert names_of(elsewhere) == set(FILES)
+    assert first.is_symlink()
+
+
+def test_only_what_a_killed_save_left_is_removed(train, run, tmp_path):
+    train(dataclasses.replace(CONFIG, steps=2))
+    folder = run / "checkpoints"
+    for name in ("step-00000009.tmp", "step-00000009.12ab34cd.tmp", "mine.tmp", "step-x.tmp", "step-00000003.tmp"):
+        shutil.copytree(list_checkpoints(run)[0], folder / name)
+    (folder / "step-00000003.tmp" / "notes.txt").write_text("mine")
+    (folder / "step-00000008.tmp").symlink_to(tmp_path / "out")
+    (folder / "file.tmp").write_text("mine")
+    checkpoint.save_checkpoint(run, 5, weights={}, tensors={}, state={})
+    assert {path.name for path in folder.iterdir()} == {
+        *("step-00000002", "step-00000005", "mine.tmp", "step-x.tmp", "step-00000003.tmp", "step-00000008.tmp"),
+        "file.tmp",
+    }
+    assert (tmp_path / "out" / "tokenizer" / "spiece.model").exists()
+
+
+def test_a_folder_of_checkpoints_may_be_a_link(train, run, tmp_path):
+    train()
+    shutil.move(run / "checkpoints", tmp_path / "disk")
+    (run / "checkpoints").symlink_to(tmp_path / "disk")
+    shutil.rmtree(list_checkpoints(run)[-1])
+    train(resume=True)
+    assert names_of(tmp_path / "disk") == names_of(run / "checkpoints")
+    assert (tmp_path / "disk" / "step-00000004" / "state.json").is_file()
+
+
+def test_the_files_of_a_checkpoint_have_the_usual_mode(train, run):
+    old = os.umask(0o027)
+    try:
+        train()
+    finally:
+        os.umask(old)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in list_checkpoints(run)[-1].iterdir()}
+    assert modes == dict.fromkeys(FILES, 0o640)
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=repr)
+def test_a_save_that_is_broken_off_leaves_the_older_ones_whole_and_nothing_else(train, run, monkeypatch, fault):
+    def fail_late(tensors, path):
+        path.write_bytes(b"half")
+        if "step-00000004" in str(path):
+            raise fault
+        save(tensors, path)
+
+    save = checkpoint.save_file
+    monkeypatch.setattr(checkpoint, "save_file", fail_late)
+    with pytest.raises((KeyboardInterrupt, OutputError)):
+        train()
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000002"]
+    checkpoint.load_checkpoint(list_checkpoints(run)[0])
+
+
+# ---- metrics ----
+
+
+def line_of(step: int, split: str = "train") -> str:
+    return json.dumps({"step": step, "split": split, "mlm_loss": 1.0}) + "\n"
+
+
+@pytest.fixture
+def metrics(tmp_path):
+    """Open metrics.jsonl with this content, to go on after step 2; `told` is what it said."""
+    told: list[str] = []
+
+    def make(content: str | bytes) -> MetricsFile:
+        path = tmp_path / "metrics.jsonl"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return MetricsFile(path, keep_until_step=2, say=told.append)
+
+    make.told = told
+    return make
+
+
+def test_a_run_that_fails_before_its_first_line_has_lost_none(train, run, monkeypatch):
+    train()
+    shutil.rmtree(list_checkpoints(run)[-1])
+    before = (run / "metrics.jsonl").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "update", lambda *given, **counts: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(resume=True)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    train(resume=True)
+    assert [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("torn", ["", '{"step": 3, "spl', '{"st', "\0" * 20], ids=repr)
+def test_lines_that_come_again_are_cut_without_a_copy(metrics, tmp_path, torn):
+    file = metrics(line_of(1) + line_of(2) + line_of(3) + line_of(4) + torn)
+    file.write(step=3, split="train")
+    file.write(step=4, split="train")
+    expected = line_of(1) + line_of(2) + '{"step": 3, "split": "train"}\n{"step": 4, "split": "train"}\n'
+    assert (tmp_path / "metrics.jsonl").read_text() == expected
+    assert names_of(tmp_path) == {"metrics.jsonl"}
+    assert metrics.told == []
+
+
+@pytest.mark.parametrize(
+    "strange", [b"my notes\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"step": "x"}\n', b"my last words"], ids=len
+)
+def test_what_is_no_line_of_metrics_goes_but_a_copy_of_all_is_kept(metrics, tmp_path, strange):
+    (tmp_path / "metrics.old-1.jsonl").write_text("an older copy")
+    content = line_of(1).encode() + (strange if strange.endswith(b"\n") else line_of(2).encode() + strange)
+    file = metrics(content)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == content, "nothing is cut before the first line"
+    file.write(step=3, split="train")
+    assert strange.strip() not in (tmp_path / "metrics.jsonl").read_bytes()
+    assert (tmp_path / "metrics.old-2.jsonl").read_bytes() == content
+    assert (tmp_path / "metrics.old-1.jsonl").read_text() == "an older copy"
+    assert [line.endswith("all is kept in " + str(tmp_path / "metrics.old-2.jsonl")) for line in metrics.told] == [True]
+
+
+def test_a_full_disk_names_the_metrics(metrics, tmp_path):
+    file = metrics(line_of(1))
+    file.write(step=3, split="train")
+    (tmp_path / "metrics.jsonl").unlink()
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match=r"metrics\.jsonl: can't write the metrics: No space left.*--resume"):
+        file.write(step=4, split="train")
