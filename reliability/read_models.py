@@ -89,10 +89,10 @@ class ReadWeights:
 
     def __init__(self, sound: Sound) -> None:
         self._sound = sound
-        config, shape = load_config(sound.run), AlbertConfig(**read_run_file(sound.run)["model"])
-        shards = open_shards(sound.shards)
-        precision = choose_precision("fp32", "cpu")
-        self._session = start_session(config, shape, precision, ALONE, shards.manifest)
+        config, stored = load_config(sound.run), read_run_file(sound.run)
+        shards, precision = open_shards(sound.shards), choose_precision("fp32", "cpu")
+        self._session = start_session(config, AlbertConfig(**stored["model"]), precision, ALONE, shards.manifest)
+        self._session.identity = stored["identity"]
         self._loader = ShardLoader(shards, batch_tokens=config.batch_tokens)
 
     def checkpoint(self, case: Case, data: bytes, folder: Path) -> None:
