@@ -129,7 +129,8 @@ class Stage:
         if scene.name not in self._references:
             folder = self._base / f"undisturbed-{len(self._references)}"
             found = make_reference(scene, folder / "work", folder / "logs", has_disks=self._has_disks)
-            click.echo(f"undisturbed: {scene.name}, {found.seconds:.1f} s, {found.disk_bytes / 1e6:.1f} MB of disk")
+            disk = f", {found.disk_bytes / 1e6:.1f} MB of disk" if self._has_disks else ""
+            click.echo(f"undisturbed: {scene.name}, {found.seconds:.1f} s{disk}")
             self._references[scene.name] = found
             remove(folder)
         return self._references[scene.name]

@@ -120,8 +120,8 @@ def _list_batches(readers: list[Reader], seed: int) -> Iterator[list[Case]]:
     nexts = {reader.name: len(reader.oddities) for reader in readers}
     yield from _list_round(readers, seed, ROUNDS[0], nexts)
     for reader in readers:
-        for number in range(len(reader.oddities)):
-            yield [Case(reader=reader, seed=seed, number=number)]
+        if reader.oddities:
+            yield [Case(reader=reader, seed=seed, number=number) for number in range(len(reader.oddities))]
     for size in repeat(ROUNDS[1]):
         yield from _list_round(readers, seed, size, nexts)
 

@@ -5,6 +5,7 @@ In: a scene and a plan of what befalls it. Out: what went wrong, a line each, an
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ MOST_FILE_BYTES = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """A run that nothing disturbed: its result, how long it took, what of a disk it needed beyond what it found."""
+    """A run that nothing disturbed: its result, how long it took, what of a disk it needed (0: not measured)."""
 
     result: Result
     seconds: float
@@ -65,23 +66,24 @@ def make_reference(scene: Scene, folder: Path, logs: Path, *, has_disks: bool) -
     """Run a scene's command, and those that follow it, with nothing in the way. Raises RuntimeError where it fails."""
     folder.mkdir(parents=True)
     if not has_disks:
+        scene.prepare(folder)
         return _measure(scene, folder, logs)
-    with mount_disk(folder), measure_peak(folder) as peak:
-        found = _measure(scene, folder, logs)
-        return Reference(result=found.result, seconds=found.seconds, disk_bytes=peak[0] - found.disk_bytes)
+    with mount_disk(folder):
+        scene.prepare(folder)
+        begin = measure_disk(folder)
+        with measure_peak(folder) as peak:
+            found = _measure(scene, folder, logs)
+    return dataclasses.replace(found, disk_bytes=peak[0] - begin)
 
 
 def _measure(scene: Scene, folder: Path, logs: Path) -> Reference:
-    """disk_bytes: what was there at the start."""
-    scene.prepare(folder)
-    before = measure_disk(folder)
     first = run(scene.command, folder, logs)
     last = first
     for ended in _give_again(scene, folder, logs, first):
         last = ended
     if first.code or last.code:
         raise RuntimeError(f"{scene.name} fails with nothing in its way:\n{first.describe()}\n{last.describe()}")
-    return Reference(result=scene.result(folder, last), seconds=first.seconds, disk_bytes=before)
+    return Reference(result=scene.result(folder, last), seconds=first.seconds, disk_bytes=0)
 
 
 def _give_again(scene: Scene, folder: Path, logs: Path, ended: Ended) -> Iterator[Ended]:
