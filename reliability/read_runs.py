@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from albert_data.train.folder import METRICS_FILE, RUN_FILE, load_config, read_run_file
 from albert_data.train.metrics import MetricsFile
@@ -21,9 +19,6 @@ from reliability.json_mutators import mutate_json
 from reliability.oddities import metrics_oddities, plan_oddities
 from reliability.read_shards import run_command, try_ways
 from reliability.sound import Sound
-
-# What says that lines were left out, where that is told of.
-_TOLD: dict[str, Any] = {"say": str} if "say" in signature(MetricsFile).parameters else {}
 
 
 def run_readers(sound: Sound) -> list[Reader]:
@@ -75,5 +70,5 @@ class ReadRun:
         if case.oddity or rng.random() < 0.01:
             ways.append(lambda: write_run_page(folder))
             ways.append(lambda: run_command("inspect", str(folder)))
-        ways.append(lambda: MetricsFile(folder / METRICS_FILE, keep_until_step=3, **_TOLD))
+        ways.append(lambda: MetricsFile(folder / METRICS_FILE, keep_until_step=3, say=str))
         try_ways(ways)

@@ -107,6 +107,20 @@ def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
     assert done.stdout.rstrip().endswith("</html>")
 
 
+def test_a_plot_goes_through_links_and_spares_what_is_read(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    layers = pytest.importorskip("albert_data.train.layers")
+    measured = [layers.Layers(name="run", distances=(1.0, 2.0), similarities=(0.5, 0.6))]
+    target, link = tmp_path / "target", tmp_path / "plot.svg"
+    link.symlink_to(target)
+    layers.check_plot(link, [tmp_path / "run.json"])
+    layers.draw_layers(measured, link)
+    assert link.is_symlink()
+    assert b"<svg" in target.read_bytes()
+    with pytest.raises(OutputError, match="which is read here"):
+        layers.check_plot(link, [target])
+
+
 # ---- temporary files ----
 
 

@@ -54,11 +54,13 @@ def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> 
             importlib.import_module(package)
         except ModuleNotFoundError as error:
             raise ConfigError(f"this needs {package}; install it with: pip install 'albert-data[{extra}]'") from error
+    from albert_data.shards.places import list_files
     from albert_data.shards.reader import open_shards
+    from albert_data.train.folder import list_files as list_run_files
     from albert_data.train.layers import check_plot, draw_layers, measure_run
 
     if plot is not None:
-        check_plot(plot)
+        check_plot(plot, [*list_files(shards), *(path for run in runs for path in list_run_files(run))])
     rows = open_shards(shards, split="validation")
     measured = [measure_run(run, rows) for run in runs]
     if plot is not None:

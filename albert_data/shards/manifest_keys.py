@@ -79,6 +79,8 @@ def find_key_faults(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield from _compare(manifest["damage"], dict.fromkeys(manifest["damage"], _Count), "damage.")
     yield from _compare_items(manifest["inputs"], _INPUT, "inputs")
     yield from find_plan_faults(manifest["plan"], "plan.")
+    if "card" in manifest:  # version 0.3.0 recorded none
+        yield from _compare(manifest["card"], {"file": str, "sha256": str}, "card.")
     for i, share in enumerate(manifest["ngram_shares"]):
         yield from _compare_value(share, float, f"ngram_shares[{i}]")
     for name, split in manifest["splits"].items():

@@ -82,7 +82,7 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last where its message quotes the model
             raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
         self.vocab_size: int = self._processor.get_piece_size()
         self.pieces = self._read_pieces()

@@ -236,3 +236,9 @@ _KINDS = {
     str(TOKENIZER_FILE.parent): True,
     CHECKPOINTS_FOLDER: True,
 }
+
+
+def list_files(run: Path) -> Iterator[Path]:
+    """What stands where a run has its files."""
+    yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TOKENIZER_FILE))
+    yield from (run / CHECKPOINTS_FOLDER).rglob("*")

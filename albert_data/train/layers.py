@@ -6,7 +6,8 @@ and its output, means over the tokens that are not padding. Shared layers make t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError, ShardError
+from albert_data.files import check_output, write_output
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.loader import Rows, fixed_batches
 from albert_data.train.model import Albert
@@ -104,16 +106,23 @@ def record_states(model: Albert) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-def check_plot(path: Path) -> None:
-    """Raise ConfigError for a name that tells no format of `draw_layers`, OutputError where its folder is missing."""
+def check_plot(path: Path, spared: Iterable[Path]) -> None:
+    """Raise ConfigError for a name that tells no format of `draw_layers`, OutputError where its folder is missing.
+
+    And where it is one of `spared`, the files that are read.
+    """
     if path.suffix.lower() not in PLOT_ENDINGS:
         raise ConfigError(f"--plot {path}: its name says no format; allowed endings are {', '.join(PLOT_ENDINGS)}")
     if not path.parent.is_dir():
         raise OutputError(f"--plot {path}: {path.parent} is no folder; make it, or choose another")
+    check_output(path, spared)
 
 
 def draw_layers(measured: list[Layers], path: Path) -> None:
-    """Write the figure, a curve for each run, as PNG, SVG or PDF by the name. Needs matplotlib."""
+    """Write the figure, a curve for each run, as PNG, SVG or PDF by the name. Needs matplotlib.
+
+    Raises OutputError where it can't be written.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.2), layout="constrained")
@@ -126,4 +135,6 @@ def draw_layers(measured: list[Layers], path: Path) -> None:
         axis.set_xlabel("layer")
         axis.set_title(f"{title} of input and output")
         axis.legend()
-    figure.savefig(path, dpi=100)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=100)
+    write_output(path, drawn.getvalue())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig
-from albert_data.train.folder import read_run_file
+from albert_data.train.folder import load_config, read_run_file
 from albert_data.train.run_figures import CHANCE_LOSS, RunFigures, number, read_run
 from albert_data.train.sizes import count_parameters, describe_parts
 
@@ -25,8 +25,7 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
 def describe_run(run: Path) -> str:
     """The page of one run: what it is, its curves, its parameters."""
     figures, config = read_run(run), _shape_of(run)
-    settings = read_run_file(run)["config"]
-    head = f"Run {run}, preset {settings['preset']}, step {figures.last_step:,}"
+    head = f"Run {run}, preset {load_config(run).preset}, step {figures.last_step:,}"
     return "\n\n".join([head, _describe_curves(figures), describe_parts(config)])
 
 

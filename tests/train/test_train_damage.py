@@ -1,0 +1,279 @@
+"""Whatever stands in the files of a run is read or refused in one line: no traceback, no waiting."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from albert_data.cli.main import run as run_command
+from albert_data.errors import AlbertDataError, CheckpointError, ConfigError
+from albert_data.interop.huggingface import config_to_huggingface, import_model, to_huggingface
+from albert_data.interop.initial import load_initial
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
+from albert_data.train.layers import measure_run
+from albert_data.train.run_figures import read_run
+from albert_data.train.run_page import write_run_page
+from albert_data.train.run_view import describe_run, run_to_dict
+
+CONFIG = dataclasses.replace(
+    RECIPES["quick"]["tiny"], steps=4, batch_tokens=512, log_every=1, eval_every=2, save_every=2, device="cpu"
+)
+CONFIG = dataclasses.replace(CONFIG, remask=False)
+DEEP = b"[" * 100_000
+HUGE = b"9" * 5000
+LONE = b'"\\ud800"'
+RAW = (b"", b"\0" * 50, b"\xff\xfe{}", DEEP, b'{"a":' * 100_000, b"[]", b"null", b"\x1f\x8b\x08", HUGE, b"{}")
+VALUES = (None, True, -1, 2**64, 10**400, 0.5, 1e308, float("nan"), float("inf"), "", "\ud800", "\x1b[31m\n", [], {})
+DTYPES = ("F16", "F64", "I32", "U8", "BOOL", "F8_E4M3", "F8_E8M0", "F4", "C64", "F31")
+
+
+@pytest.fixture(scope="module")
+def trained(module_toys, tmp_path_factory) -> Path:
+    """A finished run, the same without its last checkpoint, and a folder of transformers; trained on toys."""
+    folder = tmp_path_factory.mktemp("damage")
+    splits = {"train": module_toys.make_shards(30), "validation": module_toys.make_shards(12, seed=1)}
+    splits["train"].manifest["splits"]["validation"] = {"num_rows": 12}
+    small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODEL_PRESETS, "tiny", small)
+        patch.setattr(loop, "open_shards", lambda path, split: splits[split])
+        loop.train(folder / "out", folder / "finished", CONFIG)
+    shutil.copytree(folder / "finished", folder / "stopped")
+    shutil.rmtree(folder / "stopped" / "checkpoints" / "step-00000004")
+    model = load_model(list_checkpoints(folder / "finished")[-1])
+    (folder / "theirs").mkdir()
+    save_file(to_huggingface(model), folder / "theirs" / "model.safetensors")
+    (folder / "theirs" / "config.json").write_text(json.dumps(config_to_huggingface(model.config)))
+    return folder
+
+
+@pytest.fixture
+def readers(toys, use_shards, tmp_path):
+    """Everything that reads a run, by what it is called."""
+    validation = toys.make_shards(12, seed=1)
+    use_shards(toys.make_shards(30), validation)
+    return {
+        "resume": lambda run: loop.train(tmp_path / "out", run, CONFIG, resume=True),
+        "inspect": lambda run: (describe_run(run), json.dumps(run_to_dict(run))),
+        "page": write_run_page,
+        "layers": lambda run: measure_run(run, validation),
+        "init": load_initial,
+        "import": import_model,
+    }
+
+
+def check(read, run: Path) -> None:
+    """It is read, or refused in one line of no great length."""
+    message = ""
+    try:
+        read(run)
+    except AlbertDataError as error:
+        message = str(error)
+    assert "\n" not in message
+    assert len(message) < 1000
+
+
+CHECKPOINT = "checkpoints/step-00000002"
+JSON_FILES = (
+    *(("stopped", "resume", name) for name in ("run.json", "metrics.jsonl", f"{CHECKPOINT}/state.json")),
+    *(("finished", reader, name) for reader in ("inspect", "page") for name in ("run.json", "metrics.jsonl")),
+    *(("stopped", reader, f"{CHECKPOINT}/state.json") for reader in ("layers", "init")),
+    ("theirs", "import", "config.json"),
+)
+TENSOR_FILES = (
+    *(("stopped", "resume", f"{CHECKPOINT}/{name}") for name in ("model.safetensors", "training.safetensors")),
+    *(("stopped", reader, f"{CHECKPOINT}/model.safetensors") for reader in ("layers", "init")),
+    ("theirs", "import", "model.safetensors"),
+)
+
+
+def places_of(value, at=()) -> list[tuple]:
+    """Every place in a JSON value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at] + [place for key, part in parts for place in places_of(part, (*at, key))]
+
+
+def change(value, place: tuple, new):
+    """Put `new` at a place, or delete it there if that is `...`."""
+    if not place:
+        return {} if new is ... else new
+    inside = value
+    for key in place[:-1]:
+        inside = inside[key]
+    if new is ...:
+        del inside[place[-1]]
+    else:
+        inside[place[-1]] = new
+    return value
+
+
+def damage_json(content: bytes, name: str, draws: random.Random) -> bytes:
+    """One value changed or deleted, or bytes changed, cut, doubled or put in."""
+    lines = content.splitlines() if name == "metrics.jsonl" else [content]
+    at = draws.randrange(len(lines))
+    if draws.random() < 0.6:
+        value = json.loads(lines[at])
+        value = change(value, draws.choice(places_of(value)), draws.choice((*VALUES, ...)))
+        lines[at] = json.dumps(value).encode()
+    else:
+        lines[at] = damage_bytes(lines[at], draws)
+    return b"\n".join(lines)
+
+
+def damage_bytes(content: bytes, draws: random.Random) -> bytes:
+    begin, end = sorted(draws.randrange(len(content) + 1) for _ in range(2))
+    kinds = (content[:begin], content[:begin] + content[end:], content[:end] + content[begin:], draws.choice(RAW))
+    inserted = draws.choice((b"\xff", b"\0", HUGE, LONE, DEEP, b"\n"))
+    return draws.choice((*kinds, content[:begin] + inserted + content[begin:]))
+
+
+def damage_tensors(content: bytes, draws: random.Random) -> bytes:
+    """One entry of the header changed, or bytes."""
+    size = struct.unpack("<Q", content[:8])[0]
+    header, body = json.loads(content[8 : 8 + size]), content[8 + size :]
+    name = draws.choice([name for name in header if name != "__metadata__"])
+    if draws.random() < 0.4:
+        return damage_bytes(content, draws)
+    field = draws.choice(("dtype", "shape", "data_offsets", "", "name"))
+    if field == "dtype":
+        header[name][field] = draws.choice(DTYPES)
+    elif field == "shape":
+        header[name][field] = draws.choice(([], [0], [-1], [2**63], [1] * 5000, header[name][field][::-1], None))
+    elif field == "data_offsets":
+        header[name][field] = draws.choice(([0, 0], [-1, 4], [4, 0], [2**63, 2**64], [0, 4]))
+    else:
+        entry = header.pop(name)
+        header |= {draws.choice(("x", "optimizer.x.y", "optimizer.99.exp_avg", "\ud800")): entry} if field else {}
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", draws.choice((len(text), len(text), len(text), 2**63, 0, len(text) + 1))) + text + body
+
+
+@pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
+def test_a_file_changed_at_random_is_read_or_refused_in_one_line(trained, readers, tmp_path, source, reader, name):
+    pytest.importorskip("matplotlib")
+    draws = random.Random(f"{reader} {name}")
+    content = (trained / source / name).read_bytes()
+    is_tensors = name.endswith(".safetensors")
+    for number in range(12):
+        run = tmp_path / str(number)
+        shutil.copytree(trained / source, run)
+        changed = damage_tensors(content, draws) if is_tensors else damage_json(content, Path(name).name, draws)
+        (run / name).write_bytes(changed)
+        check(readers[reader], run)
+
+
+@pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
+@pytest.mark.parametrize("kind", ["FIFO", "device", "folder", "loop"])
+def test_what_is_no_file_is_refused_and_never_waited_for(trained, readers, tmp_path, source, reader, name, kind):
+    pytest.importorskip("matplotlib")
+    run = tmp_path / "run"
+    shutil.copytree(trained / source, run)
+    path = run / name
+    path.unlink()
+    make = {"FIFO": os.mkfifo, "folder": Path.mkdir, "device": lambda path: path.symlink_to("/dev/zero")}
+    make.get(kind, lambda path: path.symlink_to(path))(path)
+    with pytest.raises(AlbertDataError) as caught:
+        readers[reader](run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", RAW, ids=lambda content: repr(content[:8]))
+@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
+def test_inspect_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, capsys, name, content):
+    run = tmp_path / "run"
+    shutil.copytree(trained / "finished", run)
+    (run / name).write_bytes(content + b"\n" + (run / name).read_bytes())
+    code = run_command(["inspect", str(run)])
+    shown = capsys.readouterr().err
+    assert code == 0 or (code == 1 and shown.startswith("Error: ") and shown.count("\n") == 1)
+
+
+def test_a_number_that_no_float_holds_is_no_point_of_a_curve(trained, tmp_path):
+    pytest.importorskip("matplotlib")
+    run = tmp_path / "run"
+    shutil.copytree(trained / "finished", run)
+    lines = [
+        {"step": step, "split": "train", "mlm_loss": value} for step, value in ((1, 10**400), (2, 1e308), (3, 2.5))
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_run(run).points("mlm_loss", "train") == [(3, 2.5)]
+    assert write_run_page(run) is not None
+
+
+def test_a_name_that_is_no_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    run = tmp_path / os.fsdecode(b"run-\xff")
+    shutil.copytree(trained / "finished", run)
+    assert b"run-\\udcff" in write_run_page(run).read_bytes()
+    assert run_command(["inspect", str(run)]) == 0
+    assert run_command(["inspect", str(run), "--json"]) == 0
+
+
+# ---- tensors ----
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float16, torch.float64, torch.bool])
+def test_weights_of_another_type_are_refused(trained, tmp_path, dtype):
+    shutil.copytree(trained / "stopped", tmp_path / "run")
+    path = list_checkpoints(tmp_path / "run")[-1]
+    weights = load_file(path / "model.safetensors")
+    save_file({**weights, "pooler.bias": weights["pooler.bias"].to(dtype)}, path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"pooler.bias is of {dtype}; torch.float32 is needed"):
+        load_checkpoint(path)
+
+
+def test_whole_numbers_of_a_folder_of_transformers_are_no_weights(trained, tmp_path):
+    shutil.copytree(trained / "theirs", tmp_path / "theirs")
+    path = tmp_path / "theirs" / "model.safetensors"
+    weights = load_file(path)
+    save_file({**weights, "albert.pooler.bias": weights["albert.pooler.bias"].to(torch.int32)}, path)
+    with pytest.raises(CheckpointError, match=r"albert.pooler.bias is of torch.int32; a float"):
+        import_model(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("sizes", [{"num_layers": 2**20}, {"num_layers": 64, "num_inner_groups": 64}])
+def test_a_model_of_a_million_layers_is_refused_before_it_is_made(sizes):
+    with pytest.raises(ConfigError, match="allowed are 1 to 1024"):
+        AlbertConfig(**sizes, share="none")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("step", value) for value in (-1, True, 2.5, 10**400, None)),
+        *(("seconds", value) for value in (-1, float("nan"), float("inf"), 10**400, "1")),
+        *(("schedule_begin", value) for value in (float("nan"), [])),
+        *(("loader", {"epoch": value}) for value in (2**40, -1, True, 0.5, 10**400, "0", None)),
+        *(("tally", {"num_tokens": value}) for value in (-1, True, float("nan"), 10**400)),
+    ],
+    ids=repr,
+)
+def test_a_value_that_no_run_has_is_refused(trained, readers, tmp_path, key, value):
+    shutil.copytree(trained / "stopped", tmp_path / "run")
+    path = list_checkpoints(tmp_path / "run")[-1] / "state.json"
+    state = json.loads(path.read_text())
+    state[key] = {**state[key], **value} if isinstance(value, dict) else value
+    path.write_text(json.dumps(state))
+    with pytest.raises(CheckpointError):
+        readers["resume"](tmp_path / "run")
+
+
+@pytest.mark.parametrize("lacking", ["hidden_size", "dropout"])
+def test_a_shape_that_lacks_a_size_is_refused_not_guessed(trained, tmp_path, lacking):
+    shutil.copytree(trained / "finished", tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "run.json").read_text())
+    del content["model"][lacking]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=f"the model's shape lacks {lacking}"):
+        describe_run(tmp_path / "run")
