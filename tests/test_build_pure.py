@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from albert_data.build.engine import Engine, MultiprocessEngine
 from albert_data.build.plan import plan_tasks
 from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import InputError
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -345,3 +346,16 @@ def test_a_corpus_may_fall_to_one_split_alone(tokenizer: Tokenizer, tmp_path: Pa
         run_build(tmp_path / "in.txt", tmp_path / f"{seed}", tokenizer, seed=seed, validation_fraction=0.5)
         lengths.add(tuple(len(open_shards(tmp_path / f"{seed}", split)) for split in ("train", "validation")))
     assert lengths == {(0, 1), (1, 0)}
+
+
+def test_more_files_than_a_manifest_can_name_are_refused_before_any_work(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fixtures.write_corpus(tmp_path / "in", fixtures.make_documents(3, 0), "jsonl", random.Random(0))
+    for name, limit in (("BYTES", 700), ("VALUES", 29)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"albert_data.build.build.MAX_MANIFEST_{name}", limit)
+            with pytest.raises(InputError, match="the corpus is 3 files, more than a manifest can name; join small"):
+                run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    assert not (tmp_path / "out").exists()
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer)

@@ -35,10 +35,13 @@ from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.shards.manifest import SPLITS
+from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
+from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
 _ROW_BYTES = 30  # a row's columns of one value, and its offsets
+_INPUT_BYTES, _INPUT_VALUES = 130, 5  # of an input in the manifest at the most, its path aside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,7 @@ def build(
     """
     started, progress = time.monotonic(), progress or Silence()
     plan = make_plan(inputs, tokenizer, config)
+    _check_size(plan)
     work = WorkDir(out)
     if not overwrite and (finished := find_finished(out)) is not None:
         check_finished(finished, plan, out)
@@ -107,6 +111,17 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
             {"path": _as_text(item.path), "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
         ],
     }
+
+
+def _check_size(plan: dict[str, Any]) -> None:
+    """Raise InputError for more inputs than a reader takes of a manifest, which names each twice."""
+    inputs = plan["inputs"]
+    num_bytes = sum(len(item["path"].encode()) + _INPUT_BYTES for item in inputs)
+    if 2 * num_bytes > MAX_MANIFEST_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_MANIFEST_VALUES:
+        raise InputError(
+            f"the corpus is {len(inputs):,} files, more than a manifest can name; "
+            "join small files, as in: cat folder/*.jsonl > corpus.jsonl"
+        )
 
 
 def _as_text(path: str) -> str:
