@@ -1,7 +1,7 @@
 """Write files so that a reader sees all of one or nothing of it, whatever happens in between.
 
 A file is written under a random hidden name beside its own, synced, then renamed; a kill leaves at most that hidden
-`.<16 hex digits>.tmp`. What is not synced outlives a kill too, but not a loss of power.
+`.albert-data-<16 hex digits>.tmp`. What is not synced outlives a kill too, but not a loss of power.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 from albert_data.errors import OutputError
 
 TEMPORARY_SUFFIX = ".tmp"
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.albert-data-[0-9a-f]{16}\.tmp")
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
     An OSError that names no file, as that of a full disk, is raised anew with this one's name.
     """
-    temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    temporary = _choose_temporary(path)
     try:
         with temporary.open("xb") as file:  # x: never through a link, nor over a file that is there
             yield file
@@ -44,6 +44,10 @@ def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     except BaseException:
         _remove_temporary(temporary)
         raise
+
+
+def _choose_temporary(path: Path) -> Path:
+    return path.with_name(f".albert-data-{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
 
 
 def _remove_temporary(temporary: Path) -> None:
@@ -79,6 +83,26 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
         file.write(data)
 
 
+def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write some files of a folder in place of those of the same names.
+
+    All are written before the first of the older ones is removed, so a full disk changes none. They take their names in
+    the order given.
+    """
+    written: dict[str, Path] = {}
+    try:
+        for name, data in files.items():
+            written[name] = _choose_temporary(folder / name)
+            write_bytes(written[name], data)
+        for name in files:
+            (folder / name).unlink(missing_ok=True)
+        for name, temporary in written.items():
+            os.replace(temporary, folder / name)
+    finally:
+        for temporary in written.values():
+            _remove_temporary(temporary)
+
+
 def to_json(value: object) -> bytes:
     """Indented, in a fixed order of keys, so that equal values are equal bytes."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -101,6 +125,13 @@ def check_output(path: Path, spared: Iterable[Path]) -> None:
                 raise OutputError(f"{path} is {other}, which is read here; name another file to write")
 
 
+def _find_descriptor(path: Path) -> int | None:
+    """The number in /dev/fd/1 and the like: to open such a path again would empty the file behind it."""
+    name = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(str(path), str(path))
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]+)", name)
+    return int(found[1]) if found else None
+
+
 def write_output(path: Path, data: bytes) -> bool:
     """Write a file that the user named: a regular one whole or not at all, anything else through what is there.
 
@@ -111,9 +142,10 @@ def write_output(path: Path, data: bytes) -> bool:
         if is_regular(path) or not is_there(path):
             write_bytes(path, data)
             return True
-        with path.open("wb") as file:
+        number = _find_descriptor(path)
+        with path.open("wb") if number is None else open(number, "wb", closefd=False) as file:
             file.write(data)
-            return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return number is None and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError as error:
         raise OutputError(f"{path} can't be written: {error.strerror or error}; name another file") from error
 

@@ -31,9 +31,23 @@ class SharedLock:
 _LOCKS: WeakSet[SharedLock] = WeakSet()
 
 
+def _acquire_all() -> None:
+    """So that no other thread is at work on what a lock guards while the process forks: the child gets it whole."""
+    _HELD.extend(_LOCKS)
+    for lock in _HELD:
+        lock.__enter__()
+
+
+def _release_all() -> None:
+    while _HELD:
+        _HELD.pop().__exit__(None, None, None)
+
+
 def _renew_all() -> None:
+    _HELD.clear()
     for lock in list(_LOCKS):
         lock.renew()
 
 
-os.register_at_fork(after_in_child=_renew_all)
+_HELD: list[SharedLock] = []
+os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_renew_all)

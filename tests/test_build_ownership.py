@@ -289,3 +289,18 @@ def test_a_fifo_or_folder_in_the_place_of_a_file_stops_the_build(
     with pytest.raises(OutputError, match="README.md was not written by a build"):
         corpus.build(out)
     assert [path.name for path in out.iterdir()] == ["README.md"]
+
+
+@pytest.mark.parametrize("content", [b"notes of another tool", b"albert-data build\nand more"])
+def test_a_foreign_lock_is_not_ours(content: bytes, corpus: Corpus, tmp_path: Path):
+    lock = plant(tmp_path / "out/.build/lock", content)
+    with pytest.raises(OutputError, match="holds lock, and no plan of a build"):
+        corpus.build(tmp_path / "out")
+    assert lock.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"albert-"])
+def test_a_lock_whose_mark_was_cut_by_a_kill_is_ours(content: bytes, corpus: Corpus, tmp_path: Path):
+    plant(tmp_path / "out/.build/lock", content)
+    corpus.build(tmp_path / "out")
+    check_finished(corpus, tmp_path / "out")

@@ -170,7 +170,7 @@ def test_an_output_that_cannot_be_is_named_before_any_work(
 def test_stdin_without_a_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     fixtures.set_stdin(monkeypatch, TEXT.encode())
     message = fail("build - -o out", capsys)
-    assert "without --tokenizer the corpus is read twice, which stdin can't be" in message
+    assert "without --tokenizer the corpus is read twice, and stdin can be read only once" in message
     assert "`albert-data vocab`" in message
     assert not Path("out").exists()
 

@@ -127,3 +127,16 @@ def test_what_was_read_ahead_is_given_back(tmp_path: Path):
     path.write_bytes(gzip.compress(text))
     with open_input(*find_inputs([str(path)])) as stream:
         assert b"".join(iter(lambda: stream.read1(1000), b"")) == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Plain English text, a line of it.\n" * 60 + b"\xed\xa0\xbd\xed\xb8\x80 at the end.\n",  # an emoji as CESU-8
+        b"Plain English text, a line of it.\n" * 60 + b"\xff\xfe\xfd\xfc\xfb\xfa\n",
+        b"name,abcdefghij\0" * 40,
+    ],
+    ids=["CESU-8", "one damaged place", "records that end in zero"],
+)
+def test_one_damaged_place_in_a_small_file_is_no_other_encoding(data: bytes):
+    assert find_wrong_encoding(data) is None

@@ -186,7 +186,7 @@ def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenize
     assert digests[0] == digests[1]
     done = build("<(zcat in.txt.gz) -o other")
     assert done.returncode == 1
-    assert "the corpus is read twice, which /dev/fd/" in done.stderr
+    assert "the corpus is read twice, and /dev/fd/" in done.stderr
     assert "no file, can't be; train a vocabulary with `albert-data vocab` first" in done.stderr
 
 

@@ -15,7 +15,7 @@ PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("corpus", "tokenizer", "examples", "shards", "build", "inspect", "train", "interop", "cli")
 # What any room may import, and the order among them.
-COMMON = ("errors", "config", "files", "interrupts", "sharing", "compilers", "kernels", "draws")
+COMMON = ("errors", "config", "files", "interrupts", "sharing", "escaping", "compilers", "kernels", "draws")
 MAY_IMPORT = {
     "corpus": (),
     "tokenizer": ("corpus",),

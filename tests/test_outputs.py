@@ -136,3 +136,12 @@ def test_an_error_without_a_name_gets_that_of_the_file(tmp_path: Path):
     with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"), replace_file(tmp_path / "file"):
         raise OSError(28, "No space left on device")
     assert os.listdir(tmp_path) == []
+
+
+def test_what_is_appended_to_is_not_emptied(tmp_path: Path):
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    script = "from pathlib import Path; from albert_data.files import write_output as w; w(Path('/dev/stdout'), b'new')"
+    with log.open("a") as file:
+        subprocess.run([sys.executable, "-c", script], stdout=file, check=True)
+    assert log.read_text() == "old\nnew"

@@ -32,6 +32,7 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input
 from albert_data.errors import AlbertDataError, InputError
+from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.shards.manifest import SPLITS
@@ -108,7 +109,7 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         "config": config.to_flat_dict(),
         "tokenizer": {"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
         "inputs": [
-            {"path": _as_text(item.path), "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
+            {"path": name_as_text(item.path), "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
         ],
     }
 
@@ -122,11 +123,6 @@ def _check_size(plan: dict[str, Any]) -> None:
             f"the corpus is {len(inputs):,} files, more than a manifest can name; "
             "join small files, as in: cat folder/*.jsonl > corpus.jsonl"
         )
-
-
-def _as_text(path: str) -> str:
-    """A path as valid text, even where its name is no UTF-8."""
-    return path.encode(errors="backslashreplace").decode()
 
 
 class _Build:
@@ -166,9 +162,9 @@ class _Build:
         path = self._work.tokenizer / MODEL_NAME
         if not is_saved(self._work.tokenizer):
             if streams := [item.path for item in self._inputs if item.is_stream]:
-                name = "stdin" if streams[0] == STDIN else f"{streams[0]}, no file,"
+                name = "stdin" if streams[0] == STDIN else streams[0]
                 raise InputError(
-                    f"without --tokenizer the corpus is read twice, which {name} can't be; "
+                    f"without --tokenizer the corpus is read twice, and {name} can be read only once; "
                     "train a vocabulary with `albert-data vocab` first, or give files"
                 )
             self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")

@@ -32,8 +32,8 @@ from albert_data.files import (
     is_there,
     read_json,
     remove_temporaries,
-    write_bytes,
-    write_json,
+    replace_files,
+    to_json,
 )
 from albert_data.interrupts import hold_interrupts
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
@@ -43,6 +43,7 @@ from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, tra
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
 FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
 ANY = "any"  # in place of a hash: the file itself holds the hashes
+_SEAL = "settings_sha256"
 _SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}
 
 
@@ -206,10 +207,12 @@ def _read_hashes(folder: Path) -> dict[str, str]:
         settings = read_json(folder / SETTINGS_NAME)
     except (OSError, ValueError):
         return {}
-    if isinstance(files := settings.get("files"), dict):
-        return {**files, SETTINGS_NAME: ANY}
     if _SETTINGS_KEYS - settings.keys():
         return {}
+    if "files" in settings:
+        files, seal = settings["files"], settings.get(_SEAL)
+        is_ours = isinstance(files, dict) and seal == _seal(settings)
+        return {**files, SETTINGS_NAME: ANY} if is_ours else {}
     try:  # version 0.3.0 recorded no hashes
         model = load_tokenizer(folder / MODEL_NAME, to_encode=False)
     except TokenizerError:
@@ -227,6 +230,11 @@ def _list_pieces(tokenizer: Tokenizer) -> bytes:
     return "".join(f"{piece}\n" for piece in tokenizer.pieces).encode()
 
 
+def _seal(settings: dict[str, Any]) -> str:
+    """What tells that no value was edited: the SHA-256 of all others."""
+    return _hash(to_json({key: value for key, value in settings.items() if key != _SEAL}))
+
+
 def _hash(data: bytes) -> str:
     return sha256(data).hexdigest()
 
@@ -234,8 +242,7 @@ def _hash(data: bytes) -> str:
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     """Write the model, its pieces and the settings to a folder; returns the settings.
 
-    An older vocabulary is removed first. The settings then come first: by the hashes in them the other two are known as
-    ours, even if this is killed in between.
+    The settings come first: by the hashes in them the other two are known as ours, even if this is killed in between.
     """
     model = report.trained.model
     pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
@@ -250,15 +257,14 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "damage": report.damage,
         "files": {MODEL_NAME: _hash(model), PIECES_NAME: _hash(pieces)},
     }
+    settings[_SEAL] = _seal(settings)
     claim_folder(folder)
     try:
         with hold_interrupts():
-            for name in (MODEL_NAME, PIECES_NAME):
-                (folder / name).unlink(missing_ok=True)
-            write_json(folder / SETTINGS_NAME, settings)
-            write_bytes(folder / PIECES_NAME, pieces)
-            write_bytes(folder / MODEL_NAME, model)
+            replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
     except OSError as error:
-        where = error.filename or folder
-        raise OutputError(f"the vocabulary can't be written: {where}: {error.strerror}") from error
+        raise OutputError(
+            f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is whole: "
+            "free some space, or name another folder"
+        ) from error
     return settings

@@ -96,7 +96,9 @@ class WorkDir:
                 raise OutputError(f"{path} is no folder of a build; move it away, or name another folder")
         if not self.root.exists() or self._is_marked() or self._read_plan() is not None:
             return
-        if foreign := sorted(set(os.listdir(self.root)) - {_LOCK_NAME}):
+        # A kill may have left the mark unwritten.
+        is_lock = is_regular(self._lock_path) and _MARK.startswith(self._lock_path.read_bytes())
+        if foreign := sorted(set(os.listdir(self.root)) - ({_LOCK_NAME} if is_lock else set())):
             raise OutputError(
                 f"{self.root} holds {foreign[0]}, and no plan of a build; move it away, or name another folder"
             )

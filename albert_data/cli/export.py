@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from albert_data.cli.output import show
 from albert_data.errors import ConfigError
 
 
@@ -52,4 +53,4 @@ def export(run: Path, out: Path, checkpoint: Path | None, tokenizer: Path | None
     from albert_data.interop.huggingface import export_model
 
     path = export_model(run, out, checkpoint=checkpoint, tokenizer=tokenizer)
-    click.echo(f"{out}: {path.name} of {run}, for transformers' AlbertForPreTraining and AlbertTokenizer")
+    show(f"{out}: {path.name} of {run}, for transformers' AlbertForPreTraining and AlbertTokenizer")

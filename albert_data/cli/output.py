@@ -11,6 +11,7 @@ from contextlib import suppress
 import click
 
 from albert_data import __version__
+from albert_data.escaping import escape_controls, make_encodable
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 
@@ -31,8 +32,6 @@ def tell(text: str) -> None:
 
 def _make_harmless(text: str, encoding: str) -> str:
     """Write out what steers a terminal, except line feeds, and what the stream can't hold."""
-    from albert_data.inspect.terminal import escape_controls, make_encodable
-
     return make_encodable("\n".join(map(escape_controls, text.split("\n"))), encoding)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from albert_data.cli.output import tell
-from albert_data.inspect.terminal import escape_controls
+from albert_data.escaping import escape_controls
 
 
 class Bar:

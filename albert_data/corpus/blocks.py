@@ -78,7 +78,7 @@ class _Source:
     ) -> None:
         self.format, self.start, self.ended = format, start, False
         self.pending = b""
-        self._unfinished = b""  # what follows `pending` and may be part of a line end
+        self._unfinished = b""  # the last bytes read, held back because they may begin a line end
         self._stream, self._path, self._damage, self._left = stream, path, damage, length
         if start == 0:
             self._look_at_beginning()

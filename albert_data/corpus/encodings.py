@@ -21,6 +21,7 @@ _MARKS = (
 )
 _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
+_DAMAGE = re.compile("\ufffd+")
 _PLANES = bytes(range(0x11))  # the second bytes of all characters in UTF-32
 # The first bytes of most characters of Chinese, Japanese and Korean in UTF-16.
 _WIDE_BYTES = bytes((0x00, 0x30, *range(0x4E, 0xA0), *range(0xAC, 0xD8), 0xFF))
@@ -57,12 +58,16 @@ def find_wrong_encoding(sample: bytes) -> Encoding | None:
 
 
 def _is_clean(data: bytes) -> bool:
-    """Whether it is UTF-8 without zeros, up to a character cut at its end."""
+    return 0 not in data and _is_utf8(data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether it is UTF-8, up to a character cut at its end."""
     try:
         _CUT_CHARACTER.sub(b"", data).decode()
     except UnicodeDecodeError:
         return False
-    return 0 not in data
+    return True
 
 
 def _judge_zeros(sample: bytes) -> Encoding | None:
@@ -71,7 +76,7 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
     total, size = sum(zeros), len(sample)
     is_one_sided = max(zeros[0] + zeros[2], zeros[1] + zeros[3]) >= 0.95 * total
     is_much = 3 * total > size and total >= (3 if is_one_sided else 64)
-    is_pattern = 100 * total > size and total >= 16 and is_one_sided
+    is_pattern = 100 * total > size and total >= 16 and is_one_sided and _is_regular(sample)
     if is_much or is_pattern:
         for top, plane, name in ((3, 2, "UTF-32LE"), (0, 1, "UTF-32BE")):
             planes = sample[plane::4]
@@ -85,6 +90,12 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
     return None
 
 
+def _is_regular(sample: bytes) -> bool:
+    """Whether every other byte is mostly the same, as of one script in UTF-16, or it is no UTF-8 at all."""
+    most = max(half.count(value) for half in (sample[::2], sample[1::2]) for value in range(256))
+    return 5 * most > len(sample) or not _is_utf8(sample)
+
+
 def _judge_invalid(sample: bytes) -> Encoding | None:
     """Text is in another encoding if most of what is not ASCII is no UTF-8."""
     if _is_clean(sample):
@@ -92,7 +103,8 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
     text = _CUT_CHARACTER.sub(b"", sample).decode(errors="replace")
     num_invalid = text.count("\ufffd") - sample.count(b"\xef\xbf\xbd")
     num_valid = len(_ASCII.sub("", text)) - num_invalid
-    if num_invalid < 5 or num_invalid <= num_valid or 500 * num_invalid < len(sample):
+    num_places = len(_DAMAGE.findall(text))
+    if num_places < 5 or num_invalid <= num_valid or 500 * num_places < len(sample):
         return None
     return _guess(sample)
 

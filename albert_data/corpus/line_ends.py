@@ -1,9 +1,8 @@
 """Line ends other than the line feed, made line feeds in place.
 
 A lone carriage return, U+0085 (next line), U+2028 (line separator) and U+2029 (paragraph separator) end a line as a
-line feed does. Each becomes one, after blanks for the bytes that are too many: no byte moves, so what counts bytes
-needs to know nothing of it. The carriage returns of CR LF, and of CR CR LF as programs write it that end lines twice,
-stay: they are white space before the line feed.
+line feed does. Each becomes one, padded with spaces in front, so that every offset stays the same. The carriage returns
+of CR LF, and of CR CR LF as programs write it that end lines twice, stay: they are white space before the line feed.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import explain, read_object, show
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+# Of another model, they would change the pieces or the weights of this one without a word.
+_READ_TOO = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CLASSIFIER_DROPOUT = 0.1  # of the released models, before any classifier that transformers puts on top
 
@@ -94,7 +96,8 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
     """Write a model and its tokenizer to a folder; config.json comes last, so half a folder loads nowhere.
 
     Whatever else the folder holds stays as it is. Raises OutputError where a file of ours would take the place of
-    another, and where the disk is full; then nothing of this call is left.
+    another, where one would change what transformers reads, and where the disk is full; then nothing of this call is
+    left.
     """
     if tokenizer.vocab_size != model.config.vocab_size:
         raise ConfigError(
@@ -107,6 +110,9 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
         CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_special_ids(tokenizer)}),
     }
+    for name in _READ_TOO:
+        if os.path.lexists(out / name):
+            raise OutputError(f"{out}: holds {name}, which transformers would read too; choose another --output")
     missing = [name for name in files if not _is_written(out / name, files[name])]
     _write_all(out, {name: files[name] for name in missing})
 
@@ -191,7 +197,7 @@ def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
         check_types(AlbertConfig, found, {**_SETTINGS, "num_groups": "num_hidden_groups"})
         return AlbertConfig(**found)
     except ConfigError as error:
-        raise ConfigError(f"config.json: {error}") from error
+        raise ConfigError(f"config.json: {explain(error)}") from error
 
 
 def to_huggingface(model: Albert) -> dict[str, Tensor]:

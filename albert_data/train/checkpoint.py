@@ -9,6 +9,7 @@ Only these three files are ever removed, and a folder only when they were all th
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -41,7 +42,7 @@ Tensors = dict[str, Tensor]
 
 def list_checkpoints(run: Path) -> list[Path]:
     """Return the checkpoints of a run, oldest first: the folders of that name that hold a file of one."""
-    named = (path for path in (run / CHECKPOINTS_FOLDER).glob("step-*") if re.fullmatch(r"step-[0-9]+", path.name))
+    named = (path for path in (run / CHECKPOINTS_FOLDER).glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name))
     found = (path for path in named if any((path / name).exists() for name in FILES))
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
@@ -54,7 +55,7 @@ def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors,
     with _explain_failure(path):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"step-*{TEMPORARY_SUFFIX}"):  # of a run that was killed
-            if re.fullmatch(r"step-[0-9]+(\.[0-9a-f]+)?\.tmp", old.name):
+            if re.fullmatch(r"step-[0-9]{8,}(\.[0-9a-f]+)?\.tmp", old.name):
                 _remove(old)
         try:
             temporary.mkdir()
@@ -68,7 +69,7 @@ def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors,
                 (temporary / name).chmod(mode)
                 sync_path(temporary / name)
             sync_path(temporary)
-            temporary.rename(path)
+            _take_name(temporary, path)
         except BaseException:
             _remove(temporary)
             raise
@@ -76,10 +77,21 @@ def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors,
     return path
 
 
+def _take_name(temporary: Path, path: Path) -> None:
+    try:
+        temporary.rename(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        raise
+
+
 @contextmanager
 def _explain_failure(path: Path) -> Iterator[None]:
     try:
         yield
+    except FileExistsError as error:
+        raise OutputError(f"{path}: is not a checkpoint of this run; move it away, then --resume") from error
     except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
         raise OutputError(
             f"{path}: can't write the checkpoint: {error}; those before it are whole: free some space, then --resume"
@@ -87,9 +99,9 @@ def _explain_failure(path: Path) -> Iterator[None]:
 
 
 def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
-    """Remove the files of all but the last `keep` checkpoints, and return the folders that stay.
+    """Remove the files of all but the last `keep` checkpoints. Returns the folders that stay.
 
-    These hold something else, or are links, which are left as they are.
+    A folder stays if it holds other files or is a link.
     """
     kept = []
     for path in list_checkpoints(run)[:-keep]:

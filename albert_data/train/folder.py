@@ -5,8 +5,8 @@ RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/s
 ```
 run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
 Steps are part of it, since the learning rate of each step depends on their number: a finished run can't be lengthened.
-Where a run.json of ours stands, these files are the run's own; where none does, none of them may stand there, for it
-would be somebody else's. Anything else in RUN is left alone.
+Where a run.json of ours stands, these files are the run's own. Without one, any of these files is somebody else's, and
+the run does not start. Anything else in RUN is left alone.
 """
 
 from __future__ import annotations

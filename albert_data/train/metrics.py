@@ -115,7 +115,7 @@ class MetricsFile:
     """metrics.jsonl: a JSON object a line, each with `step` and `split`, "train" or "validation".
 
     The first line that is written replaces those after `keep_until_step`, which the run writes again: a run that
-    fails before it has lost none. Then whatever is no line of metrics goes from the file, and a copy of all is kept.
+    fails before it has lost none. It also drops lines that are not metrics, after it has copied the whole file.
     """
 
     def __init__(self, path: Path, *, keep_until_step: int, say: Callable[[str], None]) -> None:

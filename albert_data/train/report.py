@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from albert_data.escaping import escape_controls
 from albert_data.train.budget import Budget
 from albert_data.train.config import TrainConfig
 from albert_data.train.evaluation import Baseline
@@ -60,7 +61,7 @@ class Report:
     def say(self, line: str) -> None:
         if self._is_shown:
             with self._spare_the_run():
-                self._bar.write(line, file=sys.stderr)
+                self._bar.write("\n".join(map(escape_controls, line.split("\n"))), file=sys.stderr)
 
     def advance(self, share: float) -> None:
         """Show how much of the run is done."""

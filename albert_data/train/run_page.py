@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from albert_data.errors import OutputError
+from albert_data.escaping import escape_controls
 from albert_data.files import write_bytes
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
@@ -65,7 +66,7 @@ PAGE = """<!DOCTYPE html>
 
 
 def say_on_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(escape_controls(line), file=sys.stderr)
 
 
 def write_run_page(run: Path, *, say: Callable[[str], None] = say_on_stderr) -> Path | None:

@@ -400,6 +400,13 @@ def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, t
     assert "is a file" in fails(capsys, trained / "run", "-o", tmp_path / "README.md")
 
 
+@pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "adapter_config.json"])
+def test_what_would_change_the_model_that_transformers_reads_is_an_obstacle(trained, tmp_path, capsys, name):
+    (tmp_path / name).write_text("{}")
+    assert f"holds {name}, which transformers would read too" in fails(capsys, trained / "run", "-o", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_an_export_that_was_killed_is_completed_by_the_same_command(trained, exported, tmp_path):
     shutil.copytree(exported, tmp_path / "model")
     (tmp_path / "model" / "config.json").unlink()
@@ -492,6 +499,7 @@ def test_a_piece_that_no_json_can_hold_is_refused(tokenizer, piece, score, words
         ({"num_attention_heads": 4.0}, ConfigError, "num_attention_heads is 4.0, of a wrong type"),
         ({"num_hidden_groups": None}, ConfigError, "num_hidden_groups is None, of a wrong type"),
         ({"vocab_size": 2**31 - 1}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\)"),
+        ({"vocab_size": 10**4000}, ConfigError, r"config.json: vocab_size is 1000*\.\.\.$"),
         ({"vocab_size": 41}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\).*\(41, 16\)"),
         ({"num_hidden_groups": 2}, CheckpointError, "lack albert.encoder.albert_layer_groups.1"),
         ({"num_hidden_groups": 1, "inner_group_num": 1}, CheckpointError, "hold albert.*albert_layers.1"),
