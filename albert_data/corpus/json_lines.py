@@ -14,11 +14,22 @@ import numpy as np
 
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.json_scanning import NOTHING, OBJECT, STRING, WRONG, name_kind, read_string, scan
+from albert_data.corpus.json_scanning import (
+    NOTHING,
+    OBJECT,
+    STRING,
+    WRONG,
+    name_kind,
+    read_string,
+    scan,
+    scan_object,
+    unescape_string,
+)
 from albert_data.corpus.line_ends import break_lines
 from albert_data.corpus.long_documents import WHITESPACE
 from albert_data.corpus.repair import repair, repair_parts
 from albert_data.corpus.utf8 import is_utf8
+from albert_data.kernels import is_kept
 
 LARGE_LINE = 1 << 20  # of nested objects json.loads takes thirty times as much
 _BOM = b"\xef\xbb\xbf"
@@ -26,7 +37,9 @@ _BREAKS = (b"\xc2", b"\xe2")  # the first bytes of U+0085, U+2028 and U+2029
 
 
 def compile_scanner() -> None:
-    """Run the kernels that few lines need."""
+    """Run the kernels that few lines need, unless they were compiled before: loading them can wait for such a line."""
+    if is_kept(scan_object) and is_kept(unescape_string):
+        return
     reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), "", Damage())
     reader._scan(np.frombuffer(b'{"": "\\n"}', np.uint8))
 
