@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from weakref import WeakSet
 
 
 class SharedLock:
-    """A reentrant lock that is free in a forked child, even where another thread of the parent held it."""
+    """A reentrant lock that is free in a forked child, even where another thread of the parent held it.
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
+    repair: is called in the child then, for what the lock guards may be half done.
+    """
+
+    def __init__(self, repair: Callable[[], None] | None = None) -> None:
+        self._lock, self._repair = threading.RLock(), repair
         _LOCKS.add(self)
 
     def __enter__(self) -> None:
@@ -24,30 +28,21 @@ class SharedLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Forget who holds it."""
-        self._lock = threading.RLock()
+        """Be free, unless this thread holds it."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            return
+        self._lock = threading.RLock()  # its holder is not in this process
+        if self._repair is not None:
+            self._repair()
 
 
 _LOCKS: WeakSet[SharedLock] = WeakSet()
 
 
-def _acquire_all() -> None:
-    """So that no other thread is at work on what a lock guards while the process forks: the child gets it whole."""
-    _HELD.extend(_LOCKS)
-    for lock in _HELD:
-        lock.__enter__()
-
-
-def _release_all() -> None:
-    while _HELD:
-        _HELD.pop().__exit__(None, None, None)
-
-
 def _renew_all() -> None:
-    _HELD.clear()
     for lock in list(_LOCKS):
         lock.renew()
 
 
-_HELD: list[SharedLock] = []
-os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_renew_all)
+os.register_at_fork(after_in_child=_renew_all)

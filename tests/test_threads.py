@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -83,6 +85,31 @@ def test_threads_that_share_a_segmenter_get_the_same_sentences():
     for _ in range(NUM_ROUNDS):
         for found, wanted in zip(run_beside(lambda i: shared.segment(*buffers[i])), expected, strict=True):
             assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_a_segmenter_that_another_thread_was_using_begins_anew_in_a_forked_child():
+    line = b"Mr. Smith went on. Dr. Who? Then he left.\n"
+    buffer = np.frombuffer(bytearray(line), np.uint8), np.array([0, len(line)])
+    segmenter = Segmenter("en", lambda line: _segment_odd("en", line))
+    expected = segmenter.segment(*buffer)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with segmenter._lock:
+            segmenter._answers.counts[0] += 5  # half done
+            held.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(30)
+    child = os.fork()
+    if child == 0:
+        found = segmenter.segment(*buffer)
+        os._exit(not all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True)))
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("duplicate", [lambda t: pickle.loads(pickle.dumps(t)), copy.copy, copy.deepcopy])

@@ -72,7 +72,7 @@ class Segmenter:
         self, language: str, segment_odd: Callable[[str], list[str]], max_keys: int = 1 << 17, max_bytes: int = 1 << 22
     ) -> None:
         self._language, self._segment_odd = language, segment_odd
-        self._answers, self._lock = make_answers(max_keys, max_bytes), SharedLock()
+        self._answers, self._lock = make_answers(max_keys, max_bytes), SharedLock(self._forget)
         self.is_fast = language in LANGUAGES
         self.is_fast = self.is_fast and self._agrees()
 
@@ -111,8 +111,7 @@ class Segmenter:
         """Ask about the keys from a number on, and return the number of keys; forget all where there is no room."""
         answers = self._answers
         if first == answers.counts[0]:
-            answers.slots[:] = 0
-            answers.counts[0] = 0
+            self._forget()
             return 0
         offsets = answers.key_offsets[: answers.counts[0] + 1][first:]
         data = answers.keys[offsets[0] : offsets[-1]].tobytes()
@@ -120,6 +119,10 @@ class Segmenter:
         keys = [data[begin:end].rstrip(b"\0").decode() for begin, end in bounds]
         answers.slots[2 * answers.key_slots[first : first + len(keys)] + 1] |= self._judge(keys)
         return first + len(keys)
+
+    def _forget(self) -> None:
+        self._answers.slots[:] = 0
+        self._answers.counts[0] = 0
 
     def _judge(self, keys: list[str]) -> np.ndarray:
         """What is decided of each key; uint64."""
