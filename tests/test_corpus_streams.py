@@ -187,7 +187,7 @@ def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenize
     done = build("<(zcat in.txt.gz) -o other")
     assert done.returncode == 1
     assert "the corpus is read twice, and /dev/fd/" in done.stderr
-    assert "no file, can't be; train a vocabulary with `albert-data vocab` first" in done.stderr
+    assert "can be read only once; train a vocabulary with `albert-data vocab` first" in done.stderr
 
 
 # ---- sound data that looked damaged, and faults that looked like damage ----
