@@ -38,7 +38,9 @@ def interrupt_and_give(module):
 codegen.JITCodeLibrary._object_getbuffer_hook = interrupt_and_give
 """
 RETURNING = """
+from albert_data import interrupts
 from numba.core import serialize
+interrupts._AGAIN_SECONDS = 0.001  # an audit of few rows ends 0.01 s later
 serialize.interrupt, serialize.calls = interrupt, []
 exec('''
 unpickle = _numba_unpickle
