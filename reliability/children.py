@@ -1,8 +1,8 @@
 """Run cases in forked children, with limits on time and memory, and name the case that breaks one.
 
-All is loaded and compiled before, in this process. A child works through a batch of cases. A batch whose child hangs,
-grows too large or dies is gone on with behind the case that it was at, and this case is tried again in a child of its
-own: what it does alone is what it is reported for.
+Everything is loaded and compiled first, in this process. A child works through a batch of cases. If a child hangs,
+grows too large or dies, its case is tried again alone in a new child, and what it does there is reported. Another child
+does the rest of the batch.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ ROOT = Path(albert_data.__file__).resolve().parents[1]
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A command that is over. code: as the shell has it, but for a signal's negative number; None: it never ended."""
+    """A command that has ended. code: its exit code, minus the number of its signal, or None if it hung."""
 
     arguments: list[str]
     code: int | None

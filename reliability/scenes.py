@@ -164,7 +164,7 @@ def make_scenes(inputs: Inputs) -> list[Scene]:
             result=digest_shards,
             stages=over,
             again=again_old,
-            allowed_left=(".build",),  # of the other settings: their own command goes on with it
+            allowed_left=(".build",),  # of the unfinished build with the other settings
             is_done=lambda folder: read_seed(folder / OUT) == OTHER_SEED,
         ),
         Scene(
@@ -224,7 +224,7 @@ def read_seed(out: Path) -> int | None:
 
 
 def digest_run(run: Path) -> Result:
-    """What a run made, but for the times in it."""
+    """What a run made, without its times."""
     checkpoints = sorted(path.name for path in run.glob("checkpoints/*"))
     weights = [f"checkpoints/{name}/{file}.safetensors" for name in checkpoints for file in ("model", "training")]
     metrics = run / "metrics.jsonl"

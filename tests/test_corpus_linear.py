@@ -186,22 +186,20 @@ def test_lines_in_parts_of_a_byte_are_joined_first(part: bytes, monkeypatch: pyt
 def test_the_white_space_before_stdin_is_not_held():
     """Each read made a copy of all of it."""
     data = b" \r\n" * 1_000_000 + b'{"text": "a"}'
-    stream, held = Trickle(data), []
-    read1 = stream.read1
-
-    def note(size: int | None = -1) -> bytes:
-        held.append(sys.getsizeof(source[0].pending) if source else 0)
-        return read1(size)
-
-    stream.read1 = note  # type: ignore[method-assign]
+    held: list[int] = []
     source: list[Any] = []
+
+    class Noting(Trickle):
+        def read1(self, size: int | None = -1) -> bytes:
+            held.append(sys.getsizeof(source[0].pending) if source else 0)
+            return super().read1(size)
 
     class Noted(blocks._Source):
         def _look_at_beginning(self) -> None:
             source.append(self)
             super()._look_at_beginning()
 
-    Noted(stream, "p", "auto", Damage(), 0, None)
+    Noted(Noting(data), "p", "auto", Damage(), 0, None)
     assert source[0].format == "jsonl"
     assert max(held) < 1 << 15
 

@@ -169,7 +169,7 @@ def test_a_device_that_never_ends_is_refused_as_no_text():
         open_input(*find_inputs(["/dev/zero"]))
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="<(...) is written for bash")
 def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenizer):
     documents = fixtures.make_documents(30, seed=3)
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(fixtures.to_txt(documents)))

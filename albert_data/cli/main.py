@@ -87,5 +87,5 @@ def run(arguments: list[str]) -> int:
     except MemoryError:
         tell_error("memory ran out; use fewer --workers, or a machine with more memory")
         return 1
-    except Exception as error:
+    except Exception as error:  # a bug of ours: one line and a report instead of a traceback
         return tell_bug(error, arguments)

@@ -172,7 +172,7 @@ def load_tensors(path: Path) -> Tensors:
         return load_file(path)
     except OSError:
         raise
-    except Exception as error:  # of safetensors, or what torch says of shapes and types that it can't have
+    except Exception as error:  # for damaged files safetensors and torch raise errors of many kinds
         raise ValueError(f"{path.name}: {explain(error)}") from error
 
 

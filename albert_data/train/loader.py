@@ -297,7 +297,7 @@ class Shared(Iterator[Item], Generic[Item]):
                 return next(self._items)
             except StopIteration:
                 raise
-            except Exception as error:  # after which a generator merely ends, as if it were through
+            except Exception as error:  # after it a generator is exhausted, as at the end of the data
                 self._error = error
                 raise
 

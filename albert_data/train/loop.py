@@ -350,7 +350,7 @@ class _Loop:
             for path in prune_checkpoints(self._run, keep=self._session.config.keep):
                 if path not in self._told:
                     self._told.add(path)
-                    self._report.say(f"{path}: stays, for it is a link or holds files of somebody else")
+                    self._report.say(f"{path} is kept: it is a link, or it holds files that are not of this run")
         is_asked = self._agree_on_stop()
         self._budget.note("checkpoint", time.perf_counter() - began)
         return is_asked

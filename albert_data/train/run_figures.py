@@ -105,7 +105,7 @@ def read_run(run: Path) -> RunFigures:
 def read_lines(path: Path) -> list[Line]:
     """The lines of metrics.jsonl, without the last if it is torn: the run was killed while writing it."""
     texts, torn = split_lines(path)
-    if parse_line(torn) is not None:  # whoever edits the file may leave out the end of its last line
+    if parse_line(torn) is not None:  # an editor may leave out the line feed at the end of the file
         texts.append(torn)
     lines = []
     for place, text in enumerate(texts, 1):

@@ -30,7 +30,8 @@ from albert_data.train.model import Albert
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 
-from albert_data.interop import huggingface, huggingface_tokenizer  # noqa: E402  (it needs safetensors)
+huggingface = pytest.importorskip("albert_data.interop.huggingface")
+huggingface_tokenizer = pytest.importorskip("albert_data.interop.huggingface_tokenizer")
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"

@@ -202,7 +202,7 @@ def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
     for step in (1, 2, 3):
         folder = run / "checkpoints" / f"step-0000000{step}"
         assert names_of(folder) == {"notes.txt"}
-        assert shown.count(f"{folder}: stays") == 1
+        assert shown.count(f"{folder} is kept") == 1
 
 
 def test_pruning_never_goes_through_a_link(train, run, tmp_path):
