@@ -15,7 +15,18 @@ PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("corpus", "tokenizer", "examples", "shards", "build", "inspect", "train", "interop", "cli")
 # What any room may import, and the order among them.
-COMMON = ("errors", "config", "files", "interrupts", "sharing", "escaping", "compilers", "kernels", "draws")
+COMMON = (
+    "errors",
+    "config",
+    "files",
+    "interrupts",
+    "sharing",
+    "escaping",
+    "compilers",
+    "kernels",
+    "draws",
+    "unicode_tables",
+)
 MAY_IMPORT = {
     "corpus": (),
     "tokenizer": ("corpus",),

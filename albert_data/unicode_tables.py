@@ -1,0 +1,63 @@
+"""The Unicode tables that decide bytes: shipped, so that every Python gives the same build.
+
+In: unicode.tsv, ranges of code points with general category and script. scripts/make_unicode_table.py writes it. What
+only shows text (columns of a terminal, escaping) uses Python's own tables.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+_PATH = Path(__file__).with_name("unicode.tsv")
+_NUM_CODE_POINTS = 0x110000
+
+
+@cache
+def _read() -> tuple[str, list[int], list[str], list[str]]:
+    """The version, and of each range its first code point, category and script."""
+    head, *lines = _PATH.read_text(encoding="ascii").splitlines()
+    firsts, categories, scripts = zip(*(line.split("\t") for line in lines), strict=True)
+    return head.removeprefix("# Unicode "), [int(first, 16) for first in firsts], list(categories), list(scripts)
+
+
+def unicode_version() -> str:
+    return _read()[0]
+
+
+@cache
+def _expand(column: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A column of the table as a number for each code point, and what the numbers stand for."""
+    _, firsts, *columns = _read()
+    names, numbers = np.unique(columns[column], return_inverse=True)
+    lengths = [end - begin for begin, end in pairwise([*firsts, _NUM_CODE_POINTS])]
+    expanded = np.repeat(numbers.astype(np.uint16), lengths)
+    expanded.flags.writeable = False
+    return expanded, tuple(names.tolist())
+
+
+def categories() -> tuple[np.ndarray, tuple[str, ...]]:
+    """The general category of each code point: numbers (uint16, 0x110000 of them), and their names ("Lu")."""
+    return _expand(0)
+
+
+def scripts() -> tuple[np.ndarray, tuple[str, ...]]:
+    """The script of each code point in the same form: the first word of the Unicode names of its letters, marks and
+    numbers ("LATIN", "CJK", "HIRAGANA"); "-" for all other characters.
+    """
+    return _expand(1)
+
+
+def category(character: str) -> str:
+    """The general category of a character, as "Lu"."""
+    numbers, names = categories()
+    return names[numbers.item(ord(character))]
+
+
+def script(character: str) -> str:
+    """The script of a letter, mark or number, as "LATIN"; "-" of any other character."""
+    numbers, names = scripts()
+    return names[numbers.item(ord(character))]
