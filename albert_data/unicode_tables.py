@@ -54,10 +54,10 @@ def scripts() -> tuple[np.ndarray, tuple[str, ...]]:
 def category(character: str) -> str:
     """The general category of a character, as "Lu"."""
     numbers, names = categories()
-    return names[numbers.item(ord(character))]
+    return names[int(numbers[ord(character)])]
 
 
 def script(character: str) -> str:
     """The script of a letter, mark or number, as "LATIN"; "-" of any other character."""
     numbers, names = scripts()
-    return names[numbers.item(ord(character))]
+    return names[int(numbers[ord(character)])]
