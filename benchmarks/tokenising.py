@@ -64,6 +64,7 @@ def as_text(sentences: list[str]) -> Text:
         utf8=np.frombuffer(b"".join(utf8), np.uint8),
         sentence_begins=offsets[:-1],
         sentence_ends=offsets[1:],
+        is_heading=np.zeros(len(utf8), bool),
         document_offsets=np.array([0, len(sentences)]),
         document_keys=np.zeros(1, np.uint64),
     )

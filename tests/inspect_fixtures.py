@@ -97,6 +97,7 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
     made = Documents(
         ids=np.array(flat, tokenizer.id_dtype),
         sentence_offsets=np.cumsum([0, *map(len, sentences)]),
+        is_heading=np.zeros(len(sentences), bool),
         document_offsets=np.cumsum([0, *map(len, documents)]),
         document_keys=np.arange(first_key, first_key + len(documents), dtype=np.uint64),
     )

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from itertools import pairwise
 
 from xxhash import xxh3_64_intdigest
 
@@ -162,62 +164,114 @@ def make_rows(
     short_seq_prob: float,
     seed: int,
     pass_index: int,
+    is_heading: Sequence[bool] | None = None,
 ) -> list[Row]:
-    """Rows in the order in which they are taken from either end of the document."""
-    left = [sentence for sentence in document if sentence]
+    """Rows in the order in which they are made: block by block, each from its front or from its back."""
     rows: list[Row] = []
-    while left:
-        state = stream(seed, PAIRING, key, pass_index, len(rows))
-        target = max_tokens
-        if draw(state, 0) < threshold(short_seq_prob):
-            target = 2 + below(draw(state, 1), max_tokens - 1)
-        take = take_first if draw(state, 4) >= 2**63 else take_last
-        chunk, left = take(left, target, max_tokens, vocabulary)
-        tokens = [token for sentence in chunk for token in sentence]
-        if len(chunk) > 1:
-            split = sum(map(len, chunk[: 1 + below(draw(state, 2), len(chunk) - 1)]))
-        else:
-            split = find_middle(tokens, vocabulary, prefers_left=draw(state, 2) >= 2**63)
-        is_swapped = draw(state, 3) >= 2**63
-        rows.append(lay_out(tokens[:split], tokens[split:], is_swapped, len(rows), vocabulary))
+    for block in find_blocks(join_headings(document, is_heading), max_tokens):
+        if len(block[0]) > max_tokens:
+            for part in cut_long_sentence(block[0], max_tokens, vocabulary):
+                rows.append(lay_out(part, [], False, len(rows), vocabulary))
+            continue
+        is_backward = draw(stream(seed, PAIRING, key, pass_index, len(rows)), 4) >= 2**63
+        left = block[::-1] if is_backward else block
+        while left:
+            state = stream(seed, PAIRING, key, pass_index, len(rows))
+            target = max_tokens
+            if draw(state, 0) < threshold(short_seq_prob):
+                target = 2 + below(draw(state, 1), max_tokens - 1)
+            number = choose_number(left, target, max_tokens)
+            chunk = left[:number][::-1] if is_backward else left[:number]
+            left = left[number:]
+            split = choose_split(state, chunk)
+            first, second = (sum(part, []) for part in (chunk[:split], chunk[split:]))
+            rows.append(lay_out(first, second, draw(state, 3) >= 2**63, len(rows), vocabulary))
     return rows
 
 
-def take_first(
-    left: list[list[int]], target: int, max_tokens: int, vocabulary: Vocabulary
-) -> tuple[list[list[int]], list[list[int]]]:
-    """The first sentences that fit, or what fits of the first one; and what is left."""
-    sentence = left[0]
-    if len(sentence) > max_tokens:
-        cuts = [at for at in range(1, max_tokens + 1) if begins_word(sentence, at, vocabulary)]
-        cut = cuts[-1] if cuts else max_tokens
-        return [sentence[:cut]], [sentence[cut:], *left[1:]]
-    number = 1
-    while number < len(left) and sum(map(len, left[: number + 1])) <= target:
+def join_headings(document: list[list[int]], is_heading: Sequence[bool] | None) -> list[list[int]]:
+    """Sentences, each with the headings before it; empty ones are left out."""
+    joined: list[list[int]] = [[]]
+    for number, sentence in enumerate(document):
+        joined[-1] = joined[-1] + sentence
+        if not (is_heading and is_heading[number]):
+            joined.append([])
+    return [sentence for sentence in joined if sentence]
+
+
+def find_blocks(sentences: list[list[int]], max_tokens: int) -> list[list[list[int]]]:
+    """Runs of sentences that fit a row, and each longer one by itself."""
+    blocks: list[list[list[int]]] = []
+    for number, sentence in enumerate(sentences):
+        is_long = len(sentence) > max_tokens
+        if is_long or number == 0 or len(sentences[number - 1]) > max_tokens:
+            blocks.append([])
+        blocks[-1].append(sentence)
+    return blocks
+
+
+def find_best(lengths: tuple[int, ...], max_tokens: int) -> tuple[int, int]:
+    """The fewest (rows of one sentence, rows) that take whole sentences of these lengths: all ways are tried."""
+
+    @cache
+    def best(first: int) -> tuple[int, int]:
+        ways = [(0, 0)] if first == len(lengths) else []
+        for end in range(first + 1, len(lengths) + 1):
+            if sum(lengths[first:end]) <= max_tokens:
+                singles, rows = best(end)
+                ways.append((singles + (end == first + 1), rows + 1))
+        return min(ways)
+
+    return best(0)
+
+
+def choose_number(left: list[list[int]], target: int, max_tokens: int) -> int:
+    """How many of the sentences that are left go into a row.
+
+    The most of those numbers that keep the fewest single rows, then the fewest rows. Of a short row only the single
+    rows count: the most that fit its target, or if none does, the fewest.
+    """
+    lengths = [len(sentence) for sentence in left]
+    fitting = [number for number in range(1, len(left) + 1) if sum(lengths[:number]) <= max_tokens]
+    after = {number: find_best(tuple(lengths[number:]), max_tokens) for number in fitting}
+    costs = {number: (after[number][0] + (number == 1), after[number][1] + 1) for number in fitting}
+    full = max(number for number in fitting if costs[number] == min(costs.values()))
+    singles = min(costs.values())[0]
+    short = [number for number in fitting if number <= full and costs[number][0] == singles]
+    if target == max_tokens:
+        return full
+    return max((number for number in short if sum(lengths[:number]) <= target), default=short[0])
+
+
+def choose_split(state: int, chunk: list[list[int]]) -> int:
+    """How many sentences stand before the split; each boundary weighs as much as the sentences beside it are long."""
+    if len(chunk) == 1:
+        return 1
+    weights = [len(before) + len(after) for before, after in pairwise(chunk)]
+    left, number = below(draw(state, 2), sum(weights)), 0
+    while left >= weights[number]:
+        left -= weights[number]
         number += 1
-    return left[:number], left[number:]
+    return number + 1
 
 
-def take_last(
-    left: list[list[int]], target: int, max_tokens: int, vocabulary: Vocabulary
-) -> tuple[list[list[int]], list[list[int]]]:
-    """The last sentences that fit, or what fits of the last one; and what is left."""
-    sentence = left[-1]
-    if len(sentence) > max_tokens:
-        begin = len(sentence) - max_tokens
-        cuts = [at for at in range(begin, len(sentence)) if begins_word(sentence, at, vocabulary)]
-        cut = cuts[0] if cuts else begin
-        return [sentence[cut:]], [*left[:-1], sentence[:cut]]
-    number = 1
-    while number < len(left) and sum(map(len, left[-number - 1 :])) <= target:
-        number += 1
-    return left[-number:], left[:-number]
-
-
-def find_middle(tokens: list[int], vocabulary: Vocabulary, *, prefers_left: bool) -> int:
-    """The word boundary nearest to the middle, or of two as near one of them; the end if there is none."""
-    cuts = [at for at in range(1, len(tokens)) if begins_word(tokens, at, vocabulary)]
-    return min(cuts, key=lambda at: (abs(at - len(tokens) / 2), at if prefers_left else -at), default=len(tokens))
+def cut_long_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabulary) -> list[list[int]]:
+    """Parts of nearly equal lengths, cut between words where a word is not longer than a row."""
+    parts = []
+    while sentence:
+        num_rows = -(-len(sentence) // max_tokens)
+        ideal = len(sentence) // num_rows
+        cuts = [at for at in range(1, max_tokens + 1) if at < len(sentence) and begins_word(sentence, at, vocabulary)]
+        enough = [at for at in cuts if len(sentence) - at <= (num_rows - 1) * max_tokens]
+        if num_rows == 1:
+            cut = len(sentence)
+        elif enough:
+            cut = min(enough, key=lambda at: (abs(at - ideal), at))
+        else:
+            cut = max(cuts, default=ideal)
+        parts.append(sentence[:cut])
+        sentence = sentence[cut:]
+    return parts
 
 
 def lay_out(first: list[int], second: list[int], is_swapped: bool, index: int, vocabulary: Vocabulary) -> Row:

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import references
 import toy_documents
-from callable_helpers import around
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_documents import CLS, RULE, SEP, SPECIALS, KeyedDocument, as_documents, plain_rows, plain_vocabulary
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.pairs import cut_documents, find_middle_cut, make_pairs
+from albert_data.examples.pairs import cut_documents, make_pairs
 from albert_data.examples.ragged import Pairs
 
 configs = st.builds(
@@ -27,8 +26,14 @@ configs = st.builds(
 passes = st.integers(0, 1000)
 
 
-def make(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int = 0, dtype: type = np.uint16) -> Pairs:
-    pairs = make_pairs(as_documents(keyed, dtype), SPECIALS, RULE, config, pass_index)
+def make(
+    keyed: list[KeyedDocument],
+    config: ExampleConfig,
+    pass_index: int = 0,
+    dtype: type = np.uint16,
+    is_heading: list[bool] | None = None,
+) -> Pairs:
+    pairs = make_pairs(as_documents(keyed, dtype, is_heading), SPECIALS, RULE, config, pass_index)
     assert pairs.ids.dtype == dtype
     assert (pairs.offsets.dtype, pairs.segment_a_len.dtype) == (np.int64, np.int32)
     assert (pairs.sop_label.dtype, pairs.document_keys.dtype) == (np.int8, np.uint64)
@@ -53,10 +58,23 @@ def segments(row: tuple[list[int], int, int, int, int]) -> tuple[list[int], list
 def test_rows_equal_the_plain_reference(
     dtype: type, keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int
 ):
-    expected = [
-        (row.ids, row.segment_a_len, row.label, key, row.index)
-        for key, document in keyed
-        for row in references.make_rows(
+    assert plain_rows(make(keyed, config, pass_index, dtype)) == expect(keyed, config, pass_index)
+
+
+@given(toy_documents.documents, configs, st.data())
+def test_rows_with_headings_equal_the_plain_reference(keyed: list[KeyedDocument], config: ExampleConfig, data):
+    num_sentences = sum(len(document) for _, document in keyed)
+    is_heading = data.draw(st.lists(st.booleans(), min_size=num_sentences, max_size=num_sentences))
+    assert plain_rows(make(keyed, config, is_heading=is_heading)) == expect(keyed, config, 0, is_heading)
+
+
+def expect(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int, is_heading: list[bool] | None = None):
+    """The rows of the reference, as `plain_rows` gives those of the fast code."""
+    rows, first = [], 0
+    for key, document in keyed:
+        headings = is_heading and is_heading[first : first + len(document)]
+        first += len(document)
+        made = references.make_rows(
             document,
             key,
             plain_vocabulary(),
@@ -64,9 +82,10 @@ def test_rows_equal_the_plain_reference(
             short_seq_prob=config.short_seq_prob,
             seed=config.seed,
             pass_index=pass_index,
+            is_heading=headings,
         )
-    ]
-    assert plain_rows(make(keyed, config, pass_index, dtype)) == expected
+        rows += [(row.ids, row.segment_a_len, row.label, key, row.index) for row in made]
+    return rows
 
 
 # ---- what is true of all rows ----
@@ -104,17 +123,51 @@ def test_rows_are_never_too_long_and_their_segments_never_empty(keyed: list[Keye
 
 
 @given(toy_documents.documents, configs)
+def test_segments_of_a_pair_begin_and_end_with_sentences(keyed: list[KeyedDocument], config: ExampleConfig):
+    edges = set(as_documents(keyed).sentence_offsets.tolist())
+    for _, begin, split, end in choose(keyed, config):
+        if split < end:
+            assert {begin, split, end} <= edges
+
+
+@given(toy_documents.documents, configs)
+def test_single_rows_are_whole_sentences_or_parts_of_those_longer_than_a_row(
+    keyed: list[KeyedDocument], config: ExampleConfig
+):
+    offsets = as_documents(keyed).sentence_offsets
+    for _, begin, split, end in choose(keyed, config):
+        if split == end:
+            sentence = np.searchsorted(offsets, begin, side="right") - 1
+            assert end <= offsets[sentence + 1]
+            is_whole = (begin, end) == (offsets[sentence], offsets[sentence + 1])
+            assert is_whole or offsets[sentence + 1] - offsets[sentence] > config.max_tokens
+
+
+@given(toy_documents.documents, configs)
+def test_single_rows_are_as_few_as_can_be(keyed: list[KeyedDocument], config: ExampleConfig):
+    """Whatever the share of short rows. The fewest are found by trying all ways to make rows of whole sentences."""
+    fewest = 0
+    for _, document in keyed:
+        for block in references.find_blocks([sentence for sentence in document if sentence], config.max_tokens):
+            if len(block[0]) > config.max_tokens:
+                fewest += len(references.cut_long_sentence(block[0], config.max_tokens, plain_vocabulary()))
+            else:
+                fewest += references.find_best(tuple(map(len, block)), config.max_tokens)[0]
+    assert (make(keyed, config).sop_label == -1).sum() == fewest
+
+
+@given(toy_documents.documents, configs)
 def test_cuts_fall_between_words_unless_a_word_is_longer_than_a_row(keyed: list[KeyedDocument], config: ExampleConfig):
-    """A cut is legal where a sentence or a word begins, or where none begins for a row's length before or after."""
-    offset, legal = 0, set()
+    offset, legal = 0, {0}
     for _, document in keyed:
         legal |= {offset + at for at in word_begins(document)}
         offset += sum(map(len, document))
+        legal.add(offset)
     for _, begin, split, end in choose(keyed, config):
-        for cut in (begin, split):
-            before = legal & set(range(cut - config.max_tokens + 1, cut + 1))
-            after = legal & set(range(cut, cut + config.max_tokens))
-            assert cut in legal | {end} or not before or not after
+        for cut in (begin, split, end):
+            word_begin = max(at for at in legal if at <= cut)
+            word_end = min(at for at in legal if at >= cut)
+            assert cut in legal or word_end - word_begin > config.max_tokens
 
 
 def word_begins(document: list[list[int]]) -> set[int]:
@@ -127,12 +180,12 @@ def word_begins(document: list[list[int]]) -> set[int]:
     return begins
 
 
-@given(toy_documents.documents, configs)
-def test_rows_without_a_second_segment_are_single_words(keyed: list[KeyedDocument], config: ExampleConfig):
-    for ids, a_len, label, *_ in plain_rows(make(keyed, config)):
-        if label == -1:
-            segment = ids[1 : 1 + a_len]
-            assert not any(references.begins_word(segment, at, plain_vocabulary()) for at in range(1, a_len))
+def test_a_long_sentence_makes_rows_of_nearly_equal_lengths():
+    config = ExampleConfig(max_seq_len=103)
+    chosen = choose([(1, [[THE] * 50, [CAT] * 1234, [THE] * 50])], config)
+    parts = [end - begin for _, begin, split, end in chosen.tolist() if split == end and end - begin != 50]
+    assert (sum(parts), len(parts)) == (1234, 13)
+    assert max(parts) - min(parts) <= 1
 
 
 @given(toy_documents.documents, configs, passes)
@@ -162,18 +215,24 @@ THE, CAT, ING, COMMA, ZHONG = 5, 6, 10, 15, 18
         ([], {""}),
         ([[]], {""}),
         ([[THE]], {"the"}),
-        ([[THE, ING, ING]], {"the ing ing"}),
-        ([[THE, CAT]], {"the|cat"}),
-        ([[THE, ING, CAT]], {"the ing|cat"}),
-        ([[THE, CAT, ING, CAT]], {"the|cat ing cat", "the cat ing|cat"}),
+        ([[THE, ING, CAT]], {"the ing cat"}),
         ([[THE], [], [CAT, ING]], {"the|cat ing"}),
         ([[ING], [ING]], {"ing|ing"}),
-        ([[ZHONG, ING, COMMA]], {"中|ing ,", "中 ing|,"}),
-        ([[THE] * 4, [CAT] * 4], {"the the|the the / cat cat|cat cat"}),
-        ([[THE] * 2, [CAT] * 2, [THE] * 2], {"the the|cat cat / the|the", "the|the / cat cat|the the"}),
-        ([[THE, CAT, THE, ING, ING, ING, CAT]], {"the|cat / the ing ing ing|cat"}),
+        ([[THE] * 4, [CAT] * 4], {"the the the the / cat cat cat cat"}),
+        ([[THE] * 2, [CAT] * 2, [THE] * 2], {"the the|cat cat / the the", "the the / cat cat|the the"}),
+        # Filled greedily from the front: "the the|cat / the the the / cat cat".
+        ([[THE] * 2, [CAT], [THE] * 3, [CAT] * 2], {"the the|cat / the the the|cat cat"}),
+        (
+            [[THE] * 2, [CAT], [THE] * 4, [CAT] * 2],
+            (
+                [[THE] * 2, [CAT], [THE] * 4, [CAT] * 2],
+                {"the the|cat / the the the the / cat cat", "the the / cat|the the the the / cat cat"},
+            ),
+        ),
+        ([[THE, CAT, THE, ING, ING, ING, CAT]], {"the cat / the ing ing ing cat"}),
         ([[THE, THE, ING, ING, ING, ING, CAT]], {"the / the ing ing ing ing / cat"}),
-        ([[THE] + [ING] * 7], {"the ing ing ing ing / ing ing ing", "the ing ing / ing ing ing ing ing"}),
+        ([[THE] + [ING] * 7], {"the ing ing ing / ing ing ing ing"}),
+        ([[THE], [CAT], [THE] * 6, [CAT]], {"the|cat / the the the / the the the / cat"}),
     ],
 )
 def test_the_rows_of_literal_documents(document: list[list[int]], expected: set[str]):
@@ -195,13 +254,6 @@ def read(ids: list[int]) -> str:
 def test_no_documents_make_no_rows():
     pairs = make([], ExampleConfig())
     assert (len(pairs), pairs.offsets.tolist(), len(pairs.ids)) == (0, [0], 0)
-
-
-@given(st.lists(st.sampled_from([THE, ING, ZHONG]), min_size=1, max_size=12), st.booleans())
-def test_the_middle_cut_is_the_boundary_nearest_to_the_middle(unit: list[int], prefers_left: bool):
-    ids = np.array([CAT, *unit, CAT], np.uint16)
-    cut = around(find_middle_cut)(ids, 1, 1 + len(unit), RULE.starts, RULE.standalone, prefers_left)
-    assert cut - 1 == references.find_middle(unit, plain_vocabulary(), prefers_left=prefers_left) % len(unit)
 
 
 # ---- shares ----
@@ -237,20 +289,21 @@ def test_half_the_rows_are_swapped_whatever_the_pass():
         assert abs(pairs_only.mean() - 0.5) < 5 * 0.5 / math.sqrt(len(pairs_only))
 
 
-def test_the_boundary_between_the_segments_is_uniform():
-    pairs = many_rows(ExampleConfig(max_seq_len=13, short_seq_prob=0.0))
-    full = np.diff(pairs.offsets) == 13
-    first_len = np.where(pairs.sop_label == 1, 10 - pairs.segment_a_len, pairs.segment_a_len)[full]
-    shares = np.bincount(first_len, minlength=11)[1:10] / full.sum()
-    assert np.abs(shares - 1 / 9).max() < 5 * math.sqrt(1 / 9 * 8 / 9 / full.sum())
+def test_a_boundary_weighs_as_much_as_the_sentences_beside_it_are_long():
+    lengths, config = (1, 4, 2, 3), ExampleConfig(max_seq_len=13, short_seq_prob=0.0)
+    chosen = choose([(key, [[THE] * length for length in lengths]) for key in range(20_000)], config)
+    splits = chosen[:, 2] - chosen[:, 1]
+    weights = np.array([1 + 4, 4 + 2, 2 + 3])
+    expected = weights / weights.sum()
+    found = np.array([np.mean(splits == at) for at in (1, 5, 7)])
+    assert (np.abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / len(splits))).all()
 
 
 @pytest.mark.parametrize(
     "lengths",
     [
         (3, 2, 8, 4, 8, 2, 3),  # whole sentences of several lengths
-        (2, 25, 3, 25, 2),  # some longer than a row
-        (7,),  # with two words in the middle
+        (2, 1, 25, 3, 4, 3, 25, 1, 2),  # some longer than a row
     ],
 )
 def test_lengths_do_not_tell_which_segment_is_the_earlier(lengths: tuple[int, ...]):
@@ -258,6 +311,7 @@ def test_lengths_do_not_tell_which_segment_is_the_earlier(lengths: tuple[int, ..
     config = ExampleConfig(max_seq_len=13, short_seq_prob=0.3)
     size, num_documents = sum(lengths), 40_000
     chosen = choose([(key, [[THE] * length for length in lengths]) for key in range(num_documents)], config)
+    chosen = chosen[chosen[:, 2] < chosen[:, 3]]
     begins, splits, ends = (chosen[:, 1:] - size * chosen[:, :1]).T
     counts = np.zeros((size + 1,) * 3)
     np.add.at(counts, (begins, splits, ends), 1)

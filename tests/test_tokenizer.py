@@ -35,6 +35,7 @@ def as_text(sentences: list[str]) -> Text:
         utf8=np.frombuffer(b"".join(sentence + b"\n" for sentence in encoded), np.uint8),
         sentence_begins=ends - np.array([len(sentence) for sentence in encoded], np.int64),
         sentence_ends=ends,
+        is_heading=np.zeros(len(ends), bool),
         document_offsets=np.array([0, len(encoded)], np.int64),
         document_keys=np.array([7], np.uint64),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -54,11 +55,15 @@ def plain_vocabulary(rule: WordRule = RULE) -> references.Vocabulary:
     )
 
 
-def as_documents(keyed: list[KeyedDocument], dtype: type = np.uint16) -> Documents:
+def as_documents(
+    keyed: list[KeyedDocument], dtype: type = np.uint16, is_heading: Sequence[bool] | None = None
+) -> Documents:
+    """is_heading: of each sentence of all documents; None where there is no heading."""
     found = [sentence for _, document in keyed for sentence in document]
     return Documents(
         ids=np.array([token for sentence in found for token in sentence], dtype),
         sentence_offsets=np.cumsum([0, *map(len, found)], dtype=np.int64),
+        is_heading=np.array(is_heading or [False] * len(found), bool),
         document_offsets=np.cumsum([0, *(len(document) for _, document in keyed)], dtype=np.int64),
         document_keys=np.array([key for key, _ in keyed], np.uint64),
     )

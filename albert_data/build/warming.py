@@ -63,6 +63,7 @@ def load_to_encode(path: Path) -> Tokenizer:
         utf8=np.full(1, ord("a"), np.uint8),
         sentence_begins=begin,
         sentence_ends=begin + 1,
+        is_heading=np.zeros(1, bool),
         document_offsets=np.array([0, 1]),
         document_keys=np.zeros(1, np.uint64),
     )
@@ -132,6 +133,7 @@ def _mask_something() -> None:
     documents = Documents(
         ids=ids[5:],
         sentence_offsets=np.array([0, 5, num_ids - 5]),
+        is_heading=np.zeros(2, bool),
         document_offsets=np.array([0, 2]),
         document_keys=np.zeros(1, np.uint64),
     )

@@ -35,12 +35,14 @@ class Text:
     """Sentences of whole documents.
 
     utf8: uint8; sentence_begins, sentence_ends: int64, where each sentence stands in it, in order;
+    is_heading: bool, of each sentence;
     document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
     """
 
     utf8: np.ndarray
     sentence_begins: np.ndarray
     sentence_ends: np.ndarray
+    is_heading: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
 
@@ -58,6 +60,7 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
         utf8=utf8,
         sentence_begins=begins,
         sentence_ends=ends,
+        is_heading=np.zeros(len(begins), bool),
         document_offsets=document_offsets,
         document_keys=lines.document_keys,
     )

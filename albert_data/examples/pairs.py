@@ -1,17 +1,18 @@
 """Documents into sentence pairs (ALBERT, section 3.1, sentence-order prediction).
 
 In: token ids with the offsets of sentences and documents. Out: rows `[CLS] A [SEP] B [SEP]`.
-Whole consecutive sentences fill a row up to its target length; any boundary of two of them, each as likely, parts A
-from B; half the rows are swapped. A row takes the first sentences that are left of its document or the last, at random,
-so every token is in exactly one row a pass, and both segments are always of one document.
+Whole consecutive sentences fill a row; a boundary between two of them splits A from B; half of the pairs are swapped.
+Every token is in exactly one row a pass, and both segments are always of one document. A row of one sentence has no
+order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence.
 
-Deviations, see docs/fidelity.md: the short target is drawn for each row, not for each document; nothing
-is truncated; a row of one sentence is cut at the word boundary nearest to its middle, where the
-published script takes a random other document as segment B.
+Deviations, see docs/fidelity.md: the short target is drawn for each row, not for each document; nothing is truncated;
+the published script takes a random other document as segment B where a row holds one sentence.
 
-Why from both ends: the sentence that does not fit is longer than most, and stays for the next row. Filled from the
-front alone, rows begin with long sentences, the earlier segment is the longer one, and lengths alone tell the order of
-53.8 % of the pairs of English books at length 512. Here every choice is as likely as its mirror image.
+What could give the order away, and what is done about it:
+- A segment that begins or ends inside a sentence: both always begin and end with sentences.
+- The sentence that does not fit lies at a row's outer edge and is longer than most. So the rows of a document are
+  filled from its front or from its back, at random, and the split is drawn by tokens: the weight of a boundary is the
+  sum of the lengths of the two sentences beside it, which makes the sentences at the inner edges longer too.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.ragged import Pairs
+from albert_data.examples.row_plan import cut_long_sentence, end_short_row, fill_table
 from albert_data.kernels import copy_items, helper, kernel, pointer
 from albert_data.tokenizer.model import Documents, Specials
-from albert_data.tokenizer.words import WordRule, begins_word
+from albert_data.tokenizer.words import WordRule
 
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, -1
 
@@ -39,6 +41,15 @@ class Cuts(NamedTuple):
     owners: np.ndarray
     labels: np.ndarray
     indices: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Scratch buffers for the sentences of a block, all int64 (see row_plan.py)."""
+
+    bounds: np.ndarray
+    cost: np.ndarray
+    row_ends: np.ndarray
+    queue: np.ndarray
 
 
 def make_pairs(
@@ -63,14 +74,15 @@ def make_pairs(
 
 def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> Cuts:
     """Choose the rows, without their special tokens."""
-    # Two neighbouring parts that are cut from one end of a sentence hold over max_tokens together, else they were one:
-    # a sentence of n > max_tokens is cut at most 2 + 2 * n / max_tokens times.
-    bound = len(documents.sentence_offsets) + 4 * (len(documents.ids) // config.max_tokens)
+    # Two neighbouring rows of a long sentence hold over max_tokens / 2 together: n tokens, 4 * n / max_tokens + 2 rows.
+    num_sentences = len(documents.sentence_offsets)
+    bound = num_sentences + 8 * (len(documents.ids) // config.max_tokens)
     begins, splits, ends, owners = (np.empty(bound, np.int64) for _ in range(4))
     cuts = Cuts(begins, splits, ends, owners, np.empty(bound, np.int8), np.empty(bound, np.uint32))
     num_rows = choose_pairs(
         documents.ids,
         documents.sentence_offsets,
+        documents.is_heading,
         documents.document_offsets,
         documents.document_keys,
         words.starts,
@@ -79,97 +91,92 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
         pass_index,
         config.max_tokens,
         threshold(config.short_seq_prob),
-        np.empty(len(documents.sentence_offsets), np.int64),
+        np.empty(num_sentences, np.int64),
+        Scratch(*(np.empty(num_sentences, np.int64) for _ in range(4))),
         cuts,
     )
     return Cuts(*(array[:num_rows] for array in cuts))
 
 
 @helper
-def take_first(
-    ids: np.ndarray,
-    edges: np.ndarray,
-    low: int,
-    high: int,
-    target: int,
-    max_tokens: int,
-    starts: np.ndarray,
-    standalone: np.ndarray,
-) -> tuple[int, int]:
-    """Take the sentences from number `low` on that fit a row of `target` tokens, one at least.
+def copy_edges(sentence_offsets: np.ndarray, is_heading: np.ndarray, first: int, stop: int, edges: np.ndarray) -> int:
+    """Write where the sentences number `first` to `stop` - 1 begin and end; returns how many there are.
 
-    Of a sentence over `max_tokens`, what comes before its last word boundary that fits (in a longer word, anywhere).
-    Returns the number of the sentence after them, and the token where they end.
+    Empty ones are left out, and a heading is one with the sentence after it.
     """
-    begin, stop = edges[low], low + 1
-    if edges[stop] - begin > max_tokens:
-        end = begin + max_tokens
-        while not begins_word(ids, end, begin, starts, standalone):
-            end -= 1
-        return stop, end if end > begin else begin + max_tokens
-    while stop < high and edges[stop + 1] - begin <= target:
-        stop += 1
-    return stop, edges[stop]
-
-
-@helper
-def take_last(
-    ids: np.ndarray,
-    edges: np.ndarray,
-    low: int,
-    high: int,
-    target: int,
-    max_tokens: int,
-    starts: np.ndarray,
-    standalone: np.ndarray,
-) -> tuple[int, int]:
-    """Take the sentences before number `high` that fit, as `take_first` does from the other end.
-
-    Returns the number of the first of them, and the token where it begins.
-    """
-    end, first = edges[high], high - 1
-    if end - edges[first] > max_tokens:
-        begin = end - max_tokens
-        while begin < end and not begins_word(ids, begin, edges[first], starts, standalone):
-            begin += 1
-        return first, begin if begin < end else end - max_tokens
-    while first > low and end - edges[first - 1] <= target:
-        first -= 1
-    return first, edges[first]
-
-
-@helper
-def find_middle_cut(
-    ids: np.ndarray, begin: int, end: int, starts: np.ndarray, standalone: np.ndarray, prefers_left: bool
-) -> int:
-    """The word boundary inside [begin, end) nearest to its middle, or `begin` if there is none."""
-    for distance in range(end - begin):
-        left, right = (begin + end) // 2 - distance, (begin + end + 1) // 2 + distance
-        has_left = left > begin and begins_word(ids, left, begin, starts, standalone)
-        has_right = right < end and begins_word(ids, right, begin, starts, standalone)
-        if has_left and (prefers_left or not has_right):
-            return left
-        if has_right:
-            return right
-    return begin
-
-
-@helper
-def copy_edges(sentence_offsets: np.ndarray, first: int, stop: int, edges: np.ndarray) -> int:
-    """Write where the sentences number `first` to `stop` - 1 begin and end; but for empty ones. Returns how many."""
     edges[0] = sentence_offsets[first]
     num_sentences = 0
     for sentence in range(first, stop):
+        if is_heading[sentence] and sentence + 1 < stop:
+            continue
         if sentence_offsets[sentence + 1] > edges[num_sentences]:
             num_sentences += 1
             edges[num_sentences] = sentence_offsets[sentence + 1]
     return num_sentences
 
 
+@helper
+def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int) -> int:
+    """A boundary between two of the sentences `first` to `stop` - 1, its weight the sum of their lengths."""
+    length_of_ends = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
+    left = below(draw(state, 2), 2 * (edges[stop] - edges[first]) - length_of_ends)
+    sentence = first
+    while left >= edges[sentence + 2] - edges[sentence]:
+        left -= edges[sentence + 2] - edges[sentence]
+        sentence += 1
+    return int(edges[sentence + 1])
+
+
+@helper
+def put_row(cuts: Cuts, row: int, begin: int, split: int, end: int, document: int, index: int, label: int) -> None:
+    cuts.begins[row], cuts.splits[row], cuts.ends[row] = begin, split, end
+    cuts.owners[row], cuts.indices[row], cuts.labels[row] = document, index, label
+
+
+@helper
+def choose_block(
+    edges: np.ndarray,
+    first: int,
+    stop: int,
+    seed: np.uint64,
+    key: np.uint64,
+    pass_index: int,
+    max_tokens: int,
+    short_threshold: np.uint64,
+    scratch: Scratch,
+    document: int,
+    row: int,
+    index: int,
+    cuts: Cuts,
+) -> int:
+    """Fill in the rows of the sentences `first` to `stop` - 1, none longer than a row. Returns how many there are."""
+    num_sentences, bounds = stop - first, scratch.bounds
+    is_backward = draw(stream(seed, PAIRING, key, pass_index, index), 4) >> np.uint64(63)
+    for i in range(num_sentences + 1):
+        bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
+    fill_table(bounds, num_sentences, max_tokens, scratch.cost, scratch.row_ends, scratch.queue)
+    taken = num_rows = 0
+    while taken < num_sentences:
+        state = stream(seed, PAIRING, key, pass_index, index + num_rows)
+        end = scratch.row_ends[taken]
+        if draw(state, 0) < short_threshold:
+            target = 2 + int(below(draw(state, 1), max_tokens - 1))
+            end = end_short_row(bounds, taken, target, scratch.cost, scratch.row_ends)
+        low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
+        split, label = edges[high], SOP_NONE
+        if high - low > 1:
+            split = draw_split(state, edges, low, high)
+            label = SOP_SWAPPED if draw(state, 3) >> np.uint64(63) else SOP_IN_ORDER
+        put_row(cuts, row + num_rows, edges[low], split, edges[high], document, index + num_rows, label)
+        taken, num_rows = end, num_rows + 1
+    return num_rows
+
+
 @kernel
 def choose_pairs(
     ids: np.ndarray,
     sentence_offsets: np.ndarray,
+    is_heading: np.ndarray,
     document_offsets: np.ndarray,
     document_keys: np.ndarray,
     starts: np.ndarray,
@@ -179,41 +186,43 @@ def choose_pairs(
     max_tokens: int,
     short_threshold: np.uint64,
     edges: np.ndarray,
+    scratch: Scratch,
     cuts: Cuts,
 ) -> int:
     """Fill in the cuts of every row. edges: int64, room for those of the sentences. Returns how many rows there are."""
     row = 0
     for document in range(len(document_offsets) - 1):
         low, index = 0, 0
-        high = copy_edges(sentence_offsets, document_offsets[document], document_offsets[document + 1], edges)
-        while low < high:
-            state = stream(seed, PAIRING, document_keys[document], pass_index, index)
-            is_short = draw(state, 0) < short_threshold
-            target = 2 + int(below(draw(state, 1), max_tokens - 1)) if is_short else max_tokens
-            if draw(state, 4) >> np.uint64(63):
-                first, begin = low, edges[low]
-                stop, end = take_first(ids, edges, low, high, target, max_tokens, starts, standalone)
-                low = stop if end == edges[stop] else first
-                edges[low] = end
-            else:
-                stop, end = high, edges[high]
-                first, begin = take_last(ids, edges, low, high, target, max_tokens, starts, standalone)
-                high = first if begin == edges[first] else stop
-                edges[high] = begin
-            if stop - first > 1:
-                split = edges[first + 1 + below(draw(state, 2), stop - first - 1)]
-            else:
-                prefers_left = bool(draw(state, 2) >> np.uint64(63))
-                split = find_middle_cut(ids, begin, end, starts, standalone, prefers_left)
-            if split == begin:
-                split, cuts.labels[row] = end, SOP_NONE
-            elif draw(state, 3) >> np.uint64(63):
-                cuts.labels[row] = SOP_SWAPPED
-            else:
-                cuts.labels[row] = SOP_IN_ORDER
-            cuts.begins[row], cuts.splits[row], cuts.ends[row] = begin, split, end
-            cuts.owners[row], cuts.indices[row] = document, index
-            row, index = row + 1, index + 1
+        first, stop = document_offsets[document], document_offsets[document + 1]
+        num_sentences = copy_edges(sentence_offsets, is_heading, first, stop, edges)
+        while low < num_sentences:
+            high = low
+            while high < num_sentences and edges[high + 1] - edges[high] <= max_tokens:
+                high += 1
+            if high > low:
+                num_rows = choose_block(
+                    edges,
+                    low,
+                    high,
+                    seed,
+                    document_keys[document],
+                    pass_index,
+                    max_tokens,
+                    short_threshold,
+                    scratch,
+                    document,
+                    row,
+                    index,
+                    cuts,
+                )
+                row, index, low = row + num_rows, index + num_rows, high
+                continue
+            begin = edges[low]
+            while begin < edges[low + 1]:
+                end = cut_long_sentence(ids, begin, edges[low + 1], max_tokens, starts, standalone)
+                put_row(cuts, row, begin, end, end, document, index, SOP_NONE)
+                row, index, begin = row + 1, index + 1, end
+            low += 1
     return row
 
 

@@ -54,11 +54,12 @@ class Documents:
     """Token ids of whole documents.
 
     ids: uint16 or uint32, flat; sentence_offsets: int64, num_sentences + 1, in tokens;
-    document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
+    is_heading: bool, of each sentence; document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
     """
 
     ids: np.ndarray
     sentence_offsets: np.ndarray
+    is_heading: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
 
@@ -228,6 +229,7 @@ class Tokenizer:
         return Documents(
             ids=ids,
             sentence_offsets=offsets,
+            is_heading=text.is_heading,
             document_offsets=text.document_offsets,
             document_keys=text.document_keys,
         )
