@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from albert_data.shards.manifest import hash_content, seal_manifest
+from albert_data.shards.manifest import SEAL, SPLITS, hash_content, hash_manifest
 from reliability.json_mutators import mutate_json, mutate_value
 from reliability.mutators import NUMBERS, mutate_bytes
 
@@ -279,8 +279,9 @@ def reseal_manifest(data: bytes) -> bytes:
     try:
         manifest = json.loads(data)
         with suppress(*_NO_MANIFEST):
-            manifest["digest"] = hash_content(manifest["splits"])
-        return json.dumps(seal_manifest(manifest)).encode()
+            splits = [manifest["splits"][name] for name in SPLITS if name in manifest["splits"]]
+            manifest["digest"] = hash_content(shard["sha256"] for split in splits for shard in split["shards"])
+        return json.dumps({**manifest, SEAL: hash_manifest(manifest)}).encode()
     except _NO_MANIFEST:
         return data
 

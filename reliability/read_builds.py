@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from albert_data.errors import ShardError
-from albert_data.shards.manifest import read_manifest
+from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from reliability.cases import Case, Reader, WrongResult
@@ -60,7 +60,7 @@ class ReadBuild:
     def __init__(self, sound: Sound) -> None:
         self._sound = sound
         self._tokenizer = load_tokenizer(sound.unigram)
-        self._digest = read_manifest(sound.shards)["digest"]
+        self._digest = read_manifest(sound.shards).digest
 
     @staticmethod
     def find(half: Path) -> list[str]:
@@ -76,7 +76,7 @@ class ReadBuild:
             with suppress(ShardError):
                 open_shards(out)  # it says why it is not finished
             made = run_build(self._sound.corpus, out, tokenizer, overwrite=case.random("ways").random() < 0.2)
-            if is_same and tokenizer is not None and made.manifest["digest"] != self._digest:
-                raise WrongResult(f"digest {made.manifest['digest']} of a build resumed over a damaged {file}")
+            if is_same and tokenizer is not None and made.manifest.digest != self._digest:
+                raise WrongResult(f"digest {made.manifest.digest} of a build resumed over a damaged {file}")
 
         return read

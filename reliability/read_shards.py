@@ -86,7 +86,7 @@ class ReadShards:
         cache.mkdir(parents=True)
         (cache / f"{seal}.json").write_bytes(data)
         with mock.patch.dict("os.environ", {"XDG_CACHE_HOME": str(folder)}):
-            read_times({"manifest_sha256": seal})
+            read_times(seal)
 
     def _copy(self, folder: Path) -> Path:
         return Path(shutil.copytree(self._sound.shards, folder / "out"))

@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.inputs import STDIN
+from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from reliability.cases import Case, Mutate, Oddity, Reader, WrongResult
 from reliability.format_mutators import from_zst, inside, mutate_lines, to_gz, to_zst
@@ -71,7 +71,7 @@ class ReadText:
         else:
             self._compare(case.oddity.name, path, case.oddity.means, folder)
 
-    def _build(self, names: Path, out: Path, config: BuildConfig) -> dict[str, Any]:
+    def _build(self, names: Path, out: Path, config: BuildConfig) -> Manifest:
         return run_build(names, out, self._tokenizer, config=config).manifest
 
     def _compare(self, name: str, path: Path, means: bytes, folder: Path) -> None:
@@ -83,7 +83,7 @@ class ReadText:
         for read in (path, plain):
             (read.parent / "other.txt").write_bytes(b"Another document, in a file of its own.\n")
             out = folder / f"out-{len(digests)}"
-            digests.append(self._build(read.parent, out, build_config())["documents_digest"])
+            digests.append(self._build(read.parent, out, build_config()).documents_digest)
         if digests[0] != digests[1]:
             raise WrongResult(f"{name.replace(' ', '-')} is accepted, but its documents are others than they should be")
 

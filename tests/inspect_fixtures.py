@@ -17,6 +17,7 @@ import pyarrow
 import pyarrow.ipc
 import sentencepiece
 from hypothesis import strategies as st
+from shard_fixtures import NO_TOTALS, VERSIONS, describe_folder, hash_splits, seal
 
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.examples.masks import mask_pairs
@@ -24,9 +25,8 @@ from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file, read_json, write_json
-from albert_data.inspect.statistics import choose_word_rule
-from albert_data.shards.manifest import hash_content, seal_manifest
-from albert_data.shards.schema import from_record_batch, shard_schema
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema
 from albert_data.shards.writer import write_shard
 from albert_data.tokenizer.model import Documents, Tokenizer
 
@@ -101,9 +101,15 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
         document_offsets=np.cumsum([0, *map(len, documents)]),
         document_keys=np.arange(first_key, first_key + len(documents), dtype=np.uint64),
     )
-    words = choose_word_rule(tokenizer, config)
+    words = tokenizer.choose_words(config)
     pairs = make_pairs(made, tokenizer.specials, words, config, 0)
     return mask_pairs(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
+
+
+def describe_rows(config: ExampleConfig) -> Manifest:
+    """A manifest of rows that are made by these settings."""
+    values = describe_folder(Path(), {}, get_tokenizer().vocab_size)
+    return Manifest.from_values({**values, "config": BuildConfig(examples=config).to_flat_dict()})
 
 
 def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config: ExampleConfig = SMALL) -> Path:
@@ -117,13 +123,15 @@ def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config:
     inputs = [{"path": "corpus.txt", "bytes": 1000, "modified_ns": 5}]
     manifest = {
         "format": "albert-data",
-        "format_version": 1,
+        "format_version": FORMAT_VERSION,
         "albert_data_version": "0.1.0",
+        **VERSIONS,
         "config": settings,
         "ngram_shares": ngram_shares(config.ngram).tolist(),
         "tokenizer": {"file": "tokenizer/spiece.model"} | {name: getattr(tokenizer, name) for name in names},
         "inputs": inputs,
         "plan": {
+            **VERSIONS,
             "version": "0.1.0",
             "config": settings,
             "inputs": inputs,
@@ -133,19 +141,19 @@ def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config:
         "counts": {"documents": 1, "sentences": 2, "text_bytes": 1000, "tokens": 1_234_567},
         "damage": {},
         "splits": described,
-        "digest": hash_content(described),
+        "digest": hash_splits(described),
     }
-    write_json(folder / "manifest.json", seal_manifest(manifest))
+    write_json(folder / "manifest.json", seal(manifest))
     return folder
 
 
 def write_split(folder: Path, split: str, parts: Sequence[Examples]) -> dict[str, Any]:
     if not parts:
-        return {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "shards": []}
+        return {**NO_TOTALS, "shards": []}
     name = f"{split}/shard-00000.arrow"
     (folder / split).mkdir(exist_ok=True)
     receipt = write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
-    totals = {key: getattr(receipt, key) for key in ("num_rows", "num_tokens", "num_masked")}
+    totals = {key: getattr(receipt, key) for key in NO_TOTALS}
     shard = {"file": name, **totals, "num_bytes": receipt.num_bytes, "sha256": receipt.sha256}
     return {**totals, "shards": [shard]}
 
@@ -171,8 +179,8 @@ def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> Non
     edit(manifest)
     with suppress(LookupError, TypeError, AttributeError):  # what was edited is no manifest any more
         manifest["plan"]["config"] = manifest["config"]
-        manifest["digest"] = hash_content(manifest["splits"])
-        manifest = seal_manifest(manifest)
+        manifest["digest"] = hash_splits(manifest["splits"])
+        manifest = seal(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -190,10 +198,17 @@ def rehash(folder: Path, name: str) -> None:
 
 
 def edit_rows(folder: Path, edit: Callable[[Examples], object], name: str = TRAIN) -> None:
-    """Change the first record batch of a shard in place, and its hash and size in the manifest."""
+    """Change the first record batch of a shard in place, and its hash, size and labels in the manifest."""
     with pyarrow.ipc.open_file(folder / name) as reader:
         num_parts = reader.num_record_batches
     parts = [read_part(folder / name, part) for part in range(num_parts)]
     edit(parts[0])
-    write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
+    receipt = write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
     rehash(folder, name)
+
+    def count_labels(manifest: dict[str, Any]) -> None:
+        split = manifest["splits"][name.split("/")[0]]
+        for totals in (split, *split["shards"]):
+            totals["num_unpaired"] = receipt.num_unpaired
+
+    edit_manifest(folder, count_labels)

@@ -17,11 +17,36 @@ from albert_data.config import BuildConfig
 from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file
-from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, hash_content, seal_manifest
+from albert_data.rules import current_versions
+from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, SPLITS, Manifest, hash_content, hash_manifest
 from albert_data.shards.schema import FORMAT_VERSION, shard_schema
 from albert_data.shards.writer import write_shard
 
-NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0}
+NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "num_unpaired": 0}
+VERSIONS = dict(zip(("rules_version", "unicode_version", "libraries"), current_versions(), strict=True))
+
+
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a manifest with the hash of all others."""
+    return {**values, SEAL: hash_manifest(values)}
+
+
+def hash_splits(splits: Mapping[str, Any]) -> str:
+    """The digest of a manifest with these splits."""
+    return hash_content(shard["sha256"] for name in SPLITS if name in splits for shard in splits[name]["shards"])
+
+
+def to_version_1(values: dict[str, Any]) -> dict[str, Any]:
+    """The manifest as version 1 of the format had it: without the keys that came with version 2."""
+    values = json.loads(json.dumps(values))
+    values["format_version"] = 1
+    for holder in (values, values["plan"]):
+        for key in VERSIONS:
+            del holder[key]
+    for split in values["splits"].values():
+        for totals in (split, *split["shards"]):
+            del totals["num_unpaired"]
+    return seal(values)
 
 
 def describe_shard(folder: Path, name: str) -> dict[str, Any]:
@@ -38,6 +63,7 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
         "format": FORMAT_NAME,
         "format_version": FORMAT_VERSION,
         "albert_data_version": "0.1.0",
+        **VERSIONS,
         "config": config,
         "ngram_shares": ngram_shares(config["ngram"]).tolist(),
         "tokenizer": {
@@ -47,14 +73,14 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
             **{"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4},
         },
         "inputs": inputs,
-        "plan": {"version": "0.1.0", "config": config, "inputs": inputs, "tokenizer": {"sha256": "0" * 64}},
+        "plan": {**VERSIONS, "version": "0.1.0", "config": config, "inputs": inputs, "tokenizer": {"sha256": "0" * 64}},
         "documents_digest": "0" * 16,
         "counts": {"documents": 1, "sentences": 2, "text_bytes": 5, "tokens": 2},
         "damage": {},
         "splits": splits,
-        "digest": hash_content(splits),
+        "digest": hash_splits(splits),
     }
-    return seal_manifest(manifest)
+    return seal(manifest)
 
 
 def write_shards(folder: Path, shards: Sequence[Sequence[list[Row]]], compression: str = "none") -> Path:
@@ -67,18 +93,18 @@ def write_shards(folder: Path, shards: Sequence[Sequence[list[Row]]], compressio
     return folder
 
 
-def write_like(folder: Path, splits: Mapping[str, Sequence[Examples]], manifest: Mapping[str, Any]) -> Path:
+def write_like(folder: Path, splits: Mapping[str, Sequence[Examples]], manifest: Manifest) -> Path:
     """A shard of each split, a record batch for each of its parts; config, tokenizer and digest are the manifest's."""
     names = {split: [f"{split}/0.arrow"] for split in splits}
     for split, parts in splits.items():
         (folder / split).mkdir(parents=True)
         write_shard(folder / names[split][0], parts, shard_schema(np.uint16), "none")
-    whole = describe_folder(folder, names)
+    whole, wanted = describe_folder(folder, names), manifest.to_values()
     for split, parts in splits.items():
         whole["splits"][split]["num_rows"] = sum(map(len, parts))
     for key in ("config", "tokenizer"):
-        whole[key] = {**whole[key], **manifest[key]}
-    (folder / MANIFEST_NAME).write_text(json.dumps(seal_manifest({**whole, "digest": manifest["digest"]})))
+        whole[key] = {**whole[key], **wanted[key]}
+    (folder / MANIFEST_NAME).write_text(json.dumps(seal({**whole, "digest": manifest.digest})))
     return folder
 
 
@@ -99,7 +125,7 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) ->
     """Change a manifest and seal it again, so that its other values stand against it alone."""
     manifest = json.loads((folder / MANIFEST_NAME).read_text())
     change(manifest)
-    (folder / MANIFEST_NAME).write_text(json.dumps(seal_manifest(manifest)))
+    (folder / MANIFEST_NAME).write_text(json.dumps(seal(manifest)))
 
 
 def describe_again(folder: Path) -> None:
@@ -110,6 +136,6 @@ def describe_again(folder: Path) -> None:
             for shard in split["shards"]:
                 found = describe_shard(folder, shard["file"])
                 shard.update(num_bytes=found["num_bytes"], sha256=found["sha256"])
-        manifest["digest"] = hash_content(manifest["splits"])
+        manifest["digest"] = hash_splits(manifest["splits"])
 
     change_manifest(folder, change)

@@ -12,12 +12,12 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 from build_fixtures import Corpus, check_finished, digest_folder, interrupt, run_build
+from shard_fixtures import seal
 from test_build_resume import DiesAt, count_renames, die_in_build
 
 from albert_data.build.build import build
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
-from albert_data.shards.manifest import seal_manifest
 from albert_data.tokenizer.model import Tokenizer
 
 PRECIOUS = b"years of work"
@@ -220,7 +220,7 @@ def test_the_card_of_a_manifest_that_records_none_is_ours_if_it_is_what_that_mak
         corpus.build(out, seed=8)
         manifest = json.loads((out / "manifest.json").read_bytes())
         del manifest["card"], manifest["manifest_sha256"]
-        (out / "manifest.json").write_text(json.dumps(seal_manifest(manifest)))
+        (out / "manifest.json").write_text(json.dumps(seal(manifest)))
         if card is not None:
             plant(out / "README.md", card)
         corpus.build(out, overwrite=True)
@@ -241,7 +241,7 @@ def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, t
     for name in ("../victim.arrow", str(victims[0]), "train/notes.arrow", "train/../../train/shard-00000.arrow"):
         manifest["splits"]["train"]["shards"].append({**shard, "file": name, "num_bytes": len(PRECIOUS)})
     del manifest["manifest_sha256"]
-    (out / "manifest.json").write_text(json.dumps(seal_manifest(manifest)))
+    (out / "manifest.json").write_text(json.dumps(seal(manifest)))
     corpus.build(out, overwrite=True)
     assert all(victim.read_bytes() == PRECIOUS for victim in victims)
 

@@ -55,7 +55,7 @@ def reference(corpus: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempP
 
 def check_same(out: Path, reference: Path) -> None:
     assert digest_shards(out) == digest_shards(reference)
-    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
+    found, wanted = (open_shards(folder).manifest.to_values() for folder in (out, reference))
     for name in RESULT:
         assert found[name] == wanted[name]
 
@@ -149,7 +149,7 @@ def test_every_setting_changes_the_bytes(
     changed: dict[str, Any], corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
     run_build(corpus, tmp_path / "out", tokenizer, **changed)
-    assert open_shards(tmp_path / "out").manifest["digest"] != open_shards(reference).manifest["digest"]
+    assert open_shards(tmp_path / "out").manifest.digest != open_shards(reference).manifest.digest
 
 
 def test_another_tokenizer_changes_the_bytes(corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
@@ -336,7 +336,7 @@ def test_what_cannot_be_a_pair_is_kept_without_a_label(tokenizer: Tokenizer, tmp
     run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=0.0)
     labels = Counter(example.sop_label for example in open_shards(tmp_path / "out"))
     assert labels[-1] >= 1
-    assert open_shards(tmp_path / "out").manifest["counts"]["documents"] == 4
+    assert open_shards(tmp_path / "out").manifest.counts.documents == 4
 
 
 def test_a_corpus_may_fall_to_one_split_alone(tokenizer: Tokenizer, tmp_path: Path):

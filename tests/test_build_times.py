@@ -16,7 +16,7 @@ from albert_data.build import times
 from albert_data.build.stages import STAGES, Stages, format_stages, tabulate_stages
 from albert_data.build.times import BuildTimes, find_folder, read_times
 from albert_data.cli.main import run
-from albert_data.shards.manifest import SEAL, read_manifest
+from albert_data.shards.manifest_file import read_manifest
 
 BUILD = ["build", "corpus.txt", "-o", "out", "--tokenizer", "model.model", "--max-seq-len", "64", "--workers", "2"]
 KEPT = {
@@ -51,13 +51,15 @@ def inspect(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def keep(value: object) -> dict[str, Any]:
-    """A manifest whose build has this in the cache folder, JSON or bytes."""
-    manifest = {SEAL: "5e" * 32}
+SEALED = "5e" * 32  # a hash
+
+
+def keep(value: object) -> str:
+    """The seal of a build that has this in the cache folder, JSON or bytes."""
     find_folder().mkdir(parents=True, exist_ok=True)
-    path = find_folder() / f"{manifest[SEAL]}.json"
+    path = find_folder() / f"{SEALED}.json"
     path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
-    return manifest
+    return SEALED
 
 
 # ---- what a build keeps, and inspect shows ----
@@ -72,7 +74,7 @@ def test_inspect_shows_the_times_of_the_build(here: Path, capsys: pytest.Capture
     assert 0 < about["wall_seconds"] < 600
     assert about["num_workers"] == 2
     assert about["num_resumed_tasks"] == 0
-    assert about["text_bytes"] == read_manifest(Path("out"))["counts"]["text_bytes"]
+    assert about["text_bytes"] == read_manifest(Path("out")).counts.text_bytes
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", about["finished_utc"])
     text = inspect(capsys)
     block = next(part for part in text.split("\n\n") if part.startswith("Build time: ")).splitlines()
@@ -83,7 +85,7 @@ def test_inspect_shows_the_times_of_the_build(here: Path, capsys: pytest.Capture
 
 def test_what_is_kept_names_no_file_and_lies_outside_of_the_build(here: Path):
     assert run(BUILD) == 0
-    seal = read_manifest(Path("out"))[SEAL]
+    seal = read_manifest(Path("out")).manifest_sha256
     (path,) = (path for path in Path("cache").rglob("*") if path.is_file())
     assert path == Path(f"cache/albert-data/builds/{seal}.json")
     kept = json.loads(path.read_text())
@@ -94,10 +96,10 @@ def test_what_is_kept_names_no_file_and_lies_outside_of_the_build(here: Path):
 
 def test_builds_of_other_times_are_equal_bytes(here: Path):
     assert run(BUILD) == 0
-    first, kept = digest_folder(Path("out")), times.read_times(read_manifest(Path("out")))
+    first, kept = digest_folder(Path("out")), times.read_times(read_manifest(Path("out")).manifest_sha256)
     assert run([*BUILD, "--overwrite", "--workers", "1"]) == 0
     assert digest_folder(Path("out")) == first
-    again = times.read_times(read_manifest(Path("out")))
+    again = times.read_times(read_manifest(Path("out")).manifest_sha256)
     assert kept is not None
     assert again is not None
     assert (kept.num_workers, again.num_workers) == (2, 1)
@@ -113,7 +115,7 @@ def test_a_build_that_is_found_finished_keeps_nothing(here: Path):
 
 def test_a_build_that_went_on_says_so(here: Path, capsys: pytest.CaptureFixture[str]):
     assert run(BUILD) == 0
-    keep_as = find_folder() / f"{read_manifest(Path('out'))[SEAL]}.json"
+    keep_as = find_folder() / f"{read_manifest(Path('out')).manifest_sha256}.json"
     keep_as.write_text(json.dumps(KEPT | {"num_resumed_tasks": 3}))
     text = " ".join(inspect(capsys).split())
     assert "an earlier run had done 3 tasks, which the stages count and the clock does not" in text
@@ -176,7 +178,7 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(here: Path, monkeypatch
         (find_folder() / name).write_text("{}")
         os.utime(find_folder() / name, (10**9 - age, 10**9 - age))
     assert run(BUILD) == 0
-    new = f"{read_manifest(Path('out'))[SEAL]}.json"
+    new = f"{read_manifest(Path('out')).manifest_sha256}.json"
     assert {path.name for path in find_folder().iterdir()} == {new, *names[:3], "notes.txt", "0.json"}
 
 
@@ -225,20 +227,19 @@ def test_a_damaged_file_counts_as_none(here: Path, data: bytes):
 
 
 def test_what_is_no_file_counts_as_none_and_is_not_waited_for(here: Path):
-    path = find_folder() / f"{keep(KEPT)[SEAL]}.json"
+    path = find_folder() / f"{keep(KEPT)}.json"
     path.unlink()
     os.mkfifo(path)
-    assert read_times({SEAL: "5e" * 32}) is None
+    assert read_times(SEALED) is None
     path.unlink()
     path.mkdir()
-    assert read_times({SEAL: "5e" * 32}) is None
+    assert read_times(SEALED) is None
 
 
-@pytest.mark.parametrize("seal", [None, 5, "", "5e" * 31, "5E" * 32, "../" * 20 + "5e5e", "5e" * 32 + "\n", ["5e"]])
-def test_a_seal_that_is_no_hash_leads_to_no_file(here: Path, seal: object):
+@pytest.mark.parametrize("seal", [None, "", "5e" * 31, "5E" * 32, "../" * 20 + "5e5e", "5e" * 32 + "\n"])
+def test_a_seal_that_is_no_hash_leads_to_no_file(here: Path, seal: str | None):
     keep(KEPT)
-    assert read_times({SEAL: seal}) is None
-    assert read_times({}) is None
+    assert read_times(seal) is None
 
 
 def test_values_out_of_range_are_refused_when_times_are_made():

@@ -14,6 +14,7 @@ import build_fixtures as fixtures
 import pytest
 
 from albert_data.cli.main import run
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 
 DOCUMENTS = fixtures.make_documents(20, seed=7)
@@ -59,7 +60,7 @@ def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
     return tmp_path
 
 
-def build(name: str, data: bytes, *options: str) -> dict[str, Any]:
+def build(name: str, data: bytes, *options: str) -> Manifest:
     """The manifest of a corpus of one file."""
     Path(name).write_bytes(data)
     out = f"out-{name}"
@@ -84,27 +85,27 @@ def build(name: str, data: bytes, *options: str) -> dict[str, Any]:
 )
 def test_how_lines_end_and_what_surrounds_them_changes_no_byte(change: Callable[[bytes], bytes]):
     data = fixtures.to_txt(DOCUMENTS)
-    assert build("changed.txt", change(data))["digest"] == build("plain.txt", data)["digest"]
+    assert build("changed.txt", change(data)).digest == build("plain.txt", data).digest
 
 
 def test_empty_documents_and_lines_are_left_out_and_counted():
     data = fixtures.to_jsonl([*DOCUMENTS[:10], "", " \n ", *DOCUMENTS[10:]]) + b"\n \n"
     manifest = build("holes.jsonl", data)
-    assert manifest["damage"] == {"empty_document": 2}
-    assert manifest["digest"] == build("whole.txt", fixtures.to_txt(DOCUMENTS))["digest"]
+    assert manifest.damage == {"empty_document": 2}
+    assert manifest.digest == build("whole.txt", fixtures.to_txt(DOCUMENTS)).digest
 
 
 def test_nul_and_other_control_characters_are_text():
     documents = ["A\x00B and\x00.", "\x00", "\x1b[31mred\x7f"]
     manifest = build("odd.jsonl", fixtures.to_jsonl(documents))
-    assert manifest["counts"]["documents"] == 3
-    assert not set(manifest["damage"]) - {"no_tokens"}
-    assert manifest["documents_digest"] == build("odd.txt", fixtures.to_txt(documents))["documents_digest"]
+    assert manifest.counts.documents == 3
+    assert not set(manifest.damage) - {"no_tokens"}
+    assert manifest.documents_digest == build("odd.txt", fixtures.to_txt(documents)).documents_digest
 
 
 def test_one_word_is_a_document():
     manifest = build("word.txt", b"water", "--validation-fraction", "0")
-    assert manifest["counts"]["documents"] == 1
+    assert manifest.counts.documents == 1
     [row] = open_shards("out-word.txt")
     assert row.sop_label == -1
 
@@ -123,7 +124,7 @@ def test_one_word_is_a_document():
 )
 def test_runs_of_one_character_are_read(text: str):
     manifest = build("run.txt", text.encode(), "--mask-prob", "0.3")
-    assert manifest["counts"]["documents"] == 1
+    assert manifest.counts.documents == 1
     lengths = open_shards("out-run.txt").lengths
     assert lengths.max(initial=0) <= 64
 
@@ -146,9 +147,9 @@ def test_a_line_of_3_mb_is_read_alike_from_text_and_json(word: str):
     txt = build("long.txt", fixtures.to_txt(lines), *options)
     jsonl = build("long.jsonl", fixtures.to_jsonl(lines), *options)
     gz = build("long.jsonl.gz", gzip.compress(fixtures.to_jsonl(lines), 1), *options)
-    assert txt["counts"]["documents"] == 2
+    assert txt.counts.documents == 2
     for name in ("digest", "documents_digest", "counts", "damage"):
-        assert txt[name] == jsonl[name] == gz[name]
+        assert getattr(txt, name) == getattr(jsonl, name) == getattr(gz, name)
 
 
 @pytest.mark.slow
@@ -159,7 +160,7 @@ def test_a_document_of_20_mb_is_read_alike_from_every_format():
     documents = [*DOCUMENTS, text, *DOCUMENTS]
     options = ("--sentences", "lines")
     txt = build("long.txt", fixtures.to_txt(documents), *options)
-    assert txt["damage"]["long_document_cut"] == len(text.encode()) // (4 << 20)
+    assert txt.damage["long_document_cut"] == len(text.encode()) // (4 << 20)
     for name, data in (
         ("long.jsonl", fixtures.to_jsonl(documents)),
         ("long.txt.gz", gzip.compress(fixtures.to_txt(documents), 1)),
@@ -167,7 +168,7 @@ def test_a_document_of_20_mb_is_read_alike_from_every_format():
     ):
         other = build(name, data, *options)
         for key in ("digest", "documents_digest", "counts", "damage"):
-            assert other[key] == txt[key]
+            assert getattr(other, key) == getattr(txt, key)
 
 
 def write_document(file: Any) -> None:

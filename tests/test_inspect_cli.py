@@ -25,7 +25,7 @@ from albert_data.errors import ShardError
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.summary import format_bytes
 from albert_data.inspect.terminal import count_columns
-from albert_data.shards.manifest import read_manifest
+from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 
 
@@ -80,8 +80,8 @@ def test_each_figure_stands_between_its_intention_and_both_splits(built) -> None
 
 def test_splits_are_listed_with_their_totals(built) -> None:
     lines = section(page(built), "Splits").splitlines()
-    for line, (name, split) in zip(lines[1:], read_manifest(built)["splits"].items(), strict=True):
-        totals = (f"{split[key]:,}" for key in ("num_rows", "num_tokens", "num_masked"))
+    for line, (name, split) in zip(lines[1:], read_manifest(built).splits.items(), strict=True):
+        totals = (f"{getattr(split, key):,}" for key in ("num_rows", "num_tokens", "num_masked"))
         assert line.split()[:5] == [name, *totals, "1"]
 
 
@@ -123,7 +123,7 @@ def test_examples_are_of_the_split_and_the_seed_asked_for(built) -> None:
     assert rows("-n", 2) == rows("-n", 5)[:2]
     assert rows("-n", 5, "--seed", 1) != rows("-n", 5)
     validation = rows("--split", "validation", "-n", 1000)
-    assert len(validation) == read_manifest(built)["splits"]["validation"]["num_rows"]
+    assert len(validation) == read_manifest(built).splits["validation"].num_rows
 
 
 def test_json_is_one_object_of_the_same_content(built) -> None:
@@ -132,7 +132,7 @@ def test_json_is_one_object_of_the_same_content(built) -> None:
     for split in ("train", "validation"):
         assert report["statistics"][split] == json.loads(json.dumps(measure(open_shards(built, split)).to_dict()))
     assert len(report["examples"]) == 2
-    manifest = read_manifest(built)
+    manifest = read_manifest(built).to_values()
     for key in ("config", "tokenizer", "counts", "damage", "format_version"):
         assert report[key] == manifest[key]
     assert report["splits"]["train"]["num_shards"] == 1

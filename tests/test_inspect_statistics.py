@@ -29,7 +29,7 @@ from albert_data.config import ExampleConfig
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.inspect.counts import EDGE
-from albert_data.inspect.statistics import Statistics, choose_word_rule, measure
+from albert_data.inspect.statistics import Statistics, measure
 from albert_data.shards.reader import Example, Shards, open_shards
 
 
@@ -97,7 +97,7 @@ def find_segments(example: Example) -> Iterator[range]:
 def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list[list[int]]]:
     """The words of each segment as lists of positions, special pieces left out."""
     tokenizer, ids = get_tokenizer(), example.original_ids
-    rule = choose_word_rule(tokenizer, config)
+    rule = tokenizer.choose_words(config)
     for segment in find_segments(example):
         words: list[list[int]] = []
         for at in segment:

@@ -26,6 +26,7 @@ COMMON = (
     "kernels",
     "draws",
     "unicode_tables",
+    "rules",
 )
 MAY_IMPORT = {
     "corpus": (),

@@ -22,8 +22,8 @@ from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.shards import manifest_file
-from albert_data.shards.manifest import MANIFEST_NAME, read_manifest
-from albert_data.shards.manifest_keys import find_plan_faults
+from albert_data.shards.manifest import MANIFEST_NAME, parse_plan
+from albert_data.shards.manifest_file import load_manifest, read_manifest
 from albert_data.shards.reader import open_shards
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -120,7 +120,7 @@ def test_a_value_that_nobody_can_count_on_is_named(folder: Path, change: Callabl
 
 def test_keys_that_are_not_known_are_kept_and_no_fault(folder: Path):
     change_manifest(folder, lambda m: m.update(readme_sha256="0" * 64, more={"a": [1]}))
-    assert read_manifest(folder)["more"] == {"a": [1]}
+    assert load_manifest(folder).values["more"] == {"a": [1]}
     assert not list(verify(folder))
     for read in READERS.values():
         read(folder)
@@ -133,14 +133,14 @@ def test_a_setting_that_rows_do_not_need_may_be_missing(folder: Path):
 
 
 def test_a_plan_by_itself_is_checked_too():
-    assert list(find_plan_faults({}))[0] == "version is missing; a string is needed"
-    assert list(find_plan_faults([])) == ["it is []; an object is needed"]
+    assert parse_plan({})[1][0] == "version is missing; a string is needed"
+    assert parse_plan([]) == (None, ["it is []; an object is needed"])
 
 
-@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 2])
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 3])
 def test_a_format_version_is_one_whole_number(folder: Path, version: object):
     change_manifest(folder, lambda m: m.update(format_version=version))
-    check_refused(folder, f"is of format albert-data {version}; this version reads albert-data 1")
+    check_refused(folder, f"is of format albert-data {version}; this version reads albert-data 1 and 2:")
 
 
 # ---- JSON ----

@@ -58,7 +58,7 @@ def test_the_columns_of_a_shard_are_the_formats():
         "document_key": "uint64",
     }
     assert not any(field.nullable for field in schema)
-    assert schema.metadata == {b"albert_data_format": b"1"}
+    assert schema.metadata == {b"albert_data_format": b"2"}
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
@@ -96,6 +96,7 @@ def test_equal_rows_make_equal_bytes(tmp_path: Path, compression: str):
         num_rows=50,
         num_tokens=sum(len(row[0]) for row in rows),
         num_masked=sum(len(row[3]) for row in rows),
+        num_unpaired=sum(row[2] == -1 for row in rows),
         num_bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
     )
@@ -241,7 +242,7 @@ def test_a_folder_that_is_no_finished_build_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("changes", [{"format": "other"}, {"format_version": FORMAT_VERSION + 1}])
 def test_a_folder_of_another_format_is_refused(tmp_path: Path, changes: dict[str, Any]):
-    with pytest.raises(ShardError, match=f"this version reads {FORMAT_NAME} {FORMAT_VERSION}"):
+    with pytest.raises(ShardError, match=f"this version reads {FORMAT_NAME} 1 and {FORMAT_VERSION}"):
         open_shards(write_folder(tmp_path / "out", [], **changes))
 
 

@@ -19,6 +19,7 @@ from inspect_fixtures import (
     TRAIN,
     VALIDATION,
     configs,
+    describe_rows,
     edit_manifest,
     edit_rows,
     get_tokenizer,
@@ -97,10 +98,10 @@ def test_an_unfinished_build_says_how_to_go_on(tmp_path) -> None:
 
 
 def test_a_newer_format_version_is_one_line(folder) -> None:
-    edit_manifest(folder, lambda m: m.update(format_version=2))
+    edit_manifest(folder, lambda m: m.update(format_version=3))
     result = run(folder)
     assert result.exit_code == 1
-    assert "is of format albert-data 2; this version reads albert-data 1: use the version" in result.stdout
+    assert "is of format albert-data 3; this version reads albert-data 1 and 2: use the version" in result.stdout
     assert result.stdout.count("\n") == 1
 
 
@@ -261,7 +262,9 @@ def test_a_manifest_that_is_none_is_a_fault(folder, text) -> None:
 @pytest.mark.parametrize("value", [None, [], "x", 1])
 def test_a_manifest_with_a_key_of_another_kind_is_a_fault(folder, key, value) -> None:
     edit_manifest(folder, lambda m: m.update({key: value}))
-    assert find_one(folder).what.startswith(f"{key} is {value!r}; an object is needed")
+    whats = [fault.what for fault in find_faults(folder)]
+    assert whats[0].startswith(f"{key} is {value!r}; an object is needed")
+    assert len(whats) == (2 if key == "config" else 1)  # the plan has it too
 
 
 def test_a_manifest_that_lacks_a_key_is_a_fault(folder) -> None:
@@ -434,7 +437,7 @@ def test_a_document_in_both_splits_is_a_fault(folder) -> None:
 @given(documents=text_documents(), config=configs())
 def test_rows_that_the_builder_makes_are_sound(documents, config) -> None:
     examples = make_examples(documents, config)
-    rules = make_row_rules(get_tokenizer(), config)
+    rules = make_row_rules(get_tokenizer(), describe_rows(config))
     batch = to_record_batch(examples, rules.schema)
     assert not list(find_row_faults(batch, rules))
 

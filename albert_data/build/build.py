@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import albert_data
 from albert_data.build.engine import Engine
@@ -35,7 +34,8 @@ from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
-from albert_data.shards.manifest import SPLITS
+from albert_data.rules import current_versions
+from albert_data.shards.manifest import SPLITS, InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
 from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.writer import ShardReceipt
@@ -52,7 +52,7 @@ class BuildReport:
     stages: seconds of each stage, over all workers.
     """
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     seconds: float
     resumed_tasks: int
     was_finished: bool
@@ -101,23 +101,27 @@ def build(
     )
 
 
-def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> dict[str, Any]:
+def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> Plan:
     """What identifies a build to a later run of the same command."""
     vocab = dataclasses.asdict(VocabConfig())
-    return {
-        "version": albert_data.__version__,
-        "config": config.to_flat_dict(),
-        "tokenizer": {"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
-        "inputs": [
-            {"path": name_as_text(item.path), "bytes": item.size, "modified_ns": item.modified_ns} for item in inputs
-        ],
-    }
+    rules_version, unicode_version, libraries = current_versions()
+    return Plan(
+        version=albert_data.__version__,
+        rules_version=rules_version,
+        unicode_version=unicode_version,
+        libraries=libraries,
+        config=config.to_flat_dict(),
+        tokenizer={"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
+        inputs=tuple(
+            InputEntry(path=name_as_text(item.path), bytes=item.size, modified_ns=item.modified_ns) for item in inputs
+        ),
+    )
 
 
-def _check_size(plan: dict[str, Any]) -> None:
+def _check_size(plan: Plan) -> None:
     """Raise InputError for more inputs than a reader takes of a manifest, which names each twice."""
-    inputs = plan["inputs"]
-    num_bytes = sum(len(item["path"].encode()) + _INPUT_BYTES for item in inputs)
+    inputs = plan.inputs
+    num_bytes = sum(len(item.path.encode()) + _INPUT_BYTES for item in inputs)
     if 2 * num_bytes > MAX_MANIFEST_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_MANIFEST_VALUES:
         raise InputError(
             f"the corpus is {len(inputs):,} files, more than a manifest can name; "
@@ -132,7 +136,7 @@ class _Build:
         self,
         work: WorkDir,
         inputs: list[Input],
-        plan: dict[str, Any],
+        plan: Plan,
         config: BuildConfig,
         engine: Engine,
         progress: Progress,
@@ -141,7 +145,7 @@ class _Build:
         self._engine, self._progress = engine, progress
         self.stages = Stages()
 
-    def run(self, tokenizer: Tokenizer | None) -> tuple[dict[str, Any], int]:
+    def run(self, tokenizer: Tokenizer | None) -> tuple[Manifest, int]:
         tokenizer = tokenizer or self._learn_tokenizer()
         job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
         if tokenizer.slow_reason:

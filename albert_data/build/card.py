@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from albert_data.shards.manifest import Manifest
 
 CARD_NAME = "README.md"
 _CARD = """\
@@ -48,25 +47,24 @@ Of the maskable tokens {mask_percent:g} % are masked, in spans of 1 to {ngram} w
 """
 
 
-def make_card(manifest: Mapping[str, Any]) -> bytes:
+def make_card(manifest: Manifest) -> bytes:
     """README.md for a build with this manifest."""
-    config, splits = manifest["config"], manifest["splits"]
-    filled = {name: split for name, split in splits.items() if split["num_rows"]}
+    examples, splits = manifest.config.examples, manifest.splits
+    filled = [name for name, split in splits.items() if split.num_rows]
     text = _CARD.format(
         data_files="\n".join(f"  - split: {name}\n    path: {name}/*.arrow" for name in filled),
-        version=manifest["albert_data_version"],
-        documents=manifest["counts"]["documents"],
-        text_mb=manifest["counts"]["text_bytes"] / 1e6,
-        tokens=manifest["counts"]["tokens"],
+        version=manifest.albert_data_version,
+        documents=manifest.counts.documents,
+        text_mb=manifest.counts.text_bytes / 1e6,
+        tokens=manifest.counts.tokens,
         splits="\n".join(
-            f"| {name} | {split['num_rows']:,} | {split['num_tokens']:,} | {split['num_masked']:,} "
-            f"| {len(split['shards'])} |"
+            f"| {name} | {split.num_rows:,} | {split.num_tokens:,} | {split.num_masked:,} | {len(split.shards)} |"
             for name, split in splits.items()
         ),
-        max_seq_len=config["max_seq_len"],
-        id_type="uint16" if manifest["tokenizer"]["vocab_size"] <= 1 << 16 else "uint32",
-        mask_percent=100 * config["mask_prob"],
-        ngram=config["ngram"],
-        shares=", ".join(f"{100 * share:.2f} %" for share in manifest["ngram_shares"]),
+        max_seq_len=examples.max_seq_len,
+        id_type="uint16" if manifest.tokenizer.vocab_size <= 1 << 16 else "uint32",
+        mask_percent=100 * examples.mask_prob,
+        ngram=examples.ngram,
+        shares=", ".join(f"{100 * share:.2f} %" for share in manifest.ngram_shares),
     )
     return text.encode()

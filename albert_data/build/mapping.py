@@ -28,7 +28,6 @@ from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
 from albert_data.tokenizer.model import Documents, Tokenizer
-from albert_data.tokenizer.words import WordRule
 
 RUN_BYTES = 32 << 20
 
@@ -79,7 +78,7 @@ class MapJob:
         self._config, self._tokenizer = config, tokenizer
         self._runs, self._receipts = runs, receipts
         self._room = Room(tokenizer.id_dtype)
-        self._words = tokenizer.word_rule if config.examples.whole_word else WordRule.every_piece(tokenizer.vocab_size)
+        self._words = tokenizer.choose_words(config.examples)
 
     def __call__(self, task: MapTask) -> TaskReceipt:
         receipt = TaskReceipt(fingerprint=task.fingerprint)

@@ -8,16 +8,16 @@ Records come from the manifest, and from the journal of a build that was killed 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from albert_data.build.card import CARD_NAME, make_card
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import hash_file, is_regular, is_there, read_json, write_json
-from albert_data.shards.manifest import SEAL, SPLITS, hash_manifest, read_manifest
+from albert_data.shards.manifest import SPLITS, Manifest
+from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import MODEL_NAME
 
@@ -44,36 +44,35 @@ class Record:
 Records = frozenset[Record]
 
 
-def read_our_manifest(path: Path) -> dict[str, Any] | None:
+def read_our_manifest(path: Path) -> Manifest | None:
     """The manifest of a folder, None where there is none. Raises OutputError where it is not as a build wrote it."""
     if not is_there(path):
         return None
     try:
         if not is_regular(path):
             raise ShardError("it is no regular file")
-        manifest = read_manifest(path.parent)
-        if manifest.get(SEAL) != hash_manifest(manifest):
+        read = load_manifest(path.parent)
+        if not read.is_sealed:
             raise ShardError("it was changed since")
     except ShardError as error:
         raise OutputError(
             f"{path} is not as a build wrote it, so it is not replaced; move it away, or name another folder ({error})"
         ) from error
-    return manifest
+    return read.manifest
 
 
-def record_files(manifest: Mapping[str, Any]) -> Records:
+def record_files(manifest: Manifest) -> Records:
     """The files that a manifest names, except itself.
 
     Only names that a build gives count, for anybody may have written a manifest. Of shards, which are large, the size
     decides. Version 0.3.0 recorded no card: it is what the manifest makes of it.
     """
-    shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
-    card = manifest["card"]["sha256"] if "card" in manifest else sha256(make_card(manifest)).hexdigest()
+    card = manifest.card.sha256 if manifest.card else sha256(make_card(manifest)).hexdigest()
     return frozenset(
         [
-            Record(name=TOKENIZER_FILE, sha256=manifest["tokenizer"]["sha256"]),
+            Record(name=TOKENIZER_FILE, sha256=manifest.tokenizer.sha256),
             Record(name=CARD_NAME, sha256=card),
-            *(Record(name=shard["file"], num_bytes=shard["num_bytes"]) for shard in shards if _is_shard(shard["file"])),
+            *(Record(name=shard.file, num_bytes=shard.num_bytes) for shard in manifest.shards if _is_shard(shard.file)),
         ]
     )
 

@@ -6,12 +6,11 @@ journal records what this build and those before it wrote: a later build knows t
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
 
-import albert_data
 from albert_data.build.card import CARD_NAME, make_card
 from albert_data.build.mapping import TaskReceipt
 from albert_data.build.ownership import (
@@ -27,60 +26,70 @@ from albert_data.build.workdir import WorkDir
 from albert_data.config import BuildConfig
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import is_there, sync_path, to_json
-from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SPLITS, hash_content, seal_manifest
-from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.manifest import (
+    MANIFEST_NAME,
+    SPLITS,
+    TOTALS,
+    CardEntry,
+    Counts,
+    Manifest,
+    Plan,
+    ShardEntry,
+    SplitEntry,
+    TokenizerEntry,
+    hash_content,
+)
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import Tokenizer
 
 
 def make_manifest(
-    plan: dict[str, Any],
+    plan: Plan,
     config: BuildConfig,
     tokenizer: Tokenizer,
     total: TaskReceipt,
     shards: list[tuple[ReduceTask, ShardReceipt]],
-) -> dict[str, Any]:
+) -> Manifest:
     """All that is to be known of a build; docs/format.md describes every key."""
     splits = {split: _describe_split(split, shards) for split in SPLITS}
-    counts = {name: total.counts[name] for name in ("documents", "sentences", "text_bytes", "tokens")}
-    manifest = {
-        "format": FORMAT_NAME,
-        "format_version": FORMAT_VERSION,
-        "albert_data_version": albert_data.__version__,
-        "config": config.to_flat_dict(),
-        "ngram_shares": ngram_shares(config.examples.ngram).tolist(),
-        "tokenizer": {
-            "file": TOKENIZER_FILE,
-            "sha256": tokenizer.sha256,
-            "vocab_size": tokenizer.vocab_size,
+    manifest = Manifest(
+        albert_data_version=plan.version,
+        rules_version=plan.rules_version,
+        unicode_version=plan.unicode_version,
+        libraries=plan.libraries,
+        config=config,
+        ngram_shares=tuple(ngram_shares(config.examples.ngram).tolist()),
+        tokenizer=TokenizerEntry(
+            file=TOKENIZER_FILE,
+            sha256=tokenizer.sha256,
+            vocab_size=tokenizer.vocab_size,
             **tokenizer.specials.to_dict(),
-        },
-        "inputs": plan["inputs"],
-        "plan": plan,
-        "documents_digest": f"{total.documents_digest:016x}",
-        "counts": counts,
-        "damage": dict(sorted(total.damage.items())),
-        "splits": splits,
-        "digest": hash_content(splits),
-    }
-    card = {"file": CARD_NAME, "sha256": sha256(make_card(manifest)).hexdigest()}
-    return seal_manifest({**manifest, "card": card})
+        ),
+        inputs=plan.inputs,
+        plan=plan,
+        documents_digest=f"{total.documents_digest:016x}",
+        counts=Counts(**{name: total.counts[name] for name in ("documents", "sentences", "text_bytes", "tokens")}),
+        damage=dict(sorted(total.damage.items())),
+        splits=splits,
+        digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
+    )
+    card = CardEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
+    return dataclasses.replace(manifest, card=card).seal()
 
 
-def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> dict[str, Any]:
+def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> SplitEntry:
     ours = sorted(((task, receipt) for task, receipt in shards if task.split == split), key=lambda both: both[0].shard)
-    described = [{"file": task.file, **vars(receipt)} for task, receipt in ours]
-    totals = {name: sum(shard[name] for shard in described) for name in ("num_rows", "num_tokens", "num_masked")}
-    return {**totals, "shards": described}
+    totals = {total: sum(getattr(receipt, total) for _, receipt in ours) for total in TOTALS}
+    return SplitEntry(**totals, shards=tuple(ShardEntry(file=task.file, **vars(receipt)) for task, receipt in ours))
 
 
-def publish(work: WorkDir, manifest: dict[str, Any], tokenizer: Tokenizer) -> list[str]:
+def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str]:
     """Put shards, tokenizer, card and last the manifest into OUT, in place of an older build's.
 
     Returns what the user should know. Raises OutputError, before anything is changed, where a file that no build wrote
     stands in the way. A card that the user changed stays.
     """
-    shards = [shard["file"] for split in manifest["splits"].values() for shard in split["shards"]]
+    shards = [shard.file for shard in manifest.shards]
     older, own = work.records(), record_files(manifest)
     records = older | own
     check_targets(work.out, [TOKENIZER_FILE, *shards], records)
@@ -90,13 +99,13 @@ def publish(work: WorkDir, manifest: dict[str, Any], tokenizer: Tokenizer) -> li
     work.keep_records(records)
     (work.out / MANIFEST_NAME).unlink(missing_ok=True)
     for split in SPLITS:
-        _publish_split(work, split, [shard["file"] for shard in manifest["splits"][split]["shards"]])
+        _publish_split(work, split, [shard.file for shard in manifest.splits[split].shards])
     remove_stale(work.out, older, shards)
     work.place(TOKENIZER_FILE, tokenizer.model)
     if not keeps_card:
         work.place(CARD_NAME, make_card(manifest))
     _sync_folders(work)
-    work.place(MANIFEST_NAME, to_json(manifest))
+    work.place(MANIFEST_NAME, to_json(manifest.to_values()))
     sync_path(work.out)
     notes = [f"{work.out / CARD_NAME} was changed since a build wrote it, and stays as it is"] if keeps_card else []
     notes += [

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.build.stages import STAGES
 from albert_data.files import write_json
-from albert_data.shards.manifest import SEAL
 
 if TYPE_CHECKING:
     from albert_data.build.build import BuildReport
@@ -91,7 +90,7 @@ def save_times(report: BuildReport, num_workers: int) -> str | None:
     try:
         folder = find_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{report.manifest[SEAL]}.json"
+        path = folder / f"{report.manifest.manifest_sha256}.json"
         write_json(path, _take_times(report, num_workers).to_dict(), sync=False)
         _drop_oldest(folder)
     except (OSError, RuntimeError, ValueError) as error:
@@ -103,7 +102,7 @@ def _take_times(report: BuildReport, num_workers: int) -> BuildTimes:
     return BuildTimes(
         wall_seconds=round(report.seconds, 6),
         num_workers=num_workers,
-        text_bytes=report.manifest["counts"]["text_bytes"],
+        text_bytes=report.manifest.counts.text_bytes,
         num_resumed_tasks=report.resumed_tasks,
         finished_utc=datetime.now(UTC).strftime(_CLOCK),
         stages={stage: round(seconds, 6) for stage, seconds in report.stages.items()},
@@ -125,10 +124,9 @@ def _modified(entry: os.DirEntry[str]) -> int:
     return 0
 
 
-def read_times(manifest: Mapping[str, Any]) -> BuildTimes | None:
-    """The times of the build with this manifest; None where they are not known here."""
-    seal = manifest.get(SEAL)
-    if not isinstance(seal, str) or not _SEALED.fullmatch(seal):
+def read_times(seal: str | None) -> BuildTimes | None:
+    """The times of the build whose manifest has this hash; None where they are not known here."""
+    if seal is None or not _SEALED.fullmatch(seal):
         return None
     try:
         path = find_folder() / f"{seal}.json"

@@ -18,7 +18,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from albert_data.build.card import CARD_NAME
 from albert_data.build.ownership import (
@@ -42,8 +41,8 @@ from albert_data.files import (
     write_bytes,
     write_json,
 )
-from albert_data.shards.manifest import MANIFEST_NAME, PLAN_NAME, SPLITS, WORK_NAME
-from albert_data.shards.manifest_keys import find_plan_faults
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
+from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 
 LOCK_SECONDS = 5.0
@@ -126,33 +125,40 @@ class WorkDir:
             return False
         return True
 
-    def begin(self, plan: dict[str, Any], overwrite: bool) -> None:
+    def begin(self, plan: Plan, overwrite: bool) -> None:
         """Go on with a killed build of this plan, or start one.
 
         Raises OutputError if another is half done, or where a file that no build wrote is in the way for sure.
         """
         left = self._read_plan()
-        difference = find_difference(left, plan) if left else None
+        other_rules = left and find_other_rules(left, plan)
+        if other_rules and not overwrite:
+            raise OutputError(
+                f"{self.out} holds an unfinished build by {other_rules}; "
+                "finish it with the versions that began it, or start anew with --overwrite"
+            )
+        difference = left and find_difference(left, plan)
         if difference and not overwrite:
             raise OutputError(
                 f"{self.out} holds an unfinished build of another kind: {difference}; "
                 "run that command to its end, or start anew with --overwrite"
             )
         self._check_targets(plan)
-        if left is None or difference or left["version"] != plan["version"] or self._read_boot() != _boot_id():
+        is_same = left is not None and not other_rules and not difference and left.version == plan.version
+        if not is_same or self._read_boot() != _boot_id():
             self.clear()
             (self.root / "boot").write_text(_boot_id())
-            write_json(self._plan, plan)
+            write_json(self._plan, plan.to_values())
         for folder in (self.runs, self.receipts):
             folder.mkdir(exist_ok=True)
 
-    def _check_targets(self, plan: dict[str, Any]) -> None:
+    def _check_targets(self, plan: Plan) -> None:
         """Better to stop now than after hours: this much every build writes. A card of ours may have been changed."""
         records, names = self.records(), [_FIRST_SHARD, TOKENIZER_FILE]
         if not records:
             names.append(CARD_NAME)
-        asked = frozenset([Record(name=TOKENIZER_FILE, sha256=plan["tokenizer"].get("sha256"))])
-        check_targets(self.out, names, records | (asked if "sha256" in plan["tokenizer"] else frozenset()))
+        asked = frozenset([Record(name=TOKENIZER_FILE, sha256=plan.tokenizer.get("sha256"))])
+        check_targets(self.out, names, records | (asked if "sha256" in plan.tokenizer else frozenset()))
 
     def records(self) -> Records:
         """The files in OUT that builds wrote. Raises OutputError where its manifest is not as a build wrote it."""
@@ -174,13 +180,13 @@ class WorkDir:
             raise OSError(error.errno, error.strerror, str(path)) from error
         os.replace(self._placed, path)
 
-    def _read_plan(self) -> dict[str, Any] | None:
+    def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build, None where there is none that can be read."""
         try:
-            plan = read_json(self._plan)
+            plan, _ = parse_plan(read_json(self._plan))
         except (OSError, ValueError):
             return None
-        return plan if is_regular(self._plan) and not any(find_plan_faults(plan)) else None
+        return plan if is_regular(self._plan) else None
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
@@ -238,7 +244,7 @@ class WorkDir:
                 self.root.rmdir()
         self.close()
 
-    def sweep(self, plan: dict[str, Any]) -> None:
+    def sweep(self, plan: Plan) -> None:
         """Drop what a build of this plan left that was killed after its manifest was written."""
         if (self._is_marked() or self._read_plan() is not None) and self._read_plan() in (None, plan):
             self.open()
@@ -256,31 +262,48 @@ def _boot_id() -> str:
     return path.read_text() if path.exists() else ""
 
 
-def find_finished(out: Path) -> dict[str, Any] | None:
+def find_finished(out: Path) -> Manifest | None:
     """The manifest of a finished build in `out`, if there is one. Raises OutputError for a manifest of no build."""
     return read_our_manifest(out / MANIFEST_NAME)
 
 
-def check_finished(manifest: dict[str, Any], plan: dict[str, Any], out: Path) -> None:
+def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
     """Raise OutputError, naming what differs, if a finished build is not the one that is asked for."""
-    if difference := find_difference(manifest["plan"], plan):
+    if other_rules := find_other_rules(manifest.plan, plan):
+        raise OutputError(
+            f"{out} holds a finished build by {other_rules}; "
+            "the same command makes other rows now: replace it with --overwrite, or choose another output folder"
+        )
+    if difference := find_difference(manifest.plan, plan):
         raise OutputError(
             f"{out} holds a finished build of another kind: {difference}; "
             "choose another output folder, or replace it with --overwrite"
         )
 
 
-def find_difference(there: dict[str, Any], asked: dict[str, Any]) -> str | None:
+def find_other_rules(there: Plan, here: Plan) -> str | None:
+    """Name what made a build, where that is not what would make it now: versions of rules, tables and libraries."""
+    if there.rules_version != here.rules_version:
+        return f"older rules (version {there.rules_version}, this is {here.rules_version})"
+    if there.unicode_version != here.unicode_version:
+        return f"other Unicode tables ({there.unicode_version} there, {here.unicode_version} here)"
+    old, new = there.libraries or {}, here.libraries or {}
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            return f"another version of {name} ({old.get(name, 'none')} there, {new.get(name, 'none')} here)"
+    return None
+
+
+def find_difference(there: Plan, asked: Plan) -> str | None:
     """Name the first setting that differs, and both values."""
-    for name in asked["config"]:
-        old, new = there["config"].get(name), asked["config"][name]
+    for name, new in asked.config.items():
+        old = there.config.get(name)
         if old != new:
             return f"{name} is {old} there and {new} here"
-    if there["tokenizer"] != asked["tokenizer"]:
+    if there.tokenizer != asked.tokenizer:
         return "the tokenizer differs"
-    if there["inputs"] != asked["inputs"]:
-        old_paths = {item["path"]: item for item in there["inputs"]}
-        new_paths = {item["path"]: item for item in asked["inputs"]}
+    if there.inputs != asked.inputs:
+        old_paths, new_paths = ({item.path: item for item in plan.inputs} for plan in (there, asked))
         changed = sorted(
             path for path in old_paths.keys() | new_paths.keys() if old_paths.get(path) != new_paths.get(path)
         )

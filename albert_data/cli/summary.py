@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from albert_data.build.build import BuildReport
 from albert_data.build.plan import plan_tasks
@@ -42,52 +42,52 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             f"  {_count(len(files), 'plain file')}, {size:,.1f} MB, in {_count(len(plan_tasks(files)), 'task')}",
             f"  {_count(len(streams), 'compressed file or stream', 'compressed files or streams')}",
             f"tokenizer  {vocabulary}",
-            *_describe_config(config.to_flat_dict(), ngram_shares(config.examples.ngram).tolist()),
+            *_describe_config(config, ngram_shares(config.examples.ngram).tolist()),
         ]
     )
 
 
 def describe_build(report: BuildReport, out: Path) -> str:
     manifest = report.manifest
-    counts, splits = manifest["counts"], manifest["splits"]
+    counts, splits = manifest.counts, manifest.splits
     if report.was_finished:
-        return f"{out} is finished: {splits['train']['num_rows']:,} training examples; nothing to do"
+        return f"{out} is finished: {splits['train'].num_rows:,} training examples; nothing to do"
     lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
     if report.resumed_tasks:
         lines.append(f"resumed    {_count(report.resumed_tasks, 'task')} found done")
     lines.append(
-        f"documents  {counts['documents']:,} ({counts['text_bytes'] / 1e6:,.1f} MB, "
-        f"{counts['sentences']:,} sentences, {counts['tokens']:,} tokens)"
+        f"documents  {counts.documents:,} ({counts.text_bytes / 1e6:,.1f} MB, "
+        f"{counts.sentences:,} sentences, {counts.tokens:,} tokens)"
     )
     for name, split in splits.items():
-        shards = _count(len(split["shards"]), "shard")
-        lines.append(f"{name:<10} {split['num_rows']:,} examples, {split['num_tokens']:,} tokens, {shards}")
-    if not splits["validation"]["num_rows"] and manifest["config"]["validation_fraction"]:
+        shards = _count(len(split.shards), "shard")
+        lines.append(f"{name:<10} {split.num_rows:,} examples, {split.num_tokens:,} tokens, {shards}")
+    if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           no document fell to validation: raise --validation-fraction to evaluate on some")
-    lines += _describe_damage(manifest["damage"])
-    lines += _describe_config(manifest["config"], manifest["ngram_shares"])
+    lines += _describe_damage(manifest.damage)
+    lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines.append(f"next       albert-data inspect {out}")
     return "\n".join(lines)
 
 
 def describe_stages(report: BuildReport) -> str:
     """Seconds of each stage, over all workers, and how much of the text it did in one."""
-    return "\n".join(format_stages(report.stages, report.manifest["counts"]["text_bytes"]))
+    return "\n".join(format_stages(report.stages, report.manifest.counts.text_bytes))
 
 
 def _rate(report: BuildReport) -> str:
     if report.resumed_tasks:
         return "the rest of a build begun before"
-    return f"{report.manifest['counts']['text_bytes'] / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
+    return f"{report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
 
 
-def _describe_damage(damage: dict[str, int]) -> list[str]:
+def _describe_damage(damage: Mapping[str, int]) -> list[str]:
     return [f"{'damage':<10} {reason} {count:,}: {REASONS[reason]}" for reason, count in sorted(damage.items())]
 
 
-def _describe_config(config: dict[str, Any], shares: list[float]) -> list[str]:
+def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
     lines, line = [], "config    "
-    for name, value in config.items():
+    for name, value in config.to_flat_dict().items():
         item = f" {name}={'auto' if value is None else value}"
         if len(line) + len(item) > 80:
             lines.append(line)

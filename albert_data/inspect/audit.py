@@ -16,7 +16,7 @@ import numpy as np
 
 from albert_data.corpus.inputs import Input
 from albert_data.inspect import audit_rules as rules
-from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus, read_text_config
+from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit_order import guess_order
 from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, gather_windows
 from albert_data.inspect.audit_rules import Check, Rule
@@ -24,7 +24,6 @@ from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.manifest_keys import read_example_config
 from albert_data.shards.reader import open_splits
 
 WIDTH = 80
@@ -82,7 +81,7 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    read = None if corpus is None else read_corpus(corpus, read_text_config(opened[0].manifest))
+    read = None if corpus is None else read_corpus(corpus, opened[0].manifest.config.text)
     checks += [*_check_sources(subject, read), _check_characters(subject, read)]
     return Audit(folder=folder, checks=checks)
 
@@ -138,7 +137,7 @@ def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
 
 
 def _check_near_empty(subject: Subject) -> Check:
-    config, facts = read_example_config(subject.shards[0].manifest), subject.facts
+    config, facts = subject.shards[0].manifest.config.examples, subject.facts
     least = max(EMPTY_TOKENS, config.max_tokens // EMPTY_PART)
     count = int(np.count_nonzero(facts.num_text < least))
     asked = config.short_seq_prob * least / config.max_tokens
@@ -175,7 +174,7 @@ def _find_copied(subject: Subject) -> np.ndarray:
     is_once = subject.add_by_document((counts[which] == 1).astype(float))
     longest = np.zeros(len(subject.documents))
     np.maximum.at(longest, subject.owners, facts.num_text)
-    passes = read_example_config(subject.shards[0].manifest).dupe_factor
+    passes = subject.shards[0].manifest.config.examples.dupe_factor
     copied: np.ndarray = (is_once == 0) & (subject.add_by_document(facts.num_text) >= 2 * passes * longest)
     return copied
 

@@ -7,7 +7,7 @@ normalisation. Shards and manifest hold neither.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -47,11 +47,6 @@ class Corpus:
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         found: np.ndarray = np.where(self.keys[places] == keys, self.sources[places], -1).astype(np.int32)
         return found
-
-
-def read_text_config(manifest: Mapping[str, Any]) -> TextConfig:
-    """The settings that decide which documents a corpus holds."""
-    return TextConfig(text_field=manifest["config"].get("text_field", TextConfig().text_field))
 
 
 def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:

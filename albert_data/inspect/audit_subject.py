@@ -46,7 +46,7 @@ class Subject:
 def gather_subject(opened: list[Shards]) -> Subject:
     """Look at every row of these splits. Raises ShardError at one outside the vocabulary."""
     tokenizer = opened[0].tokenizer
-    words, pieces = tokenizer.word_rule, tokenizer.pieces
+    words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.pieces
     is_byte = np.array([_BYTE_PIECE.fullmatch(piece) is not None for piece in pieces])
     is_unknown = is_byte.copy()
     is_unknown[tokenizer.unk_id] = True

@@ -13,6 +13,7 @@ from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.sources import Sources, measure_sources
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
 
 
@@ -53,7 +54,7 @@ class Report:
         return render(self.shards, self.statistics, self.rows, self.choice, self.build_time, self.sources)
 
     @property
-    def _measured(self) -> tuple[Path, dict[str, Any], dict[str, Statistics], list[str]]:
+    def _measured(self) -> tuple[Path, Manifest, dict[str, Statistics], list[str]]:
         """What every page begins with."""
         return self.shards.folder, self.shards.manifest, self.statistics, self.shards.tokenizer.pieces
 
@@ -82,6 +83,6 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
         rows=choose_rows(shown, choice),
         shards=shown,
         choice=choice,
-        build_time=read_times(shown.manifest),
+        build_time=read_times(shown.manifest.manifest_sha256),
         sources=measure_sources(list(filled.values()), corpus) if corpus and filled else None,
     )

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow
 
 from albert_data.config import ExampleConfig
-from albert_data.inspect.statistics import choose_word_rule
 from albert_data.kernels import helper, kernel
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.model import Specials, Tokenizer
 
@@ -62,11 +62,12 @@ class RowRules:
     validation_keys: np.ndarray
 
 
-def make_row_rules(tokenizer: Tokenizer, config: ExampleConfig) -> RowRules:
+def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     """Rules without validation keys."""
     special_ids = np.flatnonzero(tokenizer.specials.is_special)
     from_text, _ = tokenizer.encode([tokenizer.pieces[i] for i in special_ids])
-    words, traits = choose_word_rule(tokenizer, config), np.zeros(tokenizer.vocab_size, np.uint8)
+    words = tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
+    traits = np.zeros(tokenizer.vocab_size, np.uint8)
     traits[special_ids] = IS_SPECIAL | IS_ALIEN
     traits[from_text] &= ~np.uint8(IS_ALIEN)
     traits[[*tokenizer.ordinary_ids, tokenizer.mask_id]] |= MAY_STAND
@@ -74,8 +75,8 @@ def make_row_rules(tokenizer: Tokenizer, config: ExampleConfig) -> RowRules:
     traits[words.standalone] |= STANDALONE
     aliens = np.flatnonzero(traits & IS_ALIEN)
     return RowRules(
-        schema=shard_schema(tokenizer.id_dtype),
-        config=config,
+        schema=shard_schema(tokenizer.id_dtype, manifest.format_version),
+        config=manifest.config.examples,
         specials=tokenizer.specials,
         pieces=tokenizer.pieces,
         traits=traits,

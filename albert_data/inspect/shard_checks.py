@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow
@@ -24,11 +23,11 @@ from albert_data.errors import ShardError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
 from albert_data.inspect.terminal import count_noun
+from albert_data.shards.manifest import TOTALS, ShardEntry, TokenizerEntry
 from albert_data.shards.places import locate, measure_file
 from albert_data.shards.schema import describe_columns, explain_damage, has_nulls, map_file
 
 MAX_SHARD_FAULTS = 10
-_TOTALS = ("num_rows", "num_tokens", "num_masked")
 _NOT_THE_FOLDERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what the machine lacks is no fault of a file
 Advance = Callable[[int], object]
 
@@ -61,12 +60,13 @@ class Checked:
 
 
 def check_file(
-    folder: Path, name: str, expected: Mapping[str, Any], others: Mapping[str, str], advance: Advance
+    folder: Path, expected: TokenizerEntry | ShardEntry, others: Mapping[str, str], advance: Advance
 ) -> Iterator[Fault]:
-    """Check that a file has the size and the SHA-256 that the manifest gives.
+    """Check that a file has the SHA-256 that the manifest gives, and a shard the size.
 
     others: the names of the listed shards by their SHA-256, to tell a file that took another's place.
     """
+    name = expected.file
     try:
         path = locate(folder, name)
         num_bytes = measure_file(path)
@@ -79,14 +79,15 @@ def check_file(
             raise
         yield Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}")
         return
-    if found == expected["sha256"] and num_bytes == expected.get("num_bytes", num_bytes):
+    wanted_bytes = expected.num_bytes if isinstance(expected, ShardEntry) else num_bytes
+    if found == expected.sha256 and num_bytes == wanted_bytes:
         return
-    if found in others and found != expected["sha256"]:
+    if found in others and found != expected.sha256:
         yield Fault(file=name, what=f"holds the bytes of {others[found]}: put each where it belongs")
-    elif num_bytes != expected.get("num_bytes", num_bytes):
-        yield Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {expected['num_bytes']:,}")
+    elif num_bytes != wanted_bytes:
+        yield Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {wanted_bytes:,}")
     else:
-        yield Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected['sha256']}")
+        yield Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +104,8 @@ class ShardCheck:
     keeps_keys: bool
     advance: Advance
 
-    def __call__(self, shard: Mapping[str, Any]) -> Checked:
-        checked = Checked(faults=list(check_file(self.folder, shard["file"], shard, self.others, self.advance)))
+    def __call__(self, shard: ShardEntry) -> Checked:
+        checked = Checked(faults=list(check_file(self.folder, shard, self.others, self.advance)))
         path = self._find_file(shard, checked)
         if self.rules is None or path is None:
             return checked
@@ -112,25 +113,23 @@ class ShardCheck:
         if differs and not found:
             found = [self._place_change(path, shard, self.rules)]
         checked.faults += found
-        self.advance(shard["num_bytes"])
+        self.advance(shard.num_bytes)
         return checked
 
-    def _find_file(self, shard: Mapping[str, Any], checked: Checked) -> Path | None:
+    def _find_file(self, shard: ShardEntry, checked: Checked) -> Path | None:
         """The file, if there is one whose rows can be looked at: this very shard, sound or damaged."""
         if any("holds the bytes of" in fault.what for fault in checked.faults):
             return None
         try:
-            path = locate(self.folder, shard["file"])
+            path = locate(self.folder, shard.file)
             measure_file(path)
         except (OSError, ShardError):
             return None
         return path
 
-    def _check_rows(
-        self, path: Path, shard: Mapping[str, Any], rules: RowRules, keys: list[np.ndarray]
-    ) -> Iterator[Fault]:
+    def _check_rows(self, path: Path, shard: ShardEntry, rules: RowRules, keys: list[np.ndarray]) -> Iterator[Fault]:
         """Check the rows of a shard that is there, and their number."""
-        name, totals = shard["file"], Counter[str]()
+        name, totals = shard.file, Counter[str]()
         faults = self._find_row_faults(path, name, rules, totals, keys)
         try:
             yield from islice(faults, MAX_SHARD_FAULTS)
@@ -139,9 +138,10 @@ class ShardCheck:
         except ShardError as error:
             yield Fault(file=name, what=str(error))
             return
-        for total in _TOTALS:
-            if totals[total] != shard[total]:
-                yield Fault(file=name, what=f"{total} is {totals[total]:,}; the manifest says {shard[total]:,}")
+        for total in TOTALS:
+            found, said = totals[total], getattr(shard, total)
+            if said is not None and found != said:
+                yield Fault(file=name, what=f"{total} is {found:,}; the manifest says {said:,}")
 
     def _find_row_faults(
         self, path: Path, name: str, rules: RowRules, totals: Counter[str], keys: list[np.ndarray]
@@ -154,19 +154,20 @@ class ShardCheck:
             totals["num_rows"] += batch.num_rows
             totals["num_tokens"] += len(batch.column("input_ids").flatten())
             totals["num_masked"] += len(batch.column("masked_ids").flatten())
+            totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
 
-    def _place_change(self, path: Path, shard: Mapping[str, Any], rules: RowRules) -> Fault:
+    def _place_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
         """Say what can be said of changed bytes that left every row sound."""
-        place = find_changed_byte(path, rules.schema, self.compression, shard["sha256"])
+        place = find_changed_byte(path, rules.schema, self.compression, shard.sha256)
         if place is None:
             return Fault(
-                file=shard["file"],
+                file=shard.file,
                 what="every row keeps the rules: what was changed are values, such as a token's id, that could as well "
                 "be sound, and no row of this file can be trusted",
             )
         byte, found, wanted = place
         return Fault(
-            file=shard["file"],
+            file=shard.file,
             byte=byte,
             what=f"is 0x{found:02x}; the build wrote 0x{wanted:02x}. The rows are as they were built",
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
-from albert_data.inspect.audit_corpus import Corpus, read_corpus, read_text_config
+from albert_data.inspect.audit_corpus import Corpus, read_corpus
 from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
 from albert_data.shards.reader import Shards
@@ -94,7 +94,7 @@ class Sources:
 
 def measure_sources(opened: list[Shards], inputs: list[Input]) -> Sources:
     """Read the corpus, and all rows of these splits. Raises as read_corpus and attribute do."""
-    corpus = read_corpus(inputs, read_text_config(opened[0].manifest))
+    corpus = read_corpus(inputs, opened[0].manifest.config.text)
     return attribute(gather_subject(opened), corpus)
 
 

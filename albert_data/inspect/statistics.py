@@ -18,10 +18,7 @@ from albert_data.config import ExampleConfig
 from albert_data.examples.masks import MASK_SHARE, RANDOM_SHARE
 from albert_data.examples.spans import ngram_shares
 from albert_data.inspect.counts import EDGE, count_batch, no_counts
-from albert_data.shards.manifest_keys import read_example_config
 from albert_data.shards.reader import Shards
-from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import WordRule
 
 SWAPPED_SHARE = 0.5
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
@@ -203,18 +200,13 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def choose_word_rule(tokenizer: Tokenizer, config: ExampleConfig) -> WordRule:
-    """The words that a build with these settings masks whole."""
-    return tokenizer.word_rule if config.whole_word else WordRule.every_piece(tokenizer.vocab_size)
-
-
 def measure(shards: Shards) -> Statistics:
     """Measure all rows of a split, in the memory of a few record batches.
 
     Raises ShardError at a row that leaves its bounds.
     """
-    config, tokenizer = read_example_config(shards.manifest), shards.tokenizer
-    words = choose_word_rule(tokenizer, config)
+    config, tokenizer = shards.manifest.config.examples, shards.tokenizer
+    words = tokenizer.choose_words(config, shards.manifest.rules_version)
     totals = no_counts(config, tokenizer.vocab_size)
     keys = [np.zeros(0, np.uint64)]
     for batch in shards.batches():

@@ -17,6 +17,7 @@ from albert_data.inspect.counts import EDGE
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls, name_as_text
+from albert_data.shards.manifest import Manifest, SplitEntry
 
 WIDTH = 80
 NO_BUILD_TIME = (
@@ -43,7 +44,7 @@ _LABELS = {
 
 def summarise(
     folder: Path,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
     build_time: BuildTimes | None,
@@ -53,7 +54,7 @@ def summarise(
     sections: list[Iterable[str]] = [
         _describe_build(folder, manifest),
         _list_counts(manifest),
-        _list_splits(manifest["splits"]),
+        _list_splits(manifest.splits),
         _list_figures(statistics),
         _list_row_lens(statistics),
         _list_bins(statistics),
@@ -61,7 +62,7 @@ def summarise(
         _list_edges(statistics),
         _list_pieces(statistics, pieces),
         _list_sources(sources),
-        _list_damage(manifest["damage"]),
+        _list_damage(manifest.damage),
         _list_build_time(build_time),
     ]
     return "\n\n".join(filter(None, map("\n".join, sections)))
@@ -69,7 +70,7 @@ def summarise(
 
 def to_dict(
     folder: Path,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
     build_time: BuildTimes | None,
@@ -77,13 +78,14 @@ def to_dict(
 ) -> dict[str, Any]:
     """The page for a program. Its names are stable: a key is added, but not renamed, in a later version."""
     kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
+    values = manifest.to_values()
     splits = {
         name: {key: value for key, value in split.items() if key != "shards"} | {"num_shards": len(split["shards"])}
-        for name, split in manifest["splits"].items()
+        for name, split in values["splits"].items()
     }
     return {
         "folder": name_as_text(folder),
-        **{key: manifest[key] for key in kept},
+        **{key: values[key] for key in kept},
         "splits": splits,
         "statistics": {name: measured.to_dict() for name, measured in statistics.items()},
         "most_frequent_pieces": {
@@ -103,16 +105,16 @@ def _split_build_time(build_time: BuildTimes | None) -> dict[str, Any]:
     return {"stage_seconds": values.pop("stage_seconds"), "build_time": values}
 
 
-def _describe_build(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    config, tokenizer = manifest["config"], manifest["tokenizer"]
+def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
+    config = manifest.config.examples
     parts = (
-        f"built by albert-data {manifest['albert_data_version']}",
-        count_noun(len(manifest["inputs"]), "input"),
-        f"tokenizer of {count_noun(tokenizer['vocab_size'], 'piece')}",
-        f"rows of at most {count_noun(config['max_seq_len'], 'token')}",
-        "whole words masked" if config["whole_word"] else "single pieces masked",
-        f"seed {config['seed']}",
-        f"dupe factor {config['dupe_factor']:,}",
+        f"built by albert-data {manifest.albert_data_version}",
+        count_noun(len(manifest.inputs), "input"),
+        f"tokenizer of {count_noun(manifest.tokenizer.vocab_size, 'piece')}",
+        f"rows of at most {count_noun(config.max_seq_len, 'token')}",
+        "whole words masked" if config.whole_word else "single pieces masked",
+        f"seed {config.seed}",
+        f"dupe factor {config.dupe_factor:,}",
     )
     return [*_fill(str(folder), ""), *_fill(", ".join(parts), "  ")]
 
@@ -121,10 +123,10 @@ def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
     return textwrap.wrap(escape_controls(text), WIDTH, initial_indent=indent, subsequent_indent=hanging or indent)
 
 
-def _list_counts(manifest: Mapping[str, Any]) -> list[str]:
-    counts = manifest["counts"]
-    parts = [count_noun(counts["documents"], "document"), count_noun(counts["sentences"], "sentence")]
-    parts += [f"{format_bytes(counts['text_bytes'])} of text", count_noun(counts["tokens"], "token")]
+def _list_counts(manifest: Manifest) -> list[str]:
+    counts = manifest.counts
+    parts = [count_noun(counts.documents, "document"), count_noun(counts.sentences, "sentence")]
+    parts += [f"{format_bytes(counts.text_bytes)} of text", count_noun(counts.tokens, "token")]
     return ["Corpus", *_fill(", ".join(parts), "  ")]
 
 
@@ -139,12 +141,11 @@ def format_bytes(num_bytes: int) -> str:
     return f"{value:,.1f} {unit}"
 
 
-def _list_splits(splits: Mapping[str, Any]) -> list[str]:
+def _list_splits(splits: Mapping[str, SplitEntry]) -> list[str]:
     lines = [f"{'Splits':<13}{'rows':>14}{'tokens':>18}{'masked':>16}{'shards':>8}{'size':>11}"]
     for name, split in splits.items():
-        size = format_bytes(sum(shard["num_bytes"] for shard in split["shards"]))
-        totals = f"{split['num_rows']:>14,}{split['num_tokens']:>18,}{split['num_masked']:>16,}"
-        lines.append(f"  {name:<11}{totals}{len(split['shards']):>8,}{size:>11}")
+        totals = f"{split.num_rows:>14,}{split.num_tokens:>18,}{split.num_masked:>16,}"
+        lines.append(f"  {name:<11}{totals}{len(split.shards):>8,}{format_bytes(split.num_bytes):>11}")
     return lines
 
 

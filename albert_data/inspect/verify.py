@@ -10,24 +10,22 @@ import dataclasses
 import os
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from albert_data.build.progress import Progress, Silence
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
-from albert_data.inspect.manifest_values import find_value_faults
 from albert_data.inspect.row_checks import RowRules, make_row_rules
 from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
 from albert_data.inspect.terminal import count_noun
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, ManifestDamage, load_unchecked, read_manifest
-from albert_data.shards.manifest_keys import find_key_faults, read_example_config
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, parse_manifest
+from albert_data.shards.manifest_checks import find_value_faults
+from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
 from albert_data.shards.places import locate, measure_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
@@ -49,35 +47,28 @@ def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Pro
     except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    for fault in _find_faults(folder, read.values, quick, workers, progress or Silence()):
+    for fault in _find_faults(folder, read, quick, workers, progress or Silence()):
         read.check_current()
         yield fault
     read.check_current()
 
 
-def _find_faults(
-    folder: Path, manifest: Mapping[str, Any], quick: bool, workers: int, progress: Progress
-) -> Iterator[Fault]:
-    key_faults = find_key_faults(manifest)
-    shown = list(islice(key_faults, _MAX_KEY_FAULTS))
-    yield from (Fault(file=MANIFEST_NAME, what=what) for what in shown)
-    if rest := sum(1 for _ in key_faults):
-        yield Fault(file=MANIFEST_NAME, what=f"{count_noun(rest, 'more key')} at fault")
-    if shown:
+def _find_faults(folder: Path, read: ManifestFile, quick: bool, workers: int, progress: Progress) -> Iterator[Fault]:
+    manifest, key_faults = parse_manifest(read.values)
+    yield from (Fault(file=MANIFEST_NAME, what=what) for what in key_faults[:_MAX_KEY_FAULTS])
+    if rest := key_faults[_MAX_KEY_FAULTS:]:
+        yield Fault(file=MANIFEST_NAME, what=f"{count_noun(len(rest), 'more key')} at fault")
+    if manifest is None:
         return
-    yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(manifest))
+    yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(read))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
     with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
         yield from _check_splits(folder, manifest, rules, min(workers, _MAX_THREADS), advance)
 
 
-def _list_shards(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [shard for split in manifest["splits"].values() for shard in split["shards"]]
-
-
-def _find_unlisted(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Fault]:
-    listed = Counter(shard["file"] for shard in _list_shards(manifest))
+def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
+    listed = Counter(shard.file for shard in manifest.shards)
     for name, times in listed.items():
         if times > 1:
             yield Fault(file=name, what=f"is listed {times} times in the manifest; allowed is once")
@@ -95,22 +86,22 @@ def _find_shards(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in files if name.endswith(SHARD_SUFFIX) and not name.startswith("."))
 
 
-def _name_twin(path: Path, manifest: Mapping[str, Any]) -> str:
+def _name_twin(path: Path, manifest: Manifest) -> str:
     """Which listed shard an unlisted file holds: it was renamed or copied."""
     with suppress(OSError, ShardError):  # it can't be read, or is no regular file
         num_bytes = measure_file(path)
-        same_size = [shard for shard in _list_shards(manifest) if shard["num_bytes"] == num_bytes]
+        same_size = [shard for shard in manifest.shards if shard.num_bytes == num_bytes]
         found = hash_file(path) if same_size else ""
         for shard in same_size:
-            if shard["sha256"] == found:
-                return f". It holds the bytes of {shard['file']}"
+            if shard.sha256 == found:
+                return f". It holds the bytes of {shard.file}"
     return ""
 
 
-def _check_tokenizer(folder: Path, manifest: Mapping[str, Any], quick: bool) -> Generator[Fault, None, RowRules | None]:
+def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
     """Yields the faults; returns the rules for the rows, if they are wanted and can be known."""
-    expected, name = manifest["tokenizer"], manifest["tokenizer"]["file"]
-    faults = list(check_file(folder, name, expected, {}, lambda num_bytes: None))
+    expected, name = manifest.tokenizer, manifest.tokenizer.file
+    faults = list(check_file(folder, expected, {}, lambda num_bytes: None))
     yield from faults
     if quick:
         return None
@@ -121,21 +112,21 @@ def _check_tokenizer(folder: Path, manifest: Mapping[str, Any], quick: bool) -> 
     except TokenizerError as error:
         yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")
         return None
-    yield from _compare_specials(name, tokenizer, expected)
-    return make_row_rules(tokenizer, read_example_config(manifest))
+    yield from _compare_specials(tokenizer, expected)
+    return make_row_rules(tokenizer, manifest)
 
 
-def _compare_specials(name: str, tokenizer: Tokenizer, expected: Mapping[str, Any]) -> Iterator[Fault]:
+def _compare_specials(tokenizer: Tokenizer, expected: TokenizerEntry) -> Iterator[Fault]:
     found = {"vocab_size": tokenizer.vocab_size, **tokenizer.specials.to_dict()}
     for key, value in found.items():
-        if value != expected[key]:
-            yield Fault(file=name, what=f"has the {key} {value}; the manifest says {expected[key]}")
+        if value != (said := getattr(expected, key)):
+            yield Fault(file=expected.file, what=f"has the {key} {value}; the manifest says {said}")
 
 
 @contextmanager
-def _count_bytes(manifest: Mapping[str, Any], progress: Progress, *, with_rows: bool) -> Iterator[Advance]:
+def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Iterator[Advance]:
     """What threads tell of the bytes that they have done: each is hashed, then looked at if rows are checked."""
-    size, lock = sum(shard["num_bytes"] for shard in _list_shards(manifest)), threading.Lock()
+    size, lock = sum(shard.num_bytes for shard in manifest.shards), threading.Lock()
     progress.start("verifying", 2 * size if with_rows else size)
 
     def advance(num_bytes: int) -> None:
@@ -146,22 +137,22 @@ def _count_bytes(manifest: Mapping[str, Any], progress: Progress, *, with_rows: 
 
 
 def _check_splits(
-    folder: Path, manifest: Mapping[str, Any], rules: RowRules | None, workers: int, advance: Advance
+    folder: Path, manifest: Manifest, rules: RowRules | None, workers: int, advance: Advance
 ) -> Iterator[Fault]:
     check = ShardCheck(
         folder=folder,
         rules=rules,
-        others={shard["sha256"]: shard["file"] for shard in _list_shards(manifest)},
-        compression=str(manifest["config"].get("compression")),
+        others={shard.sha256: shard.file for shard in manifest.shards},
+        compression=manifest.config.compression,
         keeps_keys=True,
         advance=advance,
     )
     pool = ThreadPoolExecutor(workers)
     try:
-        for name in sorted(manifest["splits"], key=SPLITS.index, reverse=True):
+        for name in sorted(manifest.splits, key=SPLITS.index, reverse=True):
             check = dataclasses.replace(check, keeps_keys=name != _TRAIN)
             keys = [np.empty(0, np.uint64)]
-            for checked in pool.map(check, manifest["splits"][name]["shards"]):
+            for checked in pool.map(check, manifest.splits[name].shards):
                 yield from checked.faults
                 keys += checked.keys
             if check.rules is not None and name != _TRAIN:
@@ -173,11 +164,11 @@ def _check_splits(
 
 def describe_sound(folder: Path, *, quick: bool = False) -> str:
     """What a folder without faults holds, in one line."""
-    splits = read_manifest(folder)["splits"].values()
+    splits = read_manifest(folder).splits.values()
     shards, rows, tokens = (
-        sum(len(split["shards"]) for split in splits),
-        sum(split["num_rows"] for split in splits),
-        sum(split["num_tokens"] for split in splits),
+        sum(len(split.shards) for split in splits),
+        sum(split.num_rows for split in splits),
+        sum(split.num_tokens for split in splits),
     )
     counts = (count_noun(shards, "shard"), count_noun(rows, "row"), count_noun(tokens, "token"))
     proof = "sizes and hashes are as the manifest says; no row was looked at" if quick else "all as the manifest says"

@@ -1,103 +1,210 @@
 """manifest.json: what a shard folder holds, where it came from, and the proof that it is finished.
 
-It is written last. A folder without one is unfinished; docs/format.md describes every key.
+The classes are the format: a field is a key of the same name, and docs/format.md describes every one. manifest_file.py
+reads it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from albert_data.config import BuildConfig
 from albert_data.errors import ShardError
-from albert_data.shards.manifest_file import ManifestFile, read_file
-from albert_data.shards.manifest_keys import SPLITS as SPLITS
-from albert_data.shards.manifest_keys import find_key_faults
-from albert_data.shards.places import check_folder
+from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.typed_values import Count, Reading, since, to_value
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
 SEAL = "manifest_sha256"
-WORK_NAME = ".build"  # where a build keeps what it has until it is finished
-PLAN_NAME = "plan.json"
+SPLITS = ("train", "validation")
 
 
-class ManifestDamage(ShardError):
-    """There is a manifest, but not one that this version reads."""
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What made a build, beside its config: see rules.py. unicode_version, libraries: None where version 1 built."""
+
+    rules_version: int = 1
+    unicode_version: str | None = None
+    libraries: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rules_version <= RULES_VERSION:
+            raise ShardError(
+                f"rules_version is {self.rules_version}; allowed are 1 to {RULES_VERSION}: use the version of "
+                "albert-data that built it, or a newer one"
+            )
 
 
-def seal_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest with the hash of all its other values."""
-    return {**manifest, SEAL: hash_manifest(manifest)}
+VERSIONS = tuple(field.name for field in dataclasses.fields(Versions))
 
 
-def hash_manifest(manifest: Mapping[str, Any]) -> str:
-    """SHA-256 of all values but the seal, however the file is laid out."""
-    values = {key: value for key, value in manifest.items() if key != SEAL}
-    return sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+@dataclass(frozen=True, kw_only=True)
+class TokenizerEntry:
+    file: str
+    sha256: str
+    vocab_size: Count
+    pad_id: Count
+    unk_id: Count
+    cls_id: Count
+    sep_id: Count
+    mask_id: Count
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name.endswith("_id") and value >= self.vocab_size:
+                raise ShardError(f"{name} is {value}; allowed are ids below vocab_size, {self.vocab_size}")
 
 
-def hash_content(splits: Mapping[str, Any]) -> str:
-    """SHA-256 over the shards' hashes, split by split: one name for the content of a build."""
-    content = "".join(shard["sha256"] for name in SPLITS if name in splits for shard in splits[name]["shards"])
-    return sha256(content.encode()).hexdigest()
+@dataclass(frozen=True, kw_only=True)
+class InputEntry:
+    """path: as it was given."""
+
+    path: str
+    bytes: Count
+    modified_ns: int
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a finished folder's manifest, sure to hold every key of docs/format.md, each of its kind.
+@dataclass(frozen=True, kw_only=True)
+class Plan(Versions):
+    """What the same command is recognised by. version: of albert-data; config: each setting by its name.
 
-    Raises ShardError where there is none, not one of ours, or one that lacks something. Unknown keys are kept.
+    tokenizer: its `sha256`, or the settings (`trained`) of one that is trained first.
     """
-    return load_manifest(folder).values
+
+    version: str
+    config: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    inputs: tuple[InputEntry, ...]
+
+    def to_values(self) -> dict[str, Any]:
+        values: dict[str, Any] = to_value(self)
+        return values
 
 
-def load_manifest(folder: Path) -> ManifestFile:
-    """The same, with what is needed to notice that another build took its place."""
-    read = load_unchecked(folder)
-    for what in find_key_faults(read.values):
-        raise ShardError(f"{read.path}: {what}; move it away and build anew")
-    return read
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Of one pass over the corpus. duplicate_documents: None where they were not looked for."""
+
+    documents: Count
+    sentences: Count
+    text_bytes: Count
+    tokens: Count
+    duplicate_documents: Count | None = None
 
 
-def load_unchecked(folder: Path) -> ManifestFile:
-    """Read a manifest of our format, whatever it lacks. Raises ShardError where there is none, or ManifestDamage."""
-    path = folder / MANIFEST_NAME
-    check_folder(folder)
-    if not os.path.lexists(path):
-        raise ShardError(_explain_missing(folder))
-    try:
-        read = read_file(path)
-    except OSError as error:
-        if not os.path.lexists(path):  # a build took it away just now
-            raise ShardError(_explain_missing(folder)) from error
-        raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
-    except ShardError as error:
-        raise ManifestDamage(f"{path} {error}; move it away and build anew") from error
-    except ValueError as error:
-        raise ManifestDamage(f"{path} can't be read: {error}; move it away and build anew") from error
-    name, version = (read.values.get(key) for key in ("format", "format_version"))
-    if name != FORMAT_NAME or type(version) is not int or version != FORMAT_VERSION:
-        raise ManifestDamage(
-            f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {FORMAT_VERSION}: "
-            "use the version of albert-data that built it, or a newer one"
-        )
-    return read
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """num_tokens: with the special ones; num_unpaired: rows without a second segment, None where version 1 built."""
+
+    num_rows: Count
+    num_tokens: Count
+    num_masked: Count
+    num_unpaired: Count | None = since(2, None)
 
 
-def _explain_missing(folder: Path) -> str:
-    """Why a folder has no manifest, and what to do: a build that was stopped goes on."""
-    if not (folder / WORK_NAME).is_dir():
-        return f"{folder} holds no {MANIFEST_NAME}, so no finished build; run `albert-data build` on it"
-    inputs = "INPUT..."
-    with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
-        plan = read_file(folder / WORK_NAME / PLAN_NAME).values
-        inputs = " ".join(item["path"] for item in plan["inputs"][:3])
-    return (
-        f"{folder} is a build that is not finished; give its command again, and it goes on: "
-        f"albert-data build {inputs} -o {folder}, with the same options"
-    )
+TOTALS = tuple(field.name for field in dataclasses.fields(Totals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardEntry(Totals):
+    file: str
+    num_bytes: Count
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitEntry(Totals):
+    shards: tuple[ShardEntry, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(shard.num_bytes for shard in self.shards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardEntry:
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Versions):
+    """All that is known of a build. config: settings that a version before did not know have their defaults.
+
+    sources: the languages that the column `source` counts, None where the rows have no such column; card: None where
+    version 0.3.0 built; manifest_sha256: the hash of all other values, None where the file was edited or lacks it.
+    """
+
+    format: str = FORMAT_NAME
+    format_version: int = FORMAT_VERSION
+    albert_data_version: str
+    rules_version: int = since(2, 1)
+    unicode_version: str | None = since(2, None)
+    libraries: Mapping[str, str] | None = since(2, None)
+    config: BuildConfig
+    ngram_shares: tuple[float, ...]
+    tokenizer: TokenizerEntry
+    inputs: tuple[InputEntry, ...]
+    plan: Plan
+    documents_digest: str
+    counts: Counts
+    damage: Mapping[str, Count]
+    splits: Annotated[Mapping[str, SplitEntry], SPLITS]
+    digest: str
+    sources: tuple[str, ...] | None = None
+    card: CardEntry | None = None
+    manifest_sha256: str | None = None
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Manifest:
+        """Raises ShardError, naming the first fault, for values that are no manifest."""
+        manifest, faults = parse_manifest(values)
+        if manifest is None:
+            raise ShardError(faults[0])
+        return manifest
+
+    def to_values(self) -> dict[str, Any]:
+        """What the file holds. A setting that the file lacked is there with its default."""
+        values: dict[str, Any] = to_value(self)
+        return values
+
+    def seal(self) -> Manifest:
+        """The same with the hash of all its other values."""
+        return dataclasses.replace(self, manifest_sha256=hash_manifest(self.to_values()))
+
+    @property
+    def shards(self) -> list[ShardEntry]:
+        """Of all splits, in the order of SPLITS."""
+        return [shard for name in SPLITS if name in self.splits for shard in self.splits[name].shards]
+
+
+def parse_manifest(values: Mapping[str, Any]) -> tuple[Manifest | None, list[str]]:
+    """The manifest; or None, and what is missing, of another kind than it must be, or out of range."""
+    version = values.get("format_version")
+    reading = Reading(format_version=version if isinstance(version, int) else FORMAT_VERSION)
+    manifest = reading.read(Manifest, values, "")
+    return (None if reading.faults else manifest), reading.faults
+
+
+def parse_plan(values: object) -> tuple[Plan | None, list[str]]:
+    """The same for the plan of a build that is not finished."""
+    reading = Reading(format_version=FORMAT_VERSION)
+    plan = reading.read(Plan, values, "")
+    return (None if reading.faults else plan), reading.faults
+
+
+def hash_manifest(values: Mapping[str, Any]) -> str:
+    """SHA-256 of all values of a file but the seal, however it is laid out."""
+    others = {key: value for key, value in values.items() if key != SEAL}
+    return sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def hash_content(sha256s: Iterable[str]) -> str:
+    """SHA-256 over the hashes of a build's shards, in the order of `Manifest.shards`: one name for its content."""
+    return sha256("".join(sha256s).encode()).hexdigest()

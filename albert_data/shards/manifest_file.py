@@ -1,7 +1,8 @@
 """manifest.json as it lies on the disk: read within limits, and known again.
 
-In: a path. Out: the values of one JSON object, and a stamp by which a file that took its place is noticed. A manifest
-may come from anywhere, so its size, the number and depth of its values, and the range of its numbers are limited.
+In: a shard folder. Out: its manifest, and a stamp by which a file that took its place is noticed. It is written last: a
+folder without one is unfinished. A manifest may come from anywhere, so its size, the number and depth of its values,
+and the range of its numbers are limited.
 """
 
 from __future__ import annotations
@@ -10,18 +11,28 @@ import json
 import math
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
-from albert_data.shards.places import measure_file
+from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, hash_manifest
+from albert_data.shards.places import check_folder, measure_file
+from albert_data.shards.schema import READABLE_VERSIONS
 
 # A build writes about 170 bytes for each input besides its path, twice: room for a million inputs.
 MAX_BYTES = 1 << 28
 MAX_VALUES = 1 << 23
 MAX_DEPTH = 32
 MAX_INT = (1 << 63) - 1
+WORK_NAME = ".build"  # where a build keeps what it has until it is finished
+PLAN_NAME = "plan.json"
+
+
+class ManifestDamage(ShardError):
+    """There is a manifest, but not one that this version reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +47,24 @@ class Stamp:
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """What was read of a manifest, and the state of the file then."""
+    """What was read, and the state of the file then. values: all of them, those of unknown keys too."""
 
     path: Path
     values: dict[str, Any]
     stamp: Stamp
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Raises ShardError where a key of docs/format.md is missing or not of its kind."""
+        try:
+            return Manifest.from_values(self.values)
+        except ShardError as error:
+            raise ShardError(f"{self.path}: {error}; move it away and build anew") from error
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all values are those that the build wrote."""
+        return bool(self.values.get(SEAL) == hash_manifest(self.values))
 
     def check_current(self) -> None:
         """Raise ShardError where the file was replaced since it was read: what was found may be of either build."""
@@ -52,6 +76,58 @@ class ManifestFile:
             raise ShardError(
                 f"{self.path} was replaced meanwhile, by a build it seems; wait for it, then do this again"
             )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read a finished folder's manifest. Raises ShardError where there is none, not one of ours, or a damaged one."""
+    return load_manifest(folder).manifest
+
+
+def load_manifest(folder: Path) -> ManifestFile:
+    """The same, with what is needed to notice that another build took its place."""
+    read = load_unchecked(folder)
+    _ = read.manifest
+    return read
+
+
+def load_unchecked(folder: Path) -> ManifestFile:
+    """Read a manifest of our format, whatever it lacks. Raises ShardError where there is none, or ManifestDamage."""
+    path = folder / MANIFEST_NAME
+    check_folder(folder)
+    if not os.path.lexists(path):
+        raise ShardError(_explain_missing(folder))
+    try:
+        read = read_file(path)
+    except OSError as error:
+        if not os.path.lexists(path):  # a build took it away just now
+            raise ShardError(_explain_missing(folder)) from error
+        raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
+    except ShardError as error:
+        raise ManifestDamage(f"{path} {error}; move it away and build anew") from error
+    except ValueError as error:
+        raise ManifestDamage(f"{path} can't be read: {error}; move it away and build anew") from error
+    name, version = (read.values.get(key) for key in ("format", "format_version"))
+    if name != FORMAT_NAME or type(version) is not int or version not in READABLE_VERSIONS:
+        readable = " and ".join(map(str, READABLE_VERSIONS))
+        raise ManifestDamage(
+            f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {readable}: "
+            "use the version of albert-data that built it, or a newer one"
+        )
+    return read
+
+
+def _explain_missing(folder: Path) -> str:
+    """Why a folder has no manifest, and what to do: a build that was stopped goes on."""
+    if not (folder / WORK_NAME).is_dir():
+        return f"{folder} holds no {MANIFEST_NAME}, so no finished build; run `albert-data build` on it"
+    inputs = "INPUT..."
+    with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
+        plan = read_file(folder / WORK_NAME / PLAN_NAME).values
+        inputs = " ".join(item["path"] for item in plan["inputs"][:3])
+    return (
+        f"{folder} is a build that is not finished; give its command again, and it goes on: "
+        f"albert-data build {inputs} -o {folder}, with the same options"
+    )
 
 
 def read_file(path: Path) -> ManifestFile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,8 @@ import pyarrow.ipc
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
-from albert_data.shards.manifest import SPLITS, load_manifest
+from albert_data.shards.manifest import SPLITS, Manifest, ShardEntry
+from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.places import locate, measure_file
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.row_numbers import to_row_number, to_row_numbers
@@ -65,19 +66,19 @@ class Shards:
     process that reads it with SIGBUS. A build replaces its files by renaming, so the rows stay what they were.
     """
 
-    def __init__(self, folder: Path, split: str, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
         self._root = Path(os.path.abspath(folder))
         self._bounds = Bounds(
-            vocab_size=manifest["tokenizer"]["vocab_size"], max_seq_len=manifest["config"]["max_seq_len"]
+            vocab_size=manifest.tokenizer.vocab_size, max_seq_len=manifest.config.examples.max_seq_len
         )
-        readers = [_open_shard(folder, shard) for shard in manifest["splits"][split]["shards"]]
+        readers = [_open_shard(folder, shard) for shard in manifest.splits[split].shards]
         self._places = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
         self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
         self._lock, self._made = SharedLock(), dict[str, Any]()
 
     def __reduce__(self) -> tuple[Callable[..., Shards], tuple[Path, Path, str, str]]:
-        return _open_again, (self.folder, self._root, self.split, self.manifest["digest"])
+        return _open_again, (self.folder, self._root, self.split, self.manifest.digest)
 
     def _make_once(self, name: str, make: Callable[[], Made]) -> Made:
         """What is made when it is first asked for, by one thread alone."""
@@ -126,15 +127,15 @@ class Shards:
         return self._make_once("tokenizer", self._load_tokenizer)
 
     def _load_tokenizer(self) -> Tokenizer:
-        expected = self.manifest["tokenizer"]
-        name = expected["file"]
+        expected = self.manifest.tokenizer
+        name = expected.file
         try:
             path = locate(self._root, name)
             measure_file(path)
         except (OSError, ShardError) as error:
             raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
         tokenizer = load_tokenizer(path, to_encode=False)
-        if tokenizer.sha256 != expected["sha256"] or tokenizer.vocab_size != expected["vocab_size"]:
+        if tokenizer.sha256 != expected.sha256 or tokenizer.vocab_size != expected.vocab_size:
             raise ShardError(
                 f"tokenizer {self.folder / name} is another one than at the build; put {path.name} of the build back, "
                 "or build anew"
@@ -222,11 +223,11 @@ def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Sha
     """Open several splits of one build, or all that it has. Raises what open_shards does."""
     folder = Path(path)
     read = load_manifest(folder)
-    there = read.values["splits"]
+    there = read.manifest.splits
     for split in splits:
         check_split(folder, split, list(there))
     try:
-        return {split: Shards(folder, split, read.values) for split in splits or there}
+        return {split: Shards(folder, split, read.manifest) for split in splits or there}
     except ShardError:
         read.check_current()
         raise
@@ -242,20 +243,20 @@ def check_split(folder: Path, split: str, there: Sequence[str]) -> None:
 def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
     """What was pickled. folder: its name, as it was given; root: where it is."""
     opened = open_shards(root, split)
-    if opened.manifest["digest"] != digest:
+    if opened.manifest.digest != digest:
         raise ShardError(f"{root} was built anew since it was opened; open it again")
     opened.folder = folder
     return opened
 
 
-def _open_shard(folder: Path, shard: Mapping[str, Any]) -> pyarrow.ipc.RecordBatchFileReader:
+def _open_shard(folder: Path, shard: ShardEntry) -> pyarrow.ipc.RecordBatchFileReader:
     """Raises ShardError also where the size is not the manifest's: who reads beyond the end of a file is killed."""
-    name = shard["file"]
+    name = shard.file
     try:
         path = locate(folder, name)
         num_bytes = measure_file(path)
-        if num_bytes != shard["num_bytes"]:
-            raise ShardError(f"has {num_bytes:,} bytes; the manifest says {shard['num_bytes']:,}")
+        if num_bytes != shard.num_bytes:
+            raise ShardError(f"has {num_bytes:,} bytes; the manifest says {shard.num_bytes:,}")
         return pyarrow.ipc.open_file(map_file(path))
     except (OSError, ValueError, pyarrow.ArrowException, ShardError) as error:
         raise ShardError(f"shard {folder / name} {_explain(error)}; run `albert-data verify`") from error

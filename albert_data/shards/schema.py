@@ -15,12 +15,13 @@ import pyarrow
 
 from albert_data.examples.ragged import Examples
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, FORMAT_VERSION)  # their columns are the same
 SHARD_SUFFIX = ".arrow"
 MAX_TOLD = 300  # characters of what a damaged file says of itself
 
 
-def shard_schema(id_dtype: type[Any]) -> pyarrow.Schema:
+def shard_schema(id_dtype: type[Any], format_version: int = FORMAT_VERSION) -> pyarrow.Schema:
     """Columns of a shard whose token ids are uint16 or uint32."""
     ids = pyarrow.list_(pyarrow.field("item", pyarrow.from_numpy_dtype(id_dtype), nullable=False))
     positions = pyarrow.list_(pyarrow.field("item", pyarrow.uint16(), nullable=False))
@@ -34,7 +35,7 @@ def shard_schema(id_dtype: type[Any]) -> pyarrow.Schema:
     }
     return pyarrow.schema(
         [pyarrow.field(name, kind, nullable=False) for name, kind in columns.items()],
-        metadata={"albert_data_format": str(FORMAT_VERSION)},
+        metadata={"albert_data_format": str(format_version)},
     )
 
 

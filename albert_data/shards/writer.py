@@ -17,11 +17,15 @@ from albert_data.shards.schema import to_record_batch
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReceipt:
-    """What a written shard holds, for the manifest. sha256: of the file, in hexadecimal."""
+    """What a written shard holds, for the manifest. num_unpaired: rows without a second segment.
+
+    sha256: of the file, in hexadecimal.
+    """
 
     num_rows: int
     num_tokens: int
     num_masked: int
+    num_unpaired: int
     num_bytes: int
     sha256: str
 
@@ -29,20 +33,22 @@ class ShardReceipt:
 def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
     """Write one Arrow file, a record batch for each of `batches`; equal rows make equal bytes. It is not synced."""
     options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
-    counts = np.zeros(3, np.int64)
+    counts = np.zeros(4, np.int64)
     with replace_file(path, sync=False) as file:
         hashing = HashingFile(file)
         sink = pyarrow.PythonFile(hashing, mode="w")
         with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
             for examples in batches:
                 writer.write_batch(to_record_batch(examples, schema))
-                counts += (len(examples), len(examples.input_ids), len(examples.masked_ids))
+                num_unpaired = int(np.count_nonzero(examples.sop_label < 0))
+                counts += (len(examples), len(examples.input_ids), len(examples.masked_ids), num_unpaired)
         sink.flush()
-    num_rows, num_tokens, num_masked = (int(count) for count in counts)
+    num_rows, num_tokens, num_masked, num_unpaired = (int(count) for count in counts)
     return ShardReceipt(
         num_rows=num_rows,
         num_tokens=num_tokens,
         num_masked=num_masked,
+        num_unpaired=num_unpaired,
         num_bytes=hashing.num_bytes,
         sha256=hashing.hexdigest(),
     )

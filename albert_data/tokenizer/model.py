@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from albert_data.config import ExampleConfig
 from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
+from albert_data.rules import RULES_VERSION
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
 from albert_data.tokenizer.cutting import PADDING
@@ -95,6 +97,7 @@ class Tokenizer:
         self.slow_reason = explain_unsafe(self._settings, self.pieces)
         self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
         self._of_thread = threading.local()
+        self._word_rules: dict[int, WordRule] = {}
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str]]:
         return type(self), (self.model, self._name)
@@ -179,13 +182,18 @@ class Tokenizer:
     def mask_id(self) -> int:
         return self.specials.mask_id
 
-    @cached_property
-    def word_rule(self) -> WordRule:
-        return WordRule.from_pieces(self.pieces)
+    def word_rule(self, rules_version: int = RULES_VERSION) -> WordRule:
+        if rules_version not in self._word_rules:
+            self._word_rules[rules_version] = WordRule.from_pieces(self.pieces, rules_version)
+        return self._word_rules[rules_version]
+
+    def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
+        """The words that a build with these settings and rules masks whole."""
+        return self.word_rule(rules_version) if config.whole_word else WordRule.every_piece(self.vocab_size)
 
     @property
     def word_starts(self) -> np.ndarray:
-        return self.word_rule.starts
+        return self.word_rule().starts
 
     @cached_property
     def ordinary_ids(self) -> np.ndarray:

@@ -2,11 +2,12 @@
 
 A piece that begins with "▁" begins a word. A piece of punctuation or symbols alone, and a piece in a
 script without spaces, is a word of its own: it begins one, and so does whatever follows it.
+
+A shard folder keeps the rules that built it: `words_version_1.py` decides for those of version 1.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,13 +15,16 @@ from functools import cache
 import numpy as np
 
 from albert_data.kernels import helper
+from albert_data.rules import RULES_VERSION
+from albert_data.tokenizer import words_version_1
+from albert_data.unicode_tables import category, script
 
 SPACE = "\u2581"  # SentencePiece's visible space
 
-# First words of the Unicode names of letters in scripts that set no space between words.
+# Scripts that set no space between words, by the names that unicode_tables.py has for them.
 _UNSPACED_SCRIPTS = frozenset(
     {"CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "THAI", "LAO", "KHMER", "MYANMAR"}
-    | {"TIBETAN", "KATAKANA-HIRAGANA"}
+    | {"TIBETAN"}
 )
 
 
@@ -32,8 +36,9 @@ class WordRule:
     standalone: np.ndarray
 
     @classmethod
-    def from_pieces(cls, pieces: Sequence[str]) -> WordRule:
-        standalone = np.array([is_standalone(piece) for piece in pieces], bool)
+    def from_pieces(cls, pieces: Sequence[str], rules_version: int = RULES_VERSION) -> WordRule:
+        decide = words_version_1.is_standalone if rules_version == 1 else is_standalone
+        standalone = np.array([decide(piece) for piece in pieces], bool)
         starts = np.array([piece.startswith(SPACE) for piece in pieces], bool) | standalone
         return cls(starts=starts, standalone=standalone)
 
@@ -54,15 +59,13 @@ def is_standalone(piece: str) -> bool:
 @cache
 def is_symbol(character: str) -> bool:
     """Whether a character is punctuation or a symbol."""
-    return unicodedata.category(character)[0] in "PS"
+    return category(character)[0] in "PS"
 
 
 @cache
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that sets no space between words."""
-    if unicodedata.east_asian_width(character) == "H":
-        character = unicodedata.normalize("NFKC", character)[0]  # half-width kana
-    return unicodedata.name(character, "").split(" ")[0] in _UNSPACED_SCRIPTS
+    return script(character) in _UNSPACED_SCRIPTS
 
 
 @helper

@@ -63,7 +63,7 @@ class Baseline:
 
 def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baseline | None:
     """Return None where the evaluated rows have no label."""
-    vocab_size = int(train.manifest["tokenizer"]["vocab_size"])
+    vocab_size = train.manifest.tokenizer.vocab_size
     wanted_V = _count_labels(validation, num_rows, vocab_size)
     if not wanted_V.sum():
         return None

@@ -22,6 +22,7 @@ from typing import Any, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import write_bytes, write_json
+from albert_data.shards.manifest import Manifest
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, read_object, show
 
@@ -44,7 +45,7 @@ Identity = dict[str, Any]
 
 
 def make_identity(
-    config: TrainConfig, model: AlbertConfig, manifest: dict[str, Any], *, device_type: str, precision: str
+    config: TrainConfig, model: AlbertConfig, manifest: Manifest, *, device_type: str, precision: str
 ) -> Identity:
     """All that decides the weights of a run, by the names that a refusal shows."""
     bound = {k: v for k, v in dataclasses.asdict(config).items() if k not in _FREE_FIELDS}
@@ -52,8 +53,8 @@ def make_identity(
         **bound,
         "device type": device_type,
         "precision": precision,
-        "shards' digest": manifest["digest"],
-        TOKENIZER_KEY: manifest["tokenizer"]["sha256"],
+        "shards' digest": manifest.digest,
+        TOKENIZER_KEY: manifest.tokenizer.sha256,
         **{f"model's {k}": v for k, v in dataclasses.asdict(model).items()},
     }
 

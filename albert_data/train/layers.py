@@ -47,10 +47,10 @@ def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
     if not checkpoints:
         raise CheckpointError(f"{run}: the run has no checkpoint yet; wait for its first")
     model = load_model(checkpoints[-1])
-    if model.config.vocab_size != shards.manifest["tokenizer"]["vocab_size"]:
+    if model.config.vocab_size != shards.manifest.tokenizer.vocab_size:
         raise CheckpointError(
             f"{run}: knows {model.config.vocab_size:,} pieces, the shards have "
-            f"{shards.manifest['tokenizer']['vocab_size']:,}; give the shards that it was trained on"
+            f"{shards.manifest.tokenizer.vocab_size:,}; give the shards that it was trained on"
         )
     longest = padded_len(int(shards.lengths[:num_rows].max(initial=1)))
     if longest > model.config.max_positions:

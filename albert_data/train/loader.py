@@ -27,13 +27,14 @@ from torch.utils.data import get_worker_info
 from albert_data.config import check_range
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, bound_places, collate
 from albert_data.train.order import BatchOrder, Place, RowBatch, cut_batches, num_slots, padded_len, take_share
 from albert_data.train.reading import show
-from albert_data.train.remasking import Remasker, mask_law
+from albert_data.train.remasking import Remasker
 
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256
@@ -46,7 +47,7 @@ class Rows(Protocol):
     """What training needs of a split; `albert_data.shards.reader.Shards` is one. Rows are copies."""
 
     @property
-    def manifest(self) -> dict[str, Any]: ...
+    def manifest(self) -> Manifest: ...
     @property
     def lengths(self) -> np.ndarray: ...
     @property
@@ -69,9 +70,9 @@ class RowReader:
 
     def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
-        tokenizer = shards.manifest["tokenizer"]
-        self._pad_id, self._vocab_size = int(tokenizer["pad_id"]), int(tokenizer["vocab_size"])
-        self._law = mask_law(shards.manifest)
+        tokenizer = shards.manifest.tokenizer
+        self._pad_id, self._vocab_size = tokenizer.pad_id, tokenizer.vocab_size
+        self._law = shards.manifest.config.examples
 
     def shape(self, num_rows: int, row_len: int) -> BatchShape:
         """The shape of a batch of so many rows, with the places that its masked tokens need."""

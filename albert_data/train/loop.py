@@ -127,7 +127,8 @@ def train(
 def open_splits(out: Path) -> Splits:
     """Open the training rows and, if the build set any aside, the validation rows."""
     shards: Rows = open_shards(out, split="train")
-    if not shards.manifest["splits"].get("validation", {}).get("num_rows", 0):
+    set_aside = shards.manifest.splits.get("validation")
+    if set_aside is None or not set_aside.num_rows:
         return Splits(folder=out, train=shards, validation=None)
     return Splits(folder=out, train=shards, validation=open_shards(out, split="validation"))
 

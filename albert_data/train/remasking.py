@@ -7,41 +7,31 @@ row number), whatever batch, rank or thread it comes by.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from albert_data.config import ExampleConfig
 from albert_data.errors import ShardError
 from albert_data.examples.masks import Pieces, find_kinds, mask_by_tables, swap_in
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
+from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import WordRule
 from albert_data.train.order import round_keys
 
 _PURPOSE = 2  # tells these keys from those that shuffle the batches
 
 
-def mask_law(manifest: dict[str, Any]) -> ExampleConfig:
-    """The settings by which the shards were masked."""
-    config = manifest["config"]
-    names = ("max_seq_len", "ngram", "mask_prob", "whole_word")
-    return ExampleConfig(**{name: config[name] for name in names})
-
-
 class Remasker:
     """Draws other masks. Any thread may call it."""
 
-    def __init__(self, manifest: dict[str, Any], tokenizer: Tokenizer, *, seed: int) -> None:
+    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
         """Raises ShardError if the tokenizer is not the one that the shards were built with."""
-        if tokenizer.sha256 != manifest["tokenizer"]["sha256"]:
+        if tokenizer.sha256 != manifest.tokenizer.sha256:
             raise ShardError(
                 f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
-                f"{manifest['tokenizer']['sha256']}; put spiece.model of the build back, or build anew"
+                f"{manifest.tokenizer.sha256}; put spiece.model of the build back, or build anew"
             )
-        config = mask_law(manifest)
-        words = tokenizer.word_rule if config.whole_word else WordRule.every_piece(tokenizer.vocab_size)
+        config = manifest.config.examples
+        words = tokenizer.choose_words(config, manifest.rules_version)
         specials, ordinary = tokenizer.specials, tokenizer.ordinary_ids
         self._pieces = Pieces(find_kinds(specials, words), ordinary, len(ordinary), specials.mask_id)
         self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
+from albert_data.shards.manifest import Manifest
 from albert_data.train.batch import ID_DTYPE, Batch
 from albert_data.train.checkpoint import (
     list_checkpoints,
@@ -79,26 +80,26 @@ class Session:
         return nullcontext()
 
 
-def choose_shape(config: TrainConfig, manifest: dict[str, Any], initial: Initial | None = None) -> AlbertConfig:
+def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
     """The preset's shape with the vocabulary of the shards and room for their longest row; or that of `initial`.
 
     Raises ConfigError if `initial` has another vocabulary or too few positions.
     """
-    longest = padded_len(int(manifest["config"]["max_seq_len"]))
-    tokenizer = manifest["tokenizer"]
+    longest = padded_len(manifest.config.examples.max_seq_len)
+    tokenizer = manifest.tokenizer
     if initial is None:
         preset = MODEL_PRESETS[config.preset]
         return dataclasses.replace(
             preset,
-            vocab_size=int(tokenizer["vocab_size"]),
+            vocab_size=tokenizer.vocab_size,
             max_positions=max(preset.max_positions, longest),
             dropout=preset.dropout if config.dropout is None else config.dropout,
         )
     shape = initial.model.config
-    if initial.tokenizer_sha256 not in (None, tokenizer["sha256"]) or shape.vocab_size != tokenizer["vocab_size"]:
+    if initial.tokenizer_sha256 not in (None, tokenizer.sha256) or shape.vocab_size != tokenizer.vocab_size:
         raise ConfigError(
             f"{initial.origin} knows another vocabulary ({shape.vocab_size:,} pieces) than the shards "
-            f"({tokenizer['vocab_size']:,}); build the shards with its tokenizer"
+            f"({tokenizer.vocab_size:,}); build the shards with its tokenizer"
         )
     if longest > shape.max_positions:
         raise ConfigError(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from toy_rows import CLS, FIRST_ORDINARY, MASK, PAD, SEP, UNK, FakeShards
+from shard_fixtures import describe_folder
+from toy_rows import CLS, FIRST_ORDINARY, MASK, SEP, FakeShards
 
-from albert_data.config import ExampleConfig
 from albert_data.examples.ragged import Examples
+from albert_data.shards.manifest import Manifest
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 
 
@@ -52,22 +52,13 @@ def make_examples(num_rows: int, *, vocab_size: int, max_seq_len: int, seed: int
 def make_shards(
     num_rows: int, *, vocab_size: int = 40, max_seq_len: int = 24, seed: int = 0, num_validation: int = 0
 ) -> FakeShards:
-    manifest = {
-        "config": asdict(ExampleConfig(max_seq_len=max_seq_len)),
-        "tokenizer": {
-            "vocab_size": vocab_size,
-            "pad_id": PAD,
-            "unk_id": UNK,
-            "cls_id": CLS,
-            "sep_id": SEP,
-            "mask_id": MASK,
-            "sha256": "0" * 64,
-        },
-        "splits": {"train": {"num_rows": num_rows}, "validation": {"num_rows": num_validation}},
-        "digest": f"toy {num_rows} {vocab_size} {max_seq_len} {seed}",
-    }
+    values = describe_folder(Path(), {}, vocab_size)
+    values["config"]["max_seq_len"] = max_seq_len
+    values["digest"] = f"toy {num_rows} {vocab_size} {max_seq_len} {seed}"
     examples = make_examples(num_rows, vocab_size=vocab_size, max_seq_len=max_seq_len, seed=seed)
-    return FakeShards(examples, manifest)
+    shards = FakeShards(examples, Manifest.from_values(values))
+    shards.set_aside(num_validation)
+    return shards
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
@@ -100,7 +91,7 @@ def use_shards(monkeypatch):
 
     def use(train: FakeShards, validation: FakeShards | None = None) -> None:
         num_validation = 0 if validation is None else len(validation)
-        train.manifest["splits"]["validation"] = {"num_rows": num_validation}
+        train.set_aside(num_validation)
         splits = {"train": train, "validation": validation}
         monkeypatch.setattr("albert_data.train.loop.open_shards", lambda path, split: splits[split])
 

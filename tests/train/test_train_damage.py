@@ -43,7 +43,7 @@ def trained(module_toys, tmp_path_factory) -> Path:
     """A finished run, the same without its last checkpoint, and a folder of transformers; trained on toys."""
     folder = tmp_path_factory.mktemp("damage")
     splits = {"train": module_toys.make_shards(30), "validation": module_toys.make_shards(12, seed=1)}
-    splits["train"].manifest["splits"]["validation"] = {"num_rows": 12}
+    splits["train"].set_aside(12)
     small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODEL_PRESETS, "tiny", small)

@@ -55,7 +55,8 @@ def test_such_a_run_can_be_resumed_without_them(first, tmp_path):
 def test_weights_of_another_vocabulary_are_refused(toys, use_shards, first, tmp_path):
     for change in ({"vocab_size": 50}, {"sha256": "1" * 64}):
         shards = toys.make_shards(30)
-        shards.manifest["tokenizer"].update(change)
+        other = dataclasses.replace(shards.manifest.tokenizer, **change)
+        shards.manifest = dataclasses.replace(shards.manifest, tokenizer=other)
         use_shards(shards)
         with pytest.raises(ConfigError, match="another vocabulary"):
             loop.train(tmp_path / "out", tmp_path / "second", STILL, initial=load_initial(first))

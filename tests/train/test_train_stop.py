@@ -11,13 +11,10 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
+from shard_fixtures import write_like
 
 from albert_data.cli.main import run as run_command
-from albert_data.files import write_json
-from albert_data.shards.schema import FORMAT_VERSION, shard_schema
-from albert_data.shards.writer import write_shard
 from albert_data.train import evaluation, loop, session
 from albert_data.train.checkpoint import list_checkpoints
 from albert_data.train.config import RECIPES
@@ -169,15 +166,7 @@ def test_the_command_ends_with_the_code_of_the_signal_and_resumed_with_0(
 def out(toys, tmp_path) -> Path:
     """A shard folder of toys."""
     shards = toys.make_shards(50)
-    file = "train/0.arrow"
-    (tmp_path / "out" / "train").mkdir(parents=True)
-    write_shard(tmp_path / "out" / file, [shards.examples], shard_schema(np.uint16), "none")
-    splits = {"train": {"num_rows": len(shards), "shards": [{"file": file}]}}
-    write_json(
-        tmp_path / "out" / "manifest.json",
-        dict(shards.manifest, format="albert-data", format_version=FORMAT_VERSION, splits=splits),
-    )
-    return tmp_path / "out"
+    return write_like(tmp_path / "out", {"train": [shards.examples]}, shards.manifest)
 
 
 OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
+from shard_fixtures import NO_TOTALS
 from torch.utils.data import IterableDataset
 
 from albert_data.examples.ragged import Examples
+from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
@@ -27,7 +28,14 @@ def pick(flat: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.nd
 @dataclass
 class FakeShards:
     examples: Examples
-    manifest: dict[str, Any] = field(default_factory=dict)
+    manifest: Manifest
+
+    def set_aside(self, num_rows: int) -> None:
+        """Say in the manifest that validation has so many rows."""
+        splits = {name: SplitEntry(**NO_TOTALS, shards=()) for name in SPLITS}
+        splits["train"] = replace(splits["train"], num_rows=len(self))
+        splits["validation"] = replace(splits["validation"], num_rows=num_rows)
+        self.manifest = replace(self.manifest, splits=splits)
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -39,13 +47,13 @@ class FakeShards:
     @property
     def tokenizer(self) -> SimpleNamespace:
         """As much of a tokenizer as masking needs."""
-        vocab_size = self.manifest["tokenizer"]["vocab_size"]
+        vocab_size = self.manifest.tokenizer.vocab_size
         is_special = np.isin(np.arange(vocab_size), [PAD, CLS, SEP, MASK])
         return SimpleNamespace(
             sha256="0" * 64,
             vocab_size=vocab_size,
             specials=Specials(pad_id=PAD, unk_id=UNK, cls_id=CLS, sep_id=SEP, mask_id=MASK, is_special=is_special),
-            word_rule=WordRule.every_piece(vocab_size),
+            choose_words=lambda config, rules_version: WordRule.every_piece(vocab_size),
             ordinary_ids=np.arange(FIRST_ORDINARY, vocab_size, dtype=np.uint32),
         )
 

@@ -13,7 +13,6 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
 
 from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
@@ -25,6 +24,7 @@ from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
 from albert_data.inspect.terminal import count_noun, escape_controls
 from albert_data.inspect.view import ORDERS
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
 
 _PADDING_NOTE = (
@@ -60,11 +60,11 @@ def render(
         tiles="\n".join(_make_tile(*tile) for tile in _list_tiles(manifest, statistics)),
         charts="\n".join(map(_render_chart, draw_charts(statistics, build_time, sources))),
         figures=_render_figures(statistics),
-        damage=_render_damage(manifest["damage"]),
+        damage=_render_damage(manifest.damage),
         pieces="\n".join(_render_pieces(*item, shards.tokenizer.pieces) for item in statistics.items()),
         notes="\n".join(f"<li>{escape(note)}</li>" for note in _list_notes(build_time, sources)),
         embedded=escape(_describe_rows(shards, num_embedded, len(rows), choice)),
-        language=escape(str(manifest["config"].get("language", "en"))),
+        language=escape(manifest.config.text.language),
         rows=data,
     )
 
@@ -85,28 +85,27 @@ def _hash(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _describe(manifest: Mapping[str, Any]) -> str:
-    config, tokenizer = manifest["config"], manifest["tokenizer"]
+def _describe(manifest: Manifest) -> str:
+    config = manifest.config.examples
     parts = (
-        f"Built by albert-data {manifest['albert_data_version']} from {count_noun(len(manifest['inputs']), 'input')}",
-        f"tokenizer of {count_noun(tokenizer['vocab_size'], 'piece')}",
-        f"rows of at most {config['max_seq_len']:,} tokens",
-        "whole words masked" if config["whole_word"] else "single pieces masked",
-        f"seed {config['seed']}",
-        f"dupe factor {config['dupe_factor']:,}",
+        f"Built by albert-data {manifest.albert_data_version} from {count_noun(len(manifest.inputs), 'input')}",
+        f"tokenizer of {count_noun(manifest.tokenizer.vocab_size, 'piece')}",
+        f"rows of at most {config.max_seq_len:,} tokens",
+        "whole words masked" if config.whole_word else "single pieces masked",
+        f"seed {config.seed}",
+        f"dupe factor {config.dupe_factor:,}",
     )
     return ", ".join(parts) + "."
 
 
-def _list_tiles(manifest: Mapping[str, Any], statistics: Mapping[str, Statistics]) -> Iterable[tuple[str, str]]:
-    counts, splits = manifest["counts"], manifest["splits"]
-    yield "documents", f"{counts['documents']:,}"
-    yield "sentences", f"{counts['sentences']:,}"
-    yield "text", format_bytes(counts["text_bytes"])
-    yield "tokens", f"{counts['tokens']:,}"
-    for name, split in splits.items():
-        size = format_bytes(sum(shard["num_bytes"] for shard in split["shards"]))
-        yield f"examples of {name} ({size})", f"{split['num_rows']:,}"
+def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Iterable[tuple[str, str]]:
+    counts = manifest.counts
+    yield "documents", f"{counts.documents:,}"
+    yield "sentences", f"{counts.sentences:,}"
+    yield "text", format_bytes(counts.text_bytes)
+    yield "tokens", f"{counts.tokens:,}"
+    for name, split in manifest.splits.items():
+        yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
     for name, measured in list(statistics.items())[:1]:
         yield f"unknown tokens of {name}", format_figure("share", measured.unknown_share)
         yield f"padding at {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)

@@ -1,0 +1,73 @@
+"""Whether a manifest was changed after it was written.
+
+In: a manifest whose keys are there. Out: what of it contradicts the rest of it. Its seal tells that any value
+was changed; what it says twice, or what follows from its other values, tells which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from albert_data.examples.spans import ngram_shares
+from albert_data.shards.manifest import SEAL, TOTALS, VERSIONS, Manifest, hash_content, hash_manifest
+from albert_data.shards.manifest_file import ManifestFile
+
+_ABSENT = "missing"
+
+
+def find_value_faults(read: ManifestFile) -> Iterator[str]:
+    """What was changed, a line each."""
+    found = 0
+    for fault in chain(_compare_plan(read.values), _compare_derived(read.manifest), _compare_totals(read.manifest)):
+        found += 1
+        yield fault
+    if SEAL not in read.values:
+        yield f"{SEAL} is missing, so that its values can't be trusted; move it away and build anew"
+    elif not read.is_sealed:
+        hint = "" if found else ": some value was changed, wherever it stands"
+        sealed = hash_manifest(read.values)
+        yield f"its values have the SHA-256 {sealed}; {SEAL} says {read.values[SEAL]!s:.64}{hint}"
+
+
+def _compare_plan(values: Mapping[str, Any]) -> Iterator[str]:
+    """The plan, by which a build knows its own command again, says most of the manifest a second time."""
+    plan, config = values["plan"], values["config"]
+    twice = [
+        *(
+            (f"config.{name}", config.get(name, _ABSENT), plan["config"].get(name, _ABSENT))
+            for name in sorted(config.keys() | plan["config"].keys())
+        ),
+        ("albert_data_version", values["albert_data_version"], plan["version"]),
+        *((name, values.get(name, _ABSENT), plan.get(name, _ABSENT)) for name in VERSIONS),
+        ("inputs", values["inputs"], plan["inputs"]),
+    ]
+    if "sha256" in plan["tokenizer"]:  # or the build trained it
+        twice.append(("tokenizer.sha256", values["tokenizer"]["sha256"], plan["tokenizer"]["sha256"]))
+    for name, value, planned in twice:
+        if value != planned or type(value) is not type(planned):
+            yield f"{name} is {_shorten(value)}; plan says {_shorten(planned)}"
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _compare_derived(manifest: Manifest) -> Iterator[str]:
+    shares = ngram_shares(manifest.config.examples.ngram).tolist()
+    if list(manifest.ngram_shares) != shares:
+        yield f"ngram_shares is {_shorten(list(manifest.ngram_shares))}; config.ngram makes it {shares}"
+    digest = hash_content(shard.sha256 for shard in manifest.shards)
+    if manifest.digest != digest:
+        yield f"digest is {manifest.digest:.64}; the shards' hashes make it {digest}"
+
+
+def _compare_totals(manifest: Manifest) -> Iterator[str]:
+    for name, split in manifest.splits.items():
+        for total in TOTALS:
+            said, parts = getattr(split, total), [getattr(shard, total) for shard in split.shards]
+            summed = None if None in parts else sum(parts)
+            if said is not None and summed is not None and summed != said:
+                yield f"splits.{name}.{total} is {said:,}; its shards add up to {summed:,}"

@@ -1,0 +1,182 @@
+"""Frozen dataclasses from JSON values and back, led by the annotations of their fields.
+
+In: a dataclass and a value out of a file, in any state. Out: an object of the class; or what is missing, of another
+kind or out of range, each with its place, as in "splits.train.shards[1].sha256". A key that the class lacks is no
+fault.
+
+A field with a default may be missing; one that is `since` a format version may be missing only in files before it.
+A field that is None is not written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+
+from albert_data.config import BuildConfig, ExampleConfig, TextConfig
+from albert_data.errors import AlbertDataError
+
+_FROM_ZERO = "from 0 on"
+Count = Annotated[int, _FROM_ZERO]  # what is counted: no boolean, and not below 0
+_NAMES = {
+    int: "a whole number",
+    Count: f"a whole number {_FROM_ZERO}",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    dict: "an object",
+    tuple: "a list",
+}
+
+
+def since(format_version: int, default: Any) -> Any:
+    """A field that came with a format version; it is `default` in files before that."""
+    return dataclasses.field(default=default, metadata={"since": format_version})
+
+
+@dataclasses.dataclass(kw_only=True)
+class Reading:
+    """format_version: of the file; faults: what was found so far."""
+
+    format_version: int
+    faults: list[str] = dataclasses.field(default_factory=list)
+
+    def read(self, kind: Any, value: object, where: str) -> Any:
+        """The value as its kind; meaningless where it adds a fault."""
+        kind = _strip_none(kind)
+        if kind is BuildConfig:
+            return self._read_config(value, where)
+        if dataclasses.is_dataclass(kind):
+            return self._read_fields(kind, list_fields(cast(Hashable, kind)), value, where)
+        if (outer := get_origin(kind)) is tuple:
+            return self._read_items(get_args(kind)[0], value, where)
+        if outer is Mapping or (outer is Annotated and get_origin(get_args(kind)[0]) is Mapping):
+            return self._read_mapping(kind, value, where)
+        return self._check(kind, value, where)
+
+    def _check(self, kind: Any, value: object, where: str) -> Any:
+        if not _is_kind(value, kind):
+            self.faults.append(f"{where} is {value!r:.40}; {_NAMES[kind]} is needed")
+        return value
+
+    def _read_items(self, kind: Any, values: object, where: str) -> tuple[Any, ...]:
+        if not isinstance(values, list):
+            self._check(tuple, values, where)
+            return ()
+        return tuple([self.read(kind, value, f"{where}[{i}]") for i, value in enumerate(values)])
+
+    def _read_mapping(self, kind: Any, values: object, where: str) -> dict[str, Any]:
+        """kind: Mapping[str, X], or that Annotated with the keys that are allowed."""
+        if not isinstance(values, dict):
+            self._check(dict, values, where)
+            return {}
+        allowed: tuple[str, ...] = ()
+        if get_origin(kind) is Annotated:
+            kind, allowed = get_args(kind)
+        for name in values:
+            if allowed and name not in allowed:
+                self.faults.append(f"{where} holds {name!a:.40}; allowed are {', '.join(allowed)}")
+        inner = get_args(kind)[1]
+        return {
+            name: value if inner is Any else self.read(inner, value, f"{where}.{name}")
+            for name, value in values.items()
+            if not allowed or name in allowed
+        }
+
+    def _read_fields(self, kind: Any, fields: Iterable[_Field], value: object, where: str) -> Any:
+        if not isinstance(value, dict):
+            return self._check(dict, value, where or "it")
+        num_faults, prefix, read = len(self.faults), f"{where}." if where else "", {}
+        for field in fields:
+            if field.name in value:
+                read[field.name] = self.read(field.kind, value[field.name], prefix + field.name)
+            elif not field.may_miss(self.format_version):
+                name = _NAMES[_base(field.kind)]
+                self.faults.append(f"{prefix}{field.name} is missing; {name} is needed")
+        if len(self.faults) == num_faults:
+            try:
+                return kind(**read)
+            except AlbertDataError as error:
+                self.faults.append(f"{prefix}{error}")
+        return None
+
+    def _read_config(self, value: object, where: str) -> Any:
+        """Settings lie flat, each by its own name, and only those of the rows must be there."""
+
+        def build(**read: Any) -> BuildConfig:
+            text = {name: read.pop(name) for name in _names(TextConfig) if name in read}
+            examples = {name: read.pop(name) for name in _names(ExampleConfig)}
+            return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **read)
+
+        others = (*list_fields(TextConfig), *list_fields(BuildConfig)[2:])
+        needed = (dataclasses.replace(field, is_needed=True) for field in list_fields(ExampleConfig))
+        if isinstance(value, dict):  # a setting that is not chosen is null there
+            value = {name: item for name, item in value.items() if item is not None or name in _names(ExampleConfig)}
+        return self._read_fields(build, (*needed, *others), value, where)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    """since: the format version that it came with, if it is needed from that on."""
+
+    name: str
+    kind: Any
+    is_needed: bool
+    since: int
+
+    def may_miss(self, format_version: int) -> bool:
+        return not self.is_needed or format_version < self.since
+
+
+@cache
+def list_fields(kind: Any) -> tuple[_Field, ...]:
+    kinds = get_type_hints(kind, include_extras=True)
+    return tuple(
+        _Field(
+            name=field.name,
+            kind=kinds[field.name],
+            is_needed=field.default is dataclasses.MISSING or "since" in field.metadata,
+            since=field.metadata.get("since", 0),
+        )
+        for field in dataclasses.fields(kind)
+    )
+
+
+def _names(kind: Any) -> list[str]:
+    return [field.name for field in list_fields(kind)]
+
+
+def _strip_none(kind: Any) -> Any:
+    """X of X | None: the key may be missing, but what is there is an X."""
+    return get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
+
+
+def _base(kind: Any) -> Any:
+    """What a kind is in JSON."""
+    kind = _strip_none(kind)
+    if kind in _NAMES:
+        return kind
+    return tuple if get_origin(kind) is tuple else dict
+
+
+def _is_kind(value: object, kind: Any) -> bool:
+    if isinstance(value, bool):
+        return kind is bool
+    if kind == Count:
+        return isinstance(value, int) and value >= 0
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def to_value(read: Any) -> Any:
+    """What JSON holds of an object that was read or made."""
+    if isinstance(read, BuildConfig):
+        return read.to_flat_dict()
+    if dataclasses.is_dataclass(read):
+        values = {field.name: getattr(read, field.name) for field in dataclasses.fields(read)}
+        return {name: to_value(value) for name, value in values.items() if value is not None}
+    if isinstance(read, Mapping):
+        return {name: to_value(value) for name, value in read.items()}
+    return [to_value(value) for value in read] if isinstance(read, tuple) else read
