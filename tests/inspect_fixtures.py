@@ -89,6 +89,12 @@ def write_sentences(count: int, seed: int) -> list[Sentences]:
     return [lists[i : i + 4] for i in range(0, len(lists), 4)]
 
 
+def draw_sentences(count: int, seed: int) -> list[Sentences]:
+    """Documents of four sentences of any pieces of text, so that most words are of several."""
+    rng, last = random.Random(seed), get_tokenizer().vocab_size - 1
+    return [[[rng.randint(FIRST_TEXT_ID, last) for _ in range(9)] for _ in range(4)] for _ in range(count)]
+
+
 def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_key: int = 0) -> Examples:
     """Masked rows of documents whose keys count up from `first_key`."""
     tokenizer = get_tokenizer()

@@ -1,0 +1,175 @@
+"""A manifest is one typed object: what is written is what is read, and what is read is what the format says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shard_fixtures import VERSIONS, describe_folder, to_version_1
+
+from albert_data.config import BuildConfig, ExampleConfig, TextConfig
+from albert_data.errors import ShardError
+from albert_data.rules import RULES_VERSION
+from albert_data.shards.manifest import (
+    SPLITS,
+    CardEntry,
+    Counts,
+    InputEntry,
+    Manifest,
+    Plan,
+    ShardEntry,
+    SplitEntry,
+    TokenizerEntry,
+    hash_manifest,
+)
+
+counts = st.integers(0, 2**63 - 1)
+words = st.text(string.ascii_letters, max_size=9)
+versions = st.fixed_dictionaries(
+    {
+        "rules_version": st.integers(1, RULES_VERSION),
+        "unicode_version": st.none() | words,
+        "libraries": st.none() | st.dictionaries(words, words),
+    }
+)
+totals = {"num_rows": counts, "num_tokens": counts, "num_masked": counts, "num_unpaired": counts}
+shards = st.builds(ShardEntry, **totals, num_bytes=counts, file=words, sha256=words)
+splits = st.builds(SplitEntry, **totals, shards=st.lists(shards, max_size=2).map(tuple))
+inputs = st.lists(st.builds(InputEntry, bytes=counts, modified_ns=st.integers(-9, 9), path=words), max_size=2).map(
+    tuple
+)
+tokenizers = st.builds(
+    TokenizerEntry,
+    **{name: st.integers(0, 9) for name in ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")},
+    vocab_size=st.integers(10, 99),
+    file=words,
+    sha256=words,
+)
+configs = st.builds(
+    BuildConfig,
+    text=st.builds(TextConfig, text_field=st.text(min_size=1), strict=st.booleans()),
+    examples=st.builds(ExampleConfig, max_seq_len=st.integers(8, 99), whole_word=st.booleans(), seed=counts),
+    num_shards=st.none() | st.integers(1, 9),
+    validation_fraction=st.floats(0, 0.5),
+)
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    found = draw(versions) | {"unicode_version": draw(words), "libraries": {"a": "1"}}
+    plan = st.builds(
+        Plan,
+        version=words,
+        config=st.dictionaries(words, st.none() | counts | words),
+        tokenizer=st.dictionaries(words, words),
+        inputs=inputs,
+    )
+    made = st.builds(
+        Manifest,
+        albert_data_version=words,
+        config=configs,
+        ngram_shares=st.lists(st.floats(0, 1)).map(tuple),
+        tokenizer=tokenizers,
+        inputs=inputs,
+        plan=plan.flatmap(lambda plan: versions.map(lambda found: dataclasses.replace(plan, **found))),
+        documents_digest=words,
+        counts=st.builds(
+            Counts,
+            documents=counts,
+            sentences=counts,
+            text_bytes=counts,
+            tokens=counts,
+            duplicate_documents=st.none() | counts,
+        ),
+        damage=st.dictionaries(words, counts),
+        splits=st.dictionaries(st.sampled_from(SPLITS), splits),
+        digest=words,
+        sources=st.none() | st.lists(words).map(tuple),
+        card=st.none() | st.builds(CardEntry, file=words, sha256=words),
+        manifest_sha256=st.none() | words,
+    )
+    return dataclasses.replace(draw(made), **found)
+
+
+def values() -> dict[str, Any]:
+    return describe_folder(Path(), {split: [] for split in SPLITS})
+
+
+@given(manifests())
+def test_what_is_written_is_read(manifest: Manifest):
+    written = json.loads(json.dumps(manifest.to_values()))
+    assert Manifest.from_values(written) == manifest
+    assert manifest.to_values() == written
+
+
+def test_what_is_read_is_written():
+    assert Manifest.from_values(values()).to_values() == values()
+
+
+@given(manifests())
+def test_the_seal_is_the_hash_of_all_other_values(manifest: Manifest):
+    sealed = manifest.seal()
+    assert sealed.manifest_sha256 == hash_manifest(manifest.to_values()) == hash_manifest(sealed.to_values())
+
+
+def test_a_manifest_can_t_be_changed():
+    manifest = Manifest.from_values(values())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        manifest.digest = "0"  # type: ignore[misc]
+
+
+def test_settings_are_a_config_and_one_that_is_missing_has_its_default():
+    found = values()
+    del found["config"]["language"], found["config"]["num_shards"], found["config"]["compression"]
+    assert Manifest.from_values(found).config == BuildConfig()
+
+
+def test_a_setting_out_of_range_is_named():
+    for name, value, what in (
+        ("ngram", 99, "config.ngram is 99; allowed are 1 to 10"),
+        ("compression", "gzip", "config.compression is 'gzip'; allowed are none, zstd, lz4"),
+        ("seed", None, "config.seed is None; a whole number is needed"),
+    ):
+        found = values()
+        found["config"][name] = value
+        with pytest.raises(ShardError, match=re.escape(what)):
+            Manifest.from_values(found)
+
+
+def test_what_comes_later_is_needed_from_its_version_on():
+    for key in VERSIONS:
+        found = values()
+        del found[key]
+        with pytest.raises(ShardError, match=f"{key} is missing"):
+            Manifest.from_values(found)
+    old = Manifest.from_values(to_version_1(values()))
+    assert (old.rules_version, old.unicode_version, old.libraries) == (1, None, None)
+    assert old.splits["train"].num_unpaired is None
+
+
+def test_a_key_that_may_be_missing_may_not_be_null():
+    for key in ("card", "sources", "manifest_sha256"):
+        with pytest.raises(ShardError, match=f"{key} is None"):
+            Manifest.from_values({**values(), key: None})
+
+
+@pytest.mark.parametrize("version", [0, -1, RULES_VERSION + 1])
+def test_rules_that_are_not_known_are_refused(version: int):
+    what = f"rules_version is {version}; allowed are 1 to {RULES_VERSION}"
+    with pytest.raises(ShardError, match=what):
+        Manifest.from_values({**values(), "rules_version": version})
+
+
+def test_every_key_of_the_classes_is_in_the_format_s_table():
+    text = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
+    table = text.split("## manifest.json")[1].split("## A run")[0]
+    for kind in (Manifest, Plan, Counts, SplitEntry, ShardEntry, InputEntry, CardEntry):
+        for field in dataclasses.fields(kind):
+            assert f"`{field.name}`" in table, (kind, field.name)
