@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert_data.errors import ConfigError
+from albert_data.languages import normalise_language
 
 SENTENCE_RULES = ("prose", "lines")
 COMPRESSIONS = ("none", "zstd", "lz4")
@@ -32,6 +33,7 @@ class TextConfig:
     """How documents and sentences are read from files.
 
     sentences: "prose" segments each line by the rules of `language`; "lines" takes a line as a sentence.
+    language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
     strict: fail at the first damaged place instead of repairing or skipping and counting it.
     """
 
@@ -42,8 +44,7 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         check_choice("sentences", self.sentences, SENTENCE_RULES)
-        if not (2 <= len(self.language) <= 16 and self.language.replace("-", "").isalnum()):
-            raise ConfigError(f"language is {self.language!r}; give an ISO 639 code such as en, de or zh")
+        object.__setattr__(self, "language", normalise_language(self.language))
         if not self.text_field:
             raise ConfigError("text_field is empty; name the JSON field that holds the text")
 

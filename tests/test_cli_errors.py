@@ -192,7 +192,7 @@ def test_stdin_without_a_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, c
         (f"--seed={2**63}", f"seed is {2**63}", f"0 to {2**63 - 1}"),
         ("--validation-fraction=0.6", "validation_fraction is 0.6", "0.0 to 0.5"),
         ("--num-shards=0", "num_shards is 0", "1 to 100000"),
-        ("--language=x", "language is 'x'", "give an ISO 639 code such as en, de or zh"),
+        ("--language=x", "language is 'x', which is no known ISO 639 code", "--language help lists all codes"),
         ("--text-field=", "text_field is empty", "name the JSON field that holds the text"),
     ],
 )
@@ -212,7 +212,11 @@ def test_a_setting_out_of_range_names_itself_its_value_and_what_is_allowed(
         ("--character-coverage=0.5", "character_coverage is 0.5; allowed are 0.98 to 1.0"),
         ("--sample-bytes=999", "sample_bytes is 999; allowed are 1000 to 4000000000"),
         ("--seed=-1", f"seed is -1; allowed are 0 to {2**63 - 1}"),
-        ("--language=english!", "language is 'english!'; give an ISO 639 code such as en, de or zh"),
+        (
+            "--language=english!",
+            "language is 'english!', which is no known ISO 639 code (did you mean en, English?); "
+            "--language help lists all codes",
+        ),
     ],
 )
 def test_a_setting_of_vocab_out_of_range_names_what_is_allowed(

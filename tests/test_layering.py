@@ -17,6 +17,7 @@ ROOMS = ("corpus", "tokenizer", "examples", "shards", "build", "inspect", "train
 # What any room may import, and the order among them.
 COMMON = (
     "errors",
+    "languages",
     "config",
     "files",
     "interrupts",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from albert_data.config import SENTENCE_RULES, TextConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+_LIST_WIDTH = 80  # columns
 
 
 def default_of(config: type[Any], name: str) -> Any:
@@ -28,6 +30,19 @@ def parse_size(value: str | int) -> int:
         return int(float(text.removesuffix(unit)) * _SIZES[unit])
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{value!r} is no size; write it as 64000000, 64M or 1.5G") from None
+
+
+def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Show the codes of all languages for `--language help`, and stop."""
+    if value == "help":
+        from albert_data.cli.output import show
+        from albert_data.languages import LANGUAGES
+
+        listed = ", ".join(f"{code} {name}".replace(" ", "\u00a0") for code, name in LANGUAGES.items())
+        lines = textwrap.wrap(listed, _LIST_WIDTH, break_long_words=False, break_on_hyphens=False)
+        show("\n".join(lines).replace("\u00a0", " "))
+        context.exit()
+    return value
 
 
 def text_options(command: Command) -> Command:
@@ -50,7 +65,9 @@ def text_options(command: Command) -> Command:
             default=default_of(TextConfig, "language"),
             show_default=True,
             metavar="CODE",
-            help="Language whose rules end a sentence (ISO 639).",
+            is_eager=True,
+            callback=_list_languages,
+            help="Language whose rules end a sentence (ISO 639); help lists all.",
         ),
         click.option(
             "--sentences",

@@ -1,0 +1,77 @@
+"""The languages that can be named: ISO 639 codes, their names and other codes of the same language.
+
+In: languages.tsv: all codes of two letters (ISO 639-1), and those of three letters (ISO 639-2 and -3) of languages with
+much text. A code of three letters that has one of two stands beside it ("deu" and "ger" beside "de"), as do withdrawn
+codes ("iw" beside "he") and the largest member of a group ("cmn" beside "zh").
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+from albert_data.errors import ConfigError
+
+_PATH = Path(__file__).with_name("languages.tsv")
+
+
+def _read() -> tuple[dict[str, str], dict[str, str]]:
+    names: dict[str, str] = {}
+    primary_codes: dict[str, str] = {}
+    for line in _PATH.read_text(encoding="utf-8").splitlines()[1:]:
+        code, name, others = line.split("\t")
+        names[code] = name
+        primary_codes |= dict.fromkeys([code, *others.split()], code)
+    return names, primary_codes
+
+
+LANGUAGES, _PRIMARY_CODES = _read()  # code -> English name; any code -> the one that stands for its language
+
+
+def is_language(code: str) -> bool:
+    """Whether a code, with or without subtags, is known."""
+    return _find_primary(code) in _PRIMARY_CODES
+
+
+def normalise_language(code: str) -> str:
+    """The primary code of a language: "pt" for "pt-BR", "zh" for "zh_Hant" and "cmn", "de" for "DEU".
+
+    Raises ConfigError where the code is unknown.
+    """
+    primary = _find_primary(code)
+    if primary not in _PRIMARY_CODES:
+        raise ConfigError(
+            f"language is {code!r}, which is no known ISO 639 code{_suggest(code)}; --language help lists all codes"
+        )
+    return _PRIMARY_CODES[primary]
+
+
+def pack_language(code: str) -> int:
+    """A code of up to four ASCII letters as a number of 32 bits, the first letter lowest."""
+    letters = code.encode("ascii")
+    if not 1 <= len(letters) <= 4:
+        raise ValueError(f"{code!r} has {len(letters)} letters; 1 to 4 can be packed")
+    return int.from_bytes(letters, "little")
+
+
+def unpack_language(packed: int) -> str:
+    """The code that `pack_language` packed."""
+    return int(packed).to_bytes(4, "little").rstrip(b"\0").decode("ascii")
+
+
+def _find_primary(code: str) -> str:
+    """The part before the first subtag, in lower case; empty if it isn't two or three ASCII letters."""
+    primary = re.split("[-_]", code, maxsplit=1)[0]
+    return primary.lower() if re.fullmatch("[A-Za-z]{2,3}", primary) else ""
+
+
+def _suggest(code: str) -> str:
+    """The known codes and names that look like this one."""
+    names = {name.lower(): known for known, name in LANGUAGES.items()}
+    word = code.strip().lower()
+    if close := get_close_matches(word, names, n=1, cutoff=0.75):
+        return f" (did you mean {names[close[0]]}, {LANGUAGES[names[close[0]]]}?)"
+    close = get_close_matches(re.split("[-_]", word)[0], _PRIMARY_CODES, n=3, cutoff=0.6)
+    codes = sorted({_PRIMARY_CODES[match] for match in close})
+    return f" (did you mean {' or '.join(f'{match}, {LANGUAGES[match]}' for match in codes)}?)" if codes else ""
