@@ -41,13 +41,26 @@ FAST = {
     "uncased": {"normalization_rule_name": "nmt_nfkc_cf"},
     "identity": {"normalization_rule_name": "identity"},
     "byte fallback": {"byte_fallback": True},
+    "no prefix": {"add_dummy_prefix": False},
+    "no prefix, bpe": {"add_dummy_prefix": False, "model_type": "bpe"},
+    "no prefix, uncased": {"add_dummy_prefix": False, "normalization_rule_name": "nmt_nfkc_cf"},
+    "no prefix, identity": {"add_dummy_prefix": False, "normalization_rule_name": "identity"},
+    "no prefix, byte fallback": {"add_dummy_prefix": False, "byte_fallback": True},
+    "no prefix, bpe, byte fallback": {"add_dummy_prefix": False, "model_type": "bpe", "byte_fallback": True},
 }
 SLOW = {
     "user-defined": ({"user_defined_symbols": "foo,中国"}, "user-defined"),
-    "no dummy prefix": ({"add_dummy_prefix": False}, "add_dummy_prefix"),
     "spaces kept": ({"remove_extra_whitespaces": False}, "remove_extra_whitespaces"),
+    "spaces kept, no prefix": (
+        {"remove_extra_whitespaces": False, "add_dummy_prefix": False},
+        "remove_extra_whitespaces",
+    ),
     "spaces inside pieces": ({"split_by_whitespace": False}, "space inside"),
     "space as suffix": ({"treat_whitespace_as_suffix": True}, "treat_whitespace_as_suffix"),
+    "space as suffix, no prefix": (
+        {"treat_whitespace_as_suffix": True, "add_dummy_prefix": False},
+        "treat_whitespace_as_suffix",
+    ),
 }
 
 
@@ -192,15 +205,20 @@ replacements = st.dictionaries(replaced, st.text(st.sampled_from("x1 ▁不😁"
     rules=replacements,
     texts=st.lists(st.text(st.sampled_from("-*+c 가😀adx"), max_size=12), min_size=1, max_size=20),
     model_type=st.sampled_from(["unigram", "bpe"]),
+    has_prefix=st.booleans(),
 )
-@example({"-*": ""}, ["xc-*dx", "c-*"], "unigram")
-@example({"-*": "😀"}, ["xc-*x"], "unigram")
-@example({"-*": " x"}, ["c-*", "c-* x"], "unigram")
-@example({"가c": "▁"}, ["가c a", "x 가c", "x가c d"], "unigram")
-@example({"-*": "", "가": "▁"}, ["c가 -* d", "가 -* a", "c-*가 -* d"], "unigram")
-@example({" ": "1"}, ["c d"], "unigram")
-@example({" ": ""}, ["c d"], "unigram")
-def test_replacements_of_any_kind_change_no_id(rules: dict[str, str], texts: list[str], model_type: str):
+@example({"-*": ""}, ["xc-*dx", "c-*"], "unigram", True)
+@example({"-*": "😀"}, ["xc-*x"], "unigram", True)
+@example({"-*": " x"}, ["c-*", "c-* x"], "unigram", True)
+@example({"가c": "▁"}, ["가c a", "x 가c", "x가c d"], "unigram", True)
+@example({"-*": "", "가": "▁"}, ["c가 -* d", "가 -* a", "c-*가 -* d"], "unigram", True)
+@example({"-*": "", "가": "▁"}, ["-* d", "-*c", "가c", "가 c", "-*가 d", " 가 -* a"], "unigram", False)
+@example({" ": "1"}, ["c d"], "unigram", True)
+@example({" ": ""}, ["c d"], "unigram", True)
+@example({" ": "1"}, ["c d", " c", "  c d"], "unigram", False)
+def test_replacements_of_any_kind_change_no_id(
+    rules: dict[str, str], texts: list[str], model_type: str, has_prefix: bool
+):
     lines = ["xcdx cdcd xcd dcd ccdd c d x1", "xc😀x c😀c😀 xc😀 c d x a 不x", "cx c x c1d a1 x不 가"] * 20
     with NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
         for key, value in rules.items():
@@ -214,6 +232,7 @@ def test_replacements_of_any_kind_change_no_id(rules: dict[str, str], texts: lis
             split_by_unicode_script=False,
             normalization_rule_tsv=file.name,
             model_type=model_type,
+            add_dummy_prefix=has_prefix,
         )
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 

@@ -38,11 +38,14 @@ _TRIES = 3  # the first finds what the table lacks, the second may find it full;
 class ChunkModel:
     """What encoding by chunks needs of a model. Nothing in it changes, so threads share one.
 
-    inner: the processor or normaliser of chunks inside a word.
+    outer, inner: the processors or normalisers of chunks behind a space, which get a "▁", and of those that get none;
+    has_prefix: whether the first chunk of a sentence is of the former.
     """
 
     processor: sentencepiece.SentencePieceProcessor
+    outer: Any
     inner: Any
+    has_prefix: bool
     is_unigram: bool
     rule: CutRule
     trie: Trie
@@ -52,10 +55,13 @@ def make_chunk_model(
     model: bytes, settings: ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
 ) -> ChunkModel:
     """Raises ValueError if the model's table of replacements is damaged."""
-    is_unigram = settings.model_type == UNIGRAM
+    is_unigram, has_prefix = settings.model_type == UNIGRAM, settings.add_dummy_prefix
+    other = _load_other(model, is_unigram, add_dummy_prefix=not has_prefix)
     return ChunkModel(
         processor=processor,
-        inner=_load_inner(model, is_unigram),
+        outer=processor if has_prefix else other,
+        inner=other if has_prefix else processor,
+        has_prefix=has_prefix,
         is_unigram=is_unigram,
         rule=make_cut_rule(settings, pieces),
         trie=_make_trie(settings, pieces, processor.unk_id()),
@@ -66,7 +72,8 @@ class ChunkEncoder:
     """Encodes sentences by the chunk table. It learns, and works in its own buffers: each thread needs one."""
 
     def __init__(self, model: ChunkModel) -> None:
-        self._processor, self._inner, self._is_unigram = model.processor, model.inner, model.is_unigram
+        self._processor, self._outer, self._inner = model.processor, model.outer, model.inner
+        self._is_unigram, self._first_inner = model.is_unigram, int(not model.has_prefix)
         self._rule, self._trie = model.rule, model.trie
         self._dtype: type[Any] = np.uint32 if self._trie.is_wide else np.uint16
         self._workplace = make_workplace()
@@ -147,6 +154,7 @@ class ChunkEncoder:
             self._table,
             self._trie,
             self._workplace,
+            self._first_inner,
             max_chunks,
             ids,
             lengths,
@@ -174,7 +182,7 @@ class ChunkEncoder:
     def _learn(self, text: np.ndarray, slots: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> None:
         """Find the ids of pending chunks: those of SentencePiece, or of the trie for what it normalises them to."""
         is_inner = self._table.slots[slots + 2] >> table.INNER_SHIFT & np.uint64(1) != 0
-        for inner, processor in ((False, self._processor), (True, self._inner)):
+        for inner, processor in ((False, self._outer), (True, self._inner)):
             asked = np.flatnonzero(is_inner == inner)
             texts = [text[begins[i] : ends[i]].tobytes() for i in asked.tolist()]
             if texts and self._is_unigram:
@@ -200,16 +208,16 @@ def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: lis
     return encoded
 
 
-def _load_inner(model: bytes, is_unigram: bool) -> Any:
-    """The processor of chunks that go on a word, and so get no "▁". A unigram model's are but normalised, and the
-    normaliser alone loads in a tenth of the time.
+def _load_other(model: bytes, is_unigram: bool, *, add_dummy_prefix: bool) -> Any:
+    """The processor of the chunks that begin otherwise than a sentence: with a "▁", or without. Chunks of a unigram
+    model are only normalised, and the normaliser alone loads in a tenth of the time.
     """
     if is_unigram:
         return sentencepiece.SentencePieceNormalizer(
-            model_proto=model, add_dummy_prefix=False, remove_extra_whitespaces=True, escape_whitespaces=True
+            model_proto=model, add_dummy_prefix=add_dummy_prefix, remove_extra_whitespaces=True, escape_whitespaces=True
         )
     return sentencepiece.SentencePieceProcessor(
-        model_proto=change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=True)
+        model_proto=change_settings(model, add_dummy_prefix=add_dummy_prefix, remove_extra_whitespaces=True)
     )
 
 

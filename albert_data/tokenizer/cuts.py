@@ -8,10 +8,12 @@ on the left and that on the right do not touch each other. What has to be seen t
 - *Normalisation* is by longest match of a table of replacements. A cut is made only before a character that
   no replacement holds behind another character (a combining mark, say), so none lies across; and the
   characters beside it are *solid*: what they become, alone or with others, is not empty and holds no space.
-- *Spaces* become "▁", one for each run of them; a sentence begins with one. A cut at spaces leaves them
-  out, and the part behind starts a sentence of its own, with the same "▁". No piece may hold an inner "▁".
-- *Unknown characters* in a row give one unknown id, so two that meet at a cut inside a word become one.
-  At a space they can't meet, for "▁" itself is a piece.
+- *Spaces* become "▁", one for each run of them. A cut at spaces leaves them out, and the part behind gets the
+  "▁" again. No piece may hold an inner "▁". The first part of a sentence gets a "▁" too if the model adds one there
+  (add_dummy_prefix). If not, it is normalised like a part that continues a word: without "▁". The chunk table
+  keeps both kinds of parts, for the same bytes have other ids behind a space.
+- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one. At a space they meet
+  only where "▁" itself is no piece, so that it is unknown too.
 - *Rounding.* A unigram model sums scores in float32 along the sentence, so two choices of nearly equal score
   may change places. Both start from the same sum, and each addition errs by at most 2^-24 of it; so a part
   whose best two choices are closer than that, times the additions, is *fragile* where the sentence up to its end
@@ -63,14 +65,12 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
     """Why text can't be cut for this model, or None if it can."""
     if settings.model_type not in (UNIGRAM, BPE):
         return "it is neither a unigram nor a BPE model"
-    if not (settings.add_dummy_prefix and settings.remove_extra_whitespaces and settings.escape_whitespaces):
-        return "it keeps spaces as they are (add_dummy_prefix, remove_extra_whitespaces or escape_whitespaces off)"
+    if not (settings.remove_extra_whitespaces and settings.escape_whitespaces):
+        return "it keeps spaces as they are (remove_extra_whitespaces or escape_whitespaces off)"
     if settings.treat_whitespace_as_suffix:
         return "it puts a space behind each word (treat_whitespace_as_suffix)"
     if any(SPACE in piece[1:] for piece in pieces):
         return "it has pieces with a space inside or at the end"
-    if SPACE not in pieces:
-        return "it has no piece for a space alone"
     if (settings.types == USER_DEFINED).any():
         return "it has user-defined pieces, which are exempt from normalisation"
     if sum(map(len, pieces)) >= MAX_CHARACTERS:

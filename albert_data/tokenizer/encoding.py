@@ -135,6 +135,7 @@ def encode_sentences(
     table: Table,
     trie: Trie,
     workplace: Workplace,
+    first_inner: int,
     max_chunks: int,
     ids: np.ndarray,
     lengths: np.ndarray,
@@ -143,6 +144,7 @@ def encode_sentences(
     """Encode sentences by the table, and add the chunks that it lacks, up to max_chunks in all.
 
     utf8: uint8, with PADDING bytes behind the last end; begins, ends: int64, of sentences; cuts: those of mark_cuts.
+    first_inner: 1 if the first chunk of a sentence gets no "▁", like one that continues a word; else 0.
     ids: with room for SPARE_IDS or more. Writes their ids and how many each has, NOT_DONE where the table can't do it.
     A new chunk whose ids the trie can't tell is left pending; its slot, begin and end go into `fresh` (int64, a row a
     chunk). Returns the number of ids and of those.
@@ -162,7 +164,7 @@ def encode_sentences(
         put(state, _IS_DONE, 1)
         put(state, _NUM_UNKNOWN, 0)
         put(state, _NUM_SUMMED, 0)
-        at, inner, behind = begin & -BLOCK, 0, _FIRST_CELL
+        at, inner, behind = begin & -BLOCK, first_inner, _FIRST_CELL
         bits = item(marks, at >> 6) & (_ALL << _1) << Word(begin & 63)
         while at < end:
             if end - at < BLOCK:

@@ -1,0 +1,36 @@
+"""Models that put no "▁" before a sentence have SentencePiece's ids by the chunk table too."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
+
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import SPACE
+
+NO_SPACE = tuple(line.replace(" ", "") for line in LINES if "。" in line)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_without_a_prefix_a_word_has_other_ids_at_the_start_than_behind_a_space(model_type: str):
+    tokenizer = train(model_type=model_type, add_dummy_prefix=False)
+    words = sorted({word for line in LINES for word in line.split()})[:2000]
+    texts = [text for word in words for text in (word, f"{word} {word}", f" {word}", f"中{word}", f"中 {word}{word}")]
+    assert encode(Tokenizer(tokenizer.model, "fresh"), texts) == encode_by_sentencepiece(tokenizer, texts)
+    the, twice = encode(tokenizer, ["the", "the the"])
+    assert tokenizer.pieces[twice[-1]] == SPACE + "the"
+    assert twice[: len(the)] == the
+    assert not tokenizer.pieces[the[0]].startswith(SPACE)
+
+
+@pytest.mark.parametrize("settings", [{}, {"model_type": "bpe"}, {"byte_fallback": True}], ids=["", "bpe", "bytes"])
+@given(texts=texts)
+@example(texts=["丂 丄", "丂丄 中国 丆", "a b", " ", "x 丂", "▁", "中▁国"])
+def test_a_model_without_a_piece_for_the_space(settings: dict[str, object], texts: list[str]):
+    """Trained on text without spaces. A space is an unknown character then, and one with those beside it."""
+    options = {"hard_vocab_limit": False, "add_dummy_prefix": False, "character_coverage": 1.0}
+    tokenizer = train(lines=NO_SPACE, vocab_size=2000, **options, **settings)
+    assert SPACE not in tokenizer.pieces
+    assert tokenizer.slow_reason is None
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
