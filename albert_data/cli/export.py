@@ -37,7 +37,7 @@ from albert_data.errors import ConfigError
 def export(run: Path, out: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.
 
-    AlbertForPreTraining, AlbertTokenizer and pipeline("fill-mask") read DIR without a network. Needs PyTorch
+    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. Needs PyTorch
     and safetensors.
 
     \b
@@ -53,4 +53,4 @@ def export(run: Path, out: Path, checkpoint: Path | None, tokenizer: Path | None
     from albert_data.interop.huggingface import export_model
 
     path = export_model(run, out, checkpoint=checkpoint, tokenizer=tokenizer)
-    show(f"{out}: {path.name} of {run}, for transformers' AlbertForPreTraining and AlbertTokenizer")
+    show(f"{out}: {path.name} of {run}, for transformers' AlbertForPreTraining and AutoTokenizer")

@@ -1,9 +1,12 @@
-"""The files that transformers' AlbertTokenizer loads, made of a SentencePiece model.
+"""The files that transformers' AutoTokenizer loads, made of a SentencePiece model.
 
 In: a Tokenizer. Out: spiece.model as it is, tokenizer.json (pieces, scores, normalisation: transformers makes these
 of spiece.model only where protobuf is installed too), tokenizer_config.json.
-AlbertTokenizer puts " for `` and '' whatever it is told, and [MASK] ends a word: what follows begins with "▁".
-Otherwise its ids are those of the model, up to ties between segmentations of equal score.
+A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class makes its own rules for spaces: it
+puts " for `` and '' whatever it is told, and [MASK] ends a word: what follows begins with "▁".
+Without that dummy prefix AlbertTokenizer would lose all spaces; such a model is loaded as PreTrainedTokenizerFast,
+which takes every rule from tokenizer.json. The ids are those of the model, up to ties between segmentations of equal
+score.
 """
 
 from __future__ import annotations
@@ -18,20 +21,21 @@ from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
 
 UNK_ID = 1  # AlbertTokenizer takes it for granted
+_START = "\u0001"  # stands at the start of a text for a moment; SentencePiece's usual normalisation leaves no such one
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
-    """The three files. Raises TokenizerError where AlbertTokenizer would give other ids than the model."""
+    """The three files. Raises TokenizerError where transformers would give other ids than the model."""
     settings = read_settings(tokenizer.model)
     if reason := explain_unsupported(tokenizer, settings):
         raise TokenizerError(
-            f"transformers' AlbertTokenizer can't stand in for this tokenizer: {reason}; "
+            f"transformers' tokenizers can't stand in for this one: {reason}; "
             "train a vocabulary with `albert-data vocab`, and a model with that"
         )
     return {
         MODEL_NAME: tokenizer.model,
         "tokenizer.json": to_json(_describe_backend(tokenizer, settings)),
-        "tokenizer_config.json": to_json(_describe_class(tokenizer, max_len)),
+        "tokenizer_config.json": to_json(_describe_class(tokenizer, settings, max_len)),
     }
 
 
@@ -40,15 +44,17 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | None:
-    """Why AlbertTokenizer can't do what this model does, or None."""
+    """Why transformers can't do what this model does, or None."""
     if settings.model_type != UNIGRAM:
         return "its model is no unigram model"
     if tokenizer.unk_id != UNK_ID:
         return f"its unknown piece has id {tokenizer.unk_id}, where {UNK_ID} is needed"
     if settings.byte_fallback:
         return "it spells unknown characters as bytes"
-    if not (settings.add_dummy_prefix and settings.remove_extra_whitespaces and settings.escape_whitespaces):
-        return "it treats white space otherwise than SentencePiece's defaults"
+    if not (settings.remove_extra_whitespaces and settings.escape_whitespaces):
+        return "it keeps white space as it is (remove_extra_whitespaces or escape_whitespaces off)"
+    if settings.treat_whitespace_as_suffix:
+        return "it puts a space behind each word (treat_whitespace_as_suffix)"
     if any("▁" in piece[1:] for piece in tokenizer.pieces):
         return "it has pieces of more than one word"
     for number, (piece, score) in enumerate(zip(tokenizer.pieces, settings.scores, strict=True)):
@@ -62,17 +68,23 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
 def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
     """tokenizer.json, as the tokenizers library reads it; AlbertTokenizer takes pieces and normalisation from it."""
     scores = [float(score) for score in settings.scores]
-    charsmap = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(settings.charsmap).decode("ascii")}
-    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    normalizers = [_describe_charsmap(settings)] if settings.charsmap else []
+    if settings.add_dummy_prefix:
+        decoder = _describe_spaces("always", split=True)
+        pretokenizers = [{"type": "WhitespaceSplit"}, decoder]
+    else:
+        decoder = _describe_spaces("never", split=False)
+        normalizers += [_describe_replacement(r"[ ▁]+\z", ""), _describe_replacement("(?<= ) +", "")]
+        pretokenizers = [decoder, *_drop_first_space()]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [_describe_special(i, tokenizer.pieces[i]) for i in _special_ids(tokenizer)],
-        "normalizer": {"type": "Sequence", "normalizers": [charsmap] if settings.charsmap else []},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pretokenizers},
         "post_processor": _describe_template(tokenizer),
-        "decoder": metaspace,
+        "decoder": decoder,
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
@@ -80,6 +92,29 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
             "byte_fallback": False,
         },
     }
+
+
+def _describe_charsmap(settings: ModelSettings) -> dict[str, Any]:
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(settings.charsmap).decode("ascii")}
+
+
+def _describe_spaces(scheme: str, *, split: bool, replacement: str = "▁") -> dict[str, Any]:
+    return {"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": split}
+
+
+def _describe_replacement(pattern: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _drop_first_space() -> list[dict[str, Any]]:
+    """Pre-tokenisers that drop a space at the start of a text alone.
+
+    Text is parted at [MASK] before it is normalised, and the space behind a mask must stay. Only Metaspace's scheme
+    "first" knows where a text starts: so it puts a mark there, which goes together with the space. (Where normalisation
+    leaves a literal "▁" in text, one at the very start goes too.)
+    """
+    mark = {"type": "Split", "pattern": {"Regex": rf"\A{_START}▁?"}, "behavior": "Removed", "invert": False}
+    return [_describe_spaces("first", split=False, replacement=_START), mark]
 
 
 def _special_ids(tokenizer: Tokenizer) -> list[int]:
@@ -110,16 +145,16 @@ def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _describe_class(tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
+def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int) -> dict[str, Any]:
     """tokenizer_config.json. Case and accents are left to the model's own normalisation."""
     specials = tokenizer.specials.to_dict()
     names = {f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in specials.items()}
     return {
-        "tokenizer_class": "AlbertTokenizer",
+        "tokenizer_class": "AlbertTokenizer" if settings.add_dummy_prefix else "PreTrainedTokenizerFast",
         "do_lower_case": False,
         "keep_accents": True,
         "remove_space": True,
-        "add_prefix_space": True,
+        "add_prefix_space": settings.add_dummy_prefix,
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_len,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],  # its class leaves out the segments

@@ -247,7 +247,8 @@ def test_an_uncased_tokenizer_stays_uncased(tmp_path):
         ({"model_type": "bpe"}, "no unigram model"),
         ({"byte_fallback": True, "vocab_size": 700}, "as bytes"),
         ({"unk_id": 0, "pad_id": 1}, "id 0, where 1 is needed"),
-        ({"add_dummy_prefix": False}, "white space"),
+        ({"remove_extra_whitespaces": False}, "white space"),
+        ({"treat_whitespace_as_suffix": True}, "a space behind each word"),
         ({"split_by_whitespace": False}, "more than one word"),
     ],
 )
