@@ -9,15 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from albert_data.sentences.text import split_sentences
     from albert_data.shards.reader import Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 __version__ = "0.3.0"
-__all__ = ["Shards", "Tokenizer", "__version__", "load_tokenizer", "open_shards"]
+__all__ = ["Shards", "Tokenizer", "__version__", "load_tokenizer", "open_shards", "split_sentences"]
 
 _HOMES = {
     "Shards": "albert_data.shards.reader",
     "open_shards": "albert_data.shards.reader",
+    "split_sentences": "albert_data.sentences.text",
     "Tokenizer": "albert_data.tokenizer.model",
     "load_tokenizer": "albert_data.tokenizer.model",
 }

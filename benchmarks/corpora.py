@@ -22,8 +22,8 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.text import make_text, slice_sentences
 from albert_data.errors import AlbertDataError
+from albert_data.sentences.text import make_text, slice_sentences
 from benchmarks import jobs
 from benchmarks.results import MEGABYTE
 

@@ -12,7 +12,7 @@ from typing import Any
 import albert_data
 
 PACKAGES = (
-    ("sentencepiece", "sentencex", "numpy", "numba", "pyarrow")
+    ("sentencepiece", "numpy", "numba", "pyarrow")
     + ("tokenizers", "transformers", "datasets", "torch")
 )  # fmt: skip
 

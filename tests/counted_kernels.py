@@ -1,4 +1,4 @@
-"""The kernels of corpus/ as plain Python that counts loads and stores: work that is the same on every machine."""
+"""The kernels of corpus/ and sentences/ as plain Python that counts loads and stores, the same on every machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,8 @@ import numpy as np
 from albert_data import kernels
 
 _MODULES = (
-    "characters",
-    "utf8",
-    "line_ends",
-    "documents",
-    "line_reading",
-    "word_answers",
-    "sentence_ends",
-    "json_scanning",
+    *("corpus.utf8", "corpus.line_ends", "corpus.documents", "corpus.json_scanning"),
+    *("sentences.kinds", "sentences.words", "sentences.marks", "sentences.stops", "sentences.segmenting"),
 )
 
 
@@ -78,8 +72,8 @@ def _unchanged(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def counted_kernels() -> Iterator[tuple[Counted, dict[str, ModuleType]]]:
-    """The counter, and the modules of corpus/ that hold kernels, loaded anew on top of it."""
-    counter, names = Counted(), [f"albert_data.corpus.{name}" for name in _MODULES]
+    """The counter, and the modules that hold kernels, loaded anew on top of it."""
+    counter, names = Counted(), [f"albert_data.{name}" for name in _MODULES]
     draws, saved = "albert_data.draws", dict(sys.modules)
     try:
         sys.modules["albert_data.kernels"] = counter

@@ -15,11 +15,11 @@ import pyarrow
 import pyarrow.ipc
 import pytest
 import sentencepiece
-import sentencex
 from build_fixtures import LAYOUTS, InlineEngine, PicklingEngine, digest_shards, run_build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from albert_data import split_sentences
 from albert_data.build.engine import Engine, MultiprocessEngine
 from albert_data.build.plan import plan_tasks
 from albert_data.corpus.inputs import find_inputs
@@ -267,7 +267,7 @@ def check_tokens(
     for document in set(documents):
         text = fixtures.canonical(document).decode().split("\n")[:-1]
         if sentences == "prose":
-            text = [part.strip(" \t\n\r\x0b\x0c") for line in text for part in sentencex.segment("en", line)]
+            text = [sentence for line in text for sentence in split_sentences(line)]
         wanted[fixtures.document_key(document)] = [i for ids in processor.encode(text) for i in ids]
     found: dict[int, Counter[int]] = {key: Counter() for key in wanted}
     for split in ("train", "validation"):

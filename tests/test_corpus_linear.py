@@ -15,13 +15,12 @@ from counted_kernels import counted_kernels
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
-from albert_data.corpus import text as text_module
 from albert_data.corpus.blocks import read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.long_documents import cut_lines
-from albert_data.corpus.sentences import Segmenter
-from albert_data.corpus.text import make_text
+from albert_data.sentences.text import make_text
+from albert_data.sentences.words import make_source
 
 KINDS = {
     "backticks": "`",
@@ -73,49 +72,6 @@ def check_linear(costs: list[float]) -> None:
     assert large - medium <= 2.3 * (medium - small) + 0.05 * large, costs
 
 
-# ---- what is left to sentencex ----
-
-
-@pytest.mark.parametrize("language", ["en", "zh", "ru", "hi"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_sentencex_gets_parts_of_bounded_length(kind: str, language: str, monkeypatch: pytest.MonkeyPatch):
-    """Its time grows with the square of a part's length."""
-    parts: list[int] = []
-
-    def segment(part: str, language: str) -> list[str]:
-        parts.append(len(part.encode()))
-        return [part]
-
-    monkeypatch.setattr(text_module, "_segment_part", segment)
-    costs = []
-    for size in (50_000, 100_000, 200_000):
-        parts.clear()
-        line = make_line(kind, size)
-        found = text_module._segment_odd(language, line)
-        assert "".join("".join(found).split()) == "".join(line.split())
-        assert max(parts) <= 4096
-        costs.append(sum(part**2 for part in parts))
-    check_linear(costs)
-
-
-def test_a_part_is_cut_at_white_space_after_a_sentence_if_it_can_be():
-    sentence = "Some `words` make a sentence of this length. "
-    parts = list(text_module._cut_part(sentence * 500))
-    assert "".join(parts) == sentence * 500
-    assert all(part.endswith("length. ") for part in parts)
-    assert min(len(part) for part in parts[:-1]) > 2048
-    words = "word " * 2000
-    assert all(part.endswith("word ") for part in text_module._cut_part(words))
-    assert {len(part.encode()) for part in text_module._cut_part("中" * 1365 + "文" * 1365)} == {4095}
-    assert [len(part) for part in text_module._cut_part("x" * 5000)] == [4096, 904]
-
-
-@pytest.mark.parametrize("line", ["It is `so`. He left. " * 190, "中`" * 1024, "x. " * 1365])
-def test_a_part_of_4096_bytes_is_not_cut(line: str):
-    assert len(line.encode()) <= 4096
-    assert list(text_module._cut_part(line)) == [line]
-
-
 # ---- Python ----
 
 
@@ -144,8 +100,7 @@ class Trickle(io.BytesIO):
 
 @pytest.mark.parametrize("format", ["txt", "jsonl", "auto"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_reading_calls_as_many_functions_as_there_is_text(kind: str, format: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(text_module, "_segment_part", lambda part, language: [part])
+def test_reading_calls_as_many_functions_as_there_is_text(kind: str, format: str):
     config = TextConfig()
 
     def run(data: bytes) -> None:
@@ -154,7 +109,7 @@ def test_reading_calls_as_many_functions_as_there_is_text(kind: str, format: str
             make_text(read_documents(block, config, damage), config)
 
     costs = []
-    for size in (400_000, 100_000, 200_000, 400_000):  # the first lets all of its words be learnt
+    for size in (400_000, 100_000, 200_000, 400_000):  # the first compiles and fills caches
         line = make_line(kind, size)
         data = (json.dumps({"text": line}) if format == "jsonl" else line).encode()
         costs.append(float(count_calls(partial(run, data))))
@@ -207,36 +162,25 @@ def test_the_white_space_before_stdin_is_not_held():
 # ---- kernels ----
 
 
-@pytest.fixture(scope="module")
-def segmenter() -> Segmenter:
-    return Segmenter("en", lambda line: [line])
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_kernels_read_as_many_bytes_as_there_are(kind: str, segmenter: Segmenter):
-    """Loads and stores of the kernels, run as plain Python, with the answers that the compiled ones found."""
+def test_kernels_read_as_many_bytes_as_there_are(kind: str):
+    """Loads and stores of the kernels, run as plain Python."""
     costs = []
     with counted_kernels() as (counter, modules):
         for size in (1_000, 2_000, 4_000):
-            line = make_line(kind, size).replace("\r", "\n").encode()
-            raw = np.frombuffer(line, np.uint8)
-            segmenter.segment(np.append(raw, np.uint8(10)), np.array([0, len(raw) + 1]))  # to learn of its words
+            raw = np.frombuffer(make_line(kind, size).replace("\r", "\n").encode(), np.uint8)
             counter.count = 0
-            run_kernels(raw, segmenter, modules)
+            run_kernels(raw, modules)
             costs.append(float(counter.count))
     check_linear(costs)
 
 
-def run_kernels(raw: np.ndarray, segmenter: Segmenter, modules: dict[str, Any]) -> None:
+def run_kernels(raw: np.ndarray, modules: dict[str, Any]) -> None:
     assert modules["utf8"].check_all(raw, np.zeros(65, np.uint8))
     modules["line_ends"].has_breaks(raw, np.zeros(130, np.uint8))
     utf8, offsets, _, _ = modules["documents"].strip_lines(raw, np.zeros(0, np.int64), True)
-    characters, reading, ends = (modules[name] for name in ("characters", "line_reading", "sentence_ends"))
-    source = characters.Source(utf8, offsets, characters.make_kinds())
-    longest, num_lines = int(np.diff(offsets).max()), len(offsets) - 1
-    stops = reading.make_stops(len(utf8) + 2, num_lines)
-    assert ends.find_stops(source, stops, np.empty(5 * longest, np.int64), segmenter._answers, False) >= 0
-    nothing = np.zeros(num_lines + 1, np.int64)
-    ends.write(source, stops, np.zeros(0, np.uint8), np.zeros(1, np.int64), nothing)
+    source, counts = make_source("en")._replace(utf8=utf8), np.zeros(len(offsets) - 1, np.int64)
+    room = np.zeros(len(utf8), np.int64)
+    assert modules["segmenting"].segment_lines(source, offsets, room, room.copy(), counts, 0) >= len(counts)
     quoted = np.frombuffer(b'{"a": "' + raw.tobytes().replace(b'"', b"'") + b'"}', np.uint8)
     modules["json_scanning"].scan_object(quoted, np.array([116]), np.zeros(len(quoted), np.uint8))

@@ -17,10 +17,10 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.corpus.text import Text, make_text, slice_sentences
+from albert_data.sentences.text import Text, make_text, slice_sentences
 
 WHITESPACE = " \t\n\r\x0b\x0c\u0085\u2028\u2029"  # with all line ends
-LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "xx")
+LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "und")
 ODD = ".!?…。！？।؟:;,\"'()“”»«[]-—0 19aBCMr."
 ODD += "\u00a0\u3000\u2028\u0085\u200b\ufeff\x1c\x00中文é😀\u0301\t\r"
 

@@ -13,7 +13,7 @@ import albert_data
 
 PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = ("corpus", "tokenizer", "examples", "shards", "build", "inspect", "train", "interop", "cli")
+ROOMS = ("corpus", "sentences", "tokenizer", "examples", "shards", "build", "inspect", "train", "interop", "cli")
 # What any room may import, and the order among them.
 COMMON = (
     "errors",
@@ -31,13 +31,14 @@ COMMON = (
 )
 MAY_IMPORT = {
     "corpus": (),
-    "tokenizer": ("corpus",),
-    "examples": ("corpus", "tokenizer"),
-    "shards": ("corpus", "tokenizer", "examples"),
-    "build": ("corpus", "tokenizer", "examples", "shards"),
-    "inspect": ("corpus", "tokenizer", "examples", "shards", "build"),
-    "train": ("corpus", "tokenizer", "examples", "shards"),
-    "interop": ("corpus", "tokenizer", "examples", "shards", "train"),
+    "sentences": ("corpus",),
+    "tokenizer": ("corpus", "sentences"),
+    "examples": ("corpus", "sentences", "tokenizer"),
+    "shards": ("corpus", "sentences", "tokenizer", "examples"),
+    "build": ("corpus", "sentences", "tokenizer", "examples", "shards"),
+    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "build"),
+    "train": ("corpus", "sentences", "tokenizer", "examples", "shards"),
+    "interop": ("corpus", "sentences", "tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,
 }
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,8 +14,6 @@ import numpy as np
 import pytest
 from test_chunks import ODD, train
 
-from albert_data.corpus.sentences import Segmenter
-from albert_data.corpus.text import _segment_odd
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import Tokenizer
 
@@ -67,49 +63,6 @@ def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type:
         assert all(found == wanted for found in rounds)
     ids, offsets = tokenizer.encode(texts[0])
     assert [part.tolist() for part in np.split(ids, offsets[1:-1])] == expected[0], "the object stays right afterwards"
-
-
-def test_threads_that_share_a_segmenter_get_the_same_sentences():
-    def make() -> Segmenter:
-        return Segmenter("en", lambda line: _segment_odd("en", line), max_keys=64)  # forgets all the time
-
-    rng = random.Random(0)
-    words = ["Mr.", "Dr.", "St.", "Then", "he", "went", "on.", "No.", "5", "U.S.", "Army", "“Go!”", "p.m.", "Who?"]
-    buffers = []
-    for _ in range(NUM_THREADS):
-        lines = [f"{' '.join(rng.choices([*words, f'Word{rng.randint(0, 999)}.'], k=30))}\n".encode() for _ in range(9)]
-        offsets = np.cumsum([0, *map(len, lines)], dtype=np.int64)
-        buffers.append((np.frombuffer(bytearray(b"".join(lines)), np.uint8), offsets))
-    expected = [make().segment(*buffer) for buffer in buffers]
-    shared = make()
-    for _ in range(NUM_ROUNDS):
-        for found, wanted in zip(run_beside(lambda i: shared.segment(*buffers[i])), expected, strict=True):
-            assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
-
-
-def test_a_segmenter_that_another_thread_was_using_begins_anew_in_a_forked_child():
-    line = b"Mr. Smith went on. Dr. Who? Then he left.\n"
-    buffer = np.frombuffer(bytearray(line), np.uint8), np.array([0, len(line)])
-    segmenter = Segmenter("en", lambda line: _segment_odd("en", line))
-    expected = segmenter.segment(*buffer)
-    held, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with segmenter._lock:
-            segmenter._answers.counts[0] += 5  # half done
-            held.set()
-            done.wait(30)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(30)
-    child = os.fork()
-    if child == 0:
-        found = segmenter.segment(*buffer)
-        os._exit(not all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True)))
-    done.set()
-    thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("duplicate", [lambda t: pickle.loads(pickle.dumps(t)), copy.copy, copy.deepcopy])

@@ -22,11 +22,11 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.corpus.text import make_text
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
+from albert_data.sentences.text import make_text
 from albert_data.tokenizer.model import Documents, Tokenizer
 
 RUN_BYTES = 32 << 20

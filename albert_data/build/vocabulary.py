@@ -24,7 +24,6 @@ from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.text import make_text
 from albert_data.errors import InputError, OutputError, TokenizerError
 from albert_data.files import (
     hash_file,
@@ -36,6 +35,7 @@ from albert_data.files import (
     to_json,
 )
 from albert_data.interrupts import hold_interrupts
+from albert_data.sentences.text import make_text
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model

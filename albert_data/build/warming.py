@@ -27,13 +27,13 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.json_lines import compile_scanner
 from albert_data.corpus.line_ends import break_lines
-from albert_data.corpus.sentence_ends import find_stops
-from albert_data.corpus.text import Text, make_text
 from albert_data.draws import split_keys
 from albert_data.examples.masks import mask_pairs, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
+from albert_data.sentences.segmenting import segment_lines
+from albert_data.sentences.text import Text, make_text
 from albert_data.tokenizer.cuts import walk_charsmap
 from albert_data.tokenizer.model import Documents, Specials, Tokenizer, load_tokenizer
 from albert_data.tokenizer.trie import make_trie
@@ -66,6 +66,7 @@ def load_to_encode(path: Path) -> Tokenizer:
         is_heading=np.zeros(1, bool),
         document_offsets=np.array([0, 1]),
         document_keys=np.zeros(1, np.uint64),
+        is_heading=np.zeros(1, bool),
     )
     tokenizer.encode(letter)
     tokenizer.compile_rare()
@@ -91,7 +92,7 @@ def run_once(work: Callable[[], object], progress: Progress) -> None:
 @contextmanager
 def compile_ahead(progress: Progress) -> Iterator[None]:
     """Compile some kernels in other processes while the caller loads a tokenizer, which compiles others."""
-    if is_kept(find_stops) and is_kept(mask_rows) and is_kept(walk_charsmap):
+    if is_kept(segment_lines) and is_kept(mask_rows) and is_kept(walk_charsmap):
         yield
         return
     progress.say(_NOTICE)

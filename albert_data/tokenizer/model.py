@@ -18,9 +18,9 @@ import numpy as np
 import sentencepiece
 
 from albert_data.config import ExampleConfig
-from albert_data.corpus.text import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.rules import RULES_VERSION
+from albert_data.sentences.text import Text, slice_sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
 from albert_data.tokenizer.cutting import PADDING

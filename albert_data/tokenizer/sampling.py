@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.corpus.text import Text, slice_sentences
 from albert_data.draws import mix
 from albert_data.kernels import kernel
+from albert_data.sentences.text import Text, slice_sentences
 
 _ALL = 2**64 - 1
 

@@ -1,0 +1,308 @@
+"""What a stop does: whether a sentence ends with it.
+
+The order of the questions: is it followed by what only goes on (a lower-case letter, a comma)? Does it belong to a
+quotation or bracket inside a sentence? Does a full stop belong to an abbreviation, an initial, a number?
+"""
+
+from __future__ import annotations
+
+from albert_data.kernels import Pointer, helper, item
+from albert_data.sentences.kinds import (
+    BLANK,
+    CLOSE_SINGLE,
+    DASH,
+    DIGIT,
+    DOT,
+    FIRST_QUOTE,
+    HANGUL,
+    IDEO,
+    INVERTED,
+    JOIN,
+    LOWER,
+    MARK,
+    STRAIGHT_DOUBLE,
+    STRAIGHT_SINGLE,
+    TITLE_MARKS,
+    UPPER,
+    Source,
+    is_opening,
+    is_word_kind,
+    kind_at,
+    read_kind,
+    skip_blanks,
+    step,
+    step_back,
+)
+from albert_data.sentences.marks import LINE, SENTENCE, find_any_word, group_of
+from albert_data.sentences.words import (
+    ENDS,
+    MAX_WORD,
+    MAYBE,
+    NUMBER,
+    PRONOUN,
+    SPEECH,
+    STARTER,
+    TIME,
+    TITLE,
+    VOLUME,
+    look_up,
+)
+
+IS_EXCLAIM, IS_FULL = 1, 2  # the strength of a run of stops; 0 for dots alone
+ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)  # shapes of words
+_URDU = 0xDB  # the first byte of ۔, which abbreviations have, too
+_MAX_SKIPPED = 8  # marks before a word
+
+
+@helper
+def is_letter(kind: int) -> bool:
+    return LOWER <= kind <= IDEO
+
+
+@helper
+def find_token(source: Source, begin: int, stop: int) -> tuple[int, int, int]:
+    """Where the word before a full stop begins, where its last part does, and its shape.
+
+    Its parts are joined by full stops, hyphens, apostrophes; single letters with full stops also by white space, as in
+    "p. m" and "U. S".
+    """
+    at, last, shape = stop, -1, INITIAL
+    letters, digits = 0, 0  # of the part so far
+    while at > begin and stop - at <= MAX_WORD:
+        before = step_back(source, at)
+        kind = read_kind(source, before)
+        if is_letter(kind):
+            letters += 1
+        elif kind == DIGIT:
+            digits += 1
+        elif kind in (DOT, JOIN, STRAIGHT_SINGLE, CLOSE_SINGLE):
+            if letters != 1 or digits > 0 or kind != DOT:
+                shape = ORDINARY
+            elif shape == INITIAL:
+                shape = ACRONYM
+            last = at if last < 0 else last
+            letters, digits = 0, 0
+        elif kind == BLANK:
+            initial = find_initial(source, begin, before) if letters == 1 and digits == 0 else -1
+            if initial < 0:
+                break
+            last = at if last < 0 else last
+            shape = ACRONYM if shape == INITIAL else shape
+            before = initial
+        elif kind != MARK:
+            break
+        at = before
+    if last < 0 and letters == 0 and digits > 0:
+        return at, at, DIGITS
+    if letters != 1 or digits > 0 or shape == INITIAL and read_kind(source, at) >= HANGUL:
+        shape = ORDINARY
+    return at, at if last < 0 else last, shape
+
+
+@helper
+def find_initial(source: Source, begin: int, end: int) -> int:
+    """Where the single letter begins whose full stop ends there; -1 for anything else."""
+    if end == begin or item(source.utf8, end - 1) != 46:
+        return -1
+    at, letters = end - 1, 0
+    while at > begin and end - at <= MAX_WORD:
+        before = step_back(source, at)
+        kind = read_kind(source, before)
+        if is_letter(kind) and letters == 0:
+            letters = 1
+        elif kind != MARK or letters == 1:
+            is_whole = kind in (BLANK, DOT) or is_opening(kind) or STRAIGHT_SINGLE <= kind <= STRAIGHT_DOUBLE
+            return at if letters == 1 and is_whole else -1
+        at = before
+    return at if letters == 1 else -1
+
+
+@helper
+def skip_marks(source: Source, at: int, end: int) -> tuple[int, bool]:
+    """Skip what may stand between a stop and the next word; also whether a quotation mark was among it."""
+    is_quoted = False
+    for _ in range(_MAX_SKIPPED):
+        kind = kind_at(source, at, end)
+        if kind == STRAIGHT_DOUBLE or (is_opening(kind) and group_of(kind) >= FIRST_QUOTE):
+            is_quoted = True
+        elif kind in (DASH, JOIN):
+            at = skip_blanks(source, step(source, at), end)
+            continue
+        elif not (is_opening(kind) or kind in (STRAIGHT_SINGLE, CLOSE_SINGLE, INVERTED)):
+            break
+        at = step(source, at)
+    return at, is_quoted
+
+
+@helper
+def find_word_end(source: Source, at: int, end: int) -> int:
+    """The end of the letters and digits that begin there, or of the first 48 bytes of them."""
+    first = at
+    while at < end and at - first <= MAX_WORD:
+        kind = read_kind(source, at)
+        if not (is_word_kind(kind) or kind == MARK):
+            break
+        at = step(source, at)
+    return at
+
+
+@helper
+def is_single(source: Source, word: int, word_end: int) -> bool:
+    """Whether a word is one letter."""
+    return is_letter(read_kind(source, word)) and step(source, word) == word_end
+
+
+@helper
+def is_starter(source: Source, word: int, end: int) -> bool:
+    """Whether sentences often begin with the word that stands there, and it is no initial."""
+    word_end = find_word_end(source, word, end)
+    if kind_at(source, word_end, end) == DOT and is_single(source, word, word_end):
+        return False
+    return bool(look_up(source, word, word_end) & STARTER != 0)
+
+
+@helper
+def is_roman(source: Source, word: int, end: int) -> bool:
+    """Whether a Roman numeral or a single capital letter stands there."""
+    at, word_end = word, find_word_end(source, word, end)
+    if read_kind(source, word) == UPPER and step(source, word) == word_end:
+        return True
+    while at < word_end:
+        byte = item(source.utf8, at)
+        if byte != 73 and byte != 86 and byte != 88 and byte != 76 and byte != 67:  # I, V, X, L, C
+            return False
+        at += 1
+    return word_end > word
+
+
+@helper
+def names_speaker(source: Source, at: int, end: int) -> bool:
+    """Whether up to four words follow of which the last is a verb of speech, as in “Go!” Mr. Smith said."""
+    for _ in range(4):
+        word_end = find_word_end(source, at, end)
+        classes = look_up(source, at, word_end)
+        if classes & SPEECH != 0:
+            return True
+        if word_end == at or read_kind(source, at) != UPPER or classes & STARTER != 0:
+            return False
+        if classes & TITLE != 0 and kind_at(source, word_end, end) == DOT:
+            word_end += 1
+        at = skip_blanks(source, word_end, end)
+        if at in (word_end, end):
+            return False
+    return False
+
+
+@helper
+def follows_few_words(source: Source, sentence: int, word: int) -> bool:
+    """Whether one to three words of at most 32 bytes come before in the sentence, as in: At half past 5 a.m."""
+    if word - sentence > 32 or word <= sentence:
+        return False
+    blanks, at = 0, sentence
+    while at < word:
+        blanks += read_kind(source, at) == BLANK
+        at = step(source, at)
+    return blanks <= 3
+
+
+@helper
+def is_pronoun(source: Source, begin: int, word: int) -> bool:
+    """Whether the I before a full stop is the pronoun: the word before it is one that says so."""
+    if item(source.utf8, word) != 73 or word == begin or item(source.utf8, word - 1) != 32:
+        return False
+    at = word - 1
+    while at > begin and word - at <= MAX_WORD and is_letter(read_kind(source, step_back(source, at))):
+        at = step_back(source, at)
+    return bool(look_up(source, at, word - 1) & PRONOUN != 0)
+
+
+@helper
+def is_hiragana(source: Source, at: int) -> bool:
+    second = item(source.utf8, at + 1)
+    return bool(
+        item(source.utf8, at) == 0xE3 and (second == 0x81 or (second == 0x82 and item(source.utf8, at + 2) < 0xA0))
+    )
+
+
+@helper
+def is_item(source: Source, state: Pointer, word: int, stop: int, shape: int) -> bool:
+    """Whether a number, a letter or a Roman numeral begins the sentence: it names what follows, as in 2. Second."""
+    if find_any_word(source, state, word):
+        return False
+    if read_kind(source, word) == DIGIT:
+        return stop - word <= (3 if shape == DIGITS else 4)  # 3. and 3rd.
+    return shape == INITIAL or is_roman(source, word, stop)
+
+
+@helper
+def ends_number(source: Source, word: int, stop: int, first: int, starts: bool) -> bool:
+    """The same after a number: in some languages the full stop makes it an ordinal, as in 5. Januar, 24. 12. 2020."""
+    return item(source.settings, 1) == 0 or starts or (stop - word > 2 and first != DIGIT)
+
+
+@helper
+def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: int) -> bool:
+    """Whether a sentence ends with a full stop, where the next word is not in lower case."""
+    begin = item(state, LINE)
+    word, last, shape = find_token(source, begin, stop)
+    first, starts = kind_at(source, next_word, end), is_starter(source, next_word, end)
+    if stop - word > MAX_WORD or word == stop:
+        return True
+    if is_item(source, state, word, stop, shape):
+        return False
+    if shape == DIGITS:
+        return ends_number(source, word, stop, first, starts)
+    classes = look_up(source, word, stop)
+    if classes == 0 and last > word:
+        classes = look_up(source, last, stop)
+    if classes & TITLE != 0 or (classes & NUMBER != 0 and first == DIGIT):
+        return False
+    if classes & VOLUME != 0 and (first == DIGIT or is_roman(source, next_word, end)):
+        return False
+    if classes & TIME != 0 and follows_few_words(source, item(state, SENTENCE), word):
+        return False
+    if classes & (TIME | ENDS) != 0:
+        return first != DIGIT
+    if classes & (VOLUME | MAYBE) != 0 or shape == ACRONYM:
+        return starts
+    if shape == INITIAL:
+        next_end = find_word_end(source, next_word, end)
+        if is_single(source, next_word, next_end) and kind_at(source, next_end, end) == DOT:
+            return False
+        kind = read_kind(source, word)
+        return starts or (kind == LOWER and classes == 0) or is_pronoun(source, begin, word)
+    return starts or item(source.settings, 1) == 0 or not is_roman(source, word, stop)
+
+
+@helper
+def is_end(
+    source: Source, state: Pointer, stop: int, strength: int, dots: int, group: int, is_first: bool, at: int, end: int
+) -> bool:
+    """Whether a sentence ends at `at`, after a run of stops and the marks that close after it.
+
+    strength: of the run, see `read_run`; dots: in it. group: of the last mark that closed, or -1; is_first: whether a
+    sentence began with what it closed.
+    """
+    is_spaced = kind_at(source, at, end) == BLANK
+    next_word, is_quoted = skip_marks(source, skip_blanks(source, at, end), end)
+    first = kind_at(source, next_word, end)
+    if not find_any_word(source, state, at):
+        return False
+    if 0 <= group < FIRST_QUOTE and not is_first:
+        return False  # the stop belongs to a parenthesis
+    if group == TITLE_MARKS and not is_spaced:
+        return False
+    if strength & IS_FULL != 0 and not is_spaced and group >= FIRST_QUOTE:
+        return is_quoted or not (is_first or is_hiragana(source, at))
+    if strength & IS_FULL != 0:
+        return item(source.utf8, stop) != _URDU or ends_at_dot(source, state, stop, next_word, end)
+    if first == LOWER and not (is_quoted and strength == 0 and dots == 1):
+        return False
+    if strength == 0 and dots > 1:
+        if first == DIGIT or not is_spaced:
+            return False
+        is_i = item(source.utf8, next_word) == 73 and step(source, next_word) == find_word_end(source, next_word, end)
+        return dots > 3 or not is_i
+    if strength == 0 and group < FIRST_QUOTE:
+        return ends_at_dot(source, state, stop, next_word, end)
+    return not (group >= FIRST_QUOTE and strength != 0 and names_speaker(source, next_word, end))
