@@ -29,6 +29,7 @@ from albert_data.sentences.kinds import (
     JOIN,
     LOWER,
     MARK,
+    OTHER,
     ROUND,
     SQUARE,
     UPPER,
@@ -153,7 +154,10 @@ def can_end(source: Source, state: Pointer, stop: int, strength: int, group: int
     opens = find_role(source, state, item(state, LINE), at, end) == OPENS
     if opens and group >= FIRST_QUOTE:
         return True
-    return (kind == IDEO or opens) and (group >= FIRST_QUOTE or kind_before(source, item(state, LINE), stop) == IDEO)
+    before = kind_before(source, item(state, LINE), stop)
+    if kind == OTHER and strength != 0:  # Burmese, Khmer
+        return before in (OTHER, MARK) or group >= FIRST_QUOTE
+    return (kind == IDEO or opens) and (group >= FIRST_QUOTE or before == IDEO)
 
 
 @helper

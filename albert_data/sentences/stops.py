@@ -20,6 +20,7 @@ from albert_data.sentences.kinds import (
     JOIN,
     LOWER,
     MARK,
+    OTHER,
     STRAIGHT_DOUBLE,
     STRAIGHT_SINGLE,
     TITLE_MARKS,
@@ -292,8 +293,8 @@ def is_end(
         return False  # the stop belongs to a parenthesis
     if group == TITLE_MARKS and not is_spaced:
         return False
-    if strength & IS_FULL != 0 and not is_spaced and group >= FIRST_QUOTE:
-        return is_quoted or not (is_first or is_hiragana(source, at))
+    if group >= FIRST_QUOTE and (OTHER <= first <= IDEO) and not is_quoted:  # with no capital letters to tell
+        return not (is_first or is_hiragana(source, next_word))
     if strength & IS_FULL != 0:
         return item(source.utf8, stop) != _URDU or ends_at_dot(source, state, stop, next_word, end)
     if first == LOWER and not (is_quoted and strength == 0 and dots == 1):
