@@ -11,9 +11,8 @@ from albert_data.unicode_tables import unicode_version
 
 # Raised whenever the same documents, tokenizer and config give other rows. 1: albert-data 0.3.0 and before.
 RULES_VERSION = 2
-# pyarrow writes the files, and compresses them; sentencepiece normalises, and tokenises what the chunk table can't;
-# sentencex tells where sentences end.
-_LIBRARIES = ("pyarrow", "sentencepiece", "sentencex")
+# pyarrow writes the files, and compresses them; sentencepiece normalises, and tokenises what the chunk table can't.
+_LIBRARIES = ("pyarrow", "sentencepiece")
 
 
 def current_versions() -> tuple[int, str, dict[str, str]]:

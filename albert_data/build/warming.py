@@ -66,7 +66,6 @@ def load_to_encode(path: Path) -> Tokenizer:
         is_heading=np.zeros(1, bool),
         document_offsets=np.array([0, 1]),
         document_keys=np.zeros(1, np.uint64),
-        is_heading=np.zeros(1, bool),
     )
     tokenizer.encode(letter)
     tokenizer.compile_rare()
