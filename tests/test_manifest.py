@@ -136,6 +136,7 @@ def test_a_setting_out_of_range_is_named():
         ("ngram", 99, "config.ngram is 99; allowed are 1 to 10"),
         ("compression", "gzip", "config.compression is 'gzip'; allowed are none, zstd, lz4"),
         ("seed", None, "config.seed is None; a whole number is needed"),
+        ("language", None, "config.language is None; a string is needed"),
     ):
         found = values()
         found["config"][name] = value

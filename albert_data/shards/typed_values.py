@@ -19,11 +19,15 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import AlbertDataError
 
-_FROM_ZERO = "from 0 on"
-Count = Annotated[int, _FROM_ZERO]  # what is counted: no boolean, and not below 0
-_NAMES = {
+
+class _Count(int):
+    """The kind of a Count."""
+
+
+Count = Annotated[int, _Count]  # what is counted: no boolean, and not below 0
+_NAMES: dict[Any, str] = {
     int: "a whole number",
-    Count: f"a whole number {_FROM_ZERO}",
+    _Count: "a whole number from 0 on",
     float: "a number",
     bool: "true or false",
     str: "a string",
@@ -46,16 +50,15 @@ class Reading:
 
     def read(self, kind: Any, value: object, where: str) -> Any:
         """The value as its kind; meaningless where it adds a fault."""
-        kind = _strip_none(kind)
+        if kind in _NAMES:
+            return self._check(kind, value, where)
         if kind is BuildConfig:
             return self._read_config(value, where)
         if dataclasses.is_dataclass(kind):
             return self._read_fields(kind, list_fields(cast(Hashable, kind)), value, where)
-        if (outer := get_origin(kind)) is tuple:
-            return self._read_items(get_args(kind)[0], value, where)
-        if outer is Mapping or (outer is Annotated and get_origin(get_args(kind)[0]) is Mapping):
-            return self._read_mapping(kind, value, where)
-        return self._check(kind, value, where)
+        if get_origin(kind) is tuple:
+            return self._read_items(_simplify(get_args(kind)[0]), value, where)
+        return value if kind is Any else self._read_mapping(kind, value, where)
 
     def _check(self, kind: Any, value: object, where: str) -> Any:
         if not _is_kind(value, kind):
@@ -79,9 +82,9 @@ class Reading:
         for name in values:
             if allowed and name not in allowed:
                 self.faults.append(f"{where} holds {name!a:.40}; allowed are {', '.join(allowed)}")
-        inner = get_args(kind)[1]
+        inner = _simplify(get_args(kind)[1])
         return {
-            name: value if inner is Any else self.read(inner, value, f"{where}.{name}")
+            name: self.read(inner, value, f"{where}.{name}")
             for name, value in values.items()
             if not allowed or name in allowed
         }
@@ -94,8 +97,7 @@ class Reading:
             if field.name in value:
                 read[field.name] = self.read(field.kind, value[field.name], prefix + field.name)
             elif not field.may_miss(self.format_version):
-                name = _NAMES[_base(field.kind)]
-                self.faults.append(f"{prefix}{field.name} is missing; {name} is needed")
+                self.faults.append(f"{prefix}{field.name} is missing; {_NAMES[_base(field.kind)]} is needed")
         if len(self.faults) == num_faults:
             try:
                 return kind(**read)
@@ -111,19 +113,24 @@ class Reading:
             examples = {name: read.pop(name) for name in _names(ExampleConfig)}
             return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **read)
 
-        others = (*list_fields(TextConfig), *list_fields(BuildConfig)[2:])
-        needed = (dataclasses.replace(field, is_needed=True) for field in list_fields(ExampleConfig))
-        if isinstance(value, dict):  # a setting that is not chosen is null there
-            value = {name: item for name, item in value.items() if item is not None or name in _names(ExampleConfig)}
-        return self._read_fields(build, (*needed, *others), value, where)
+        fields = (
+            *(dataclasses.replace(field, is_needed=True) for field in list_fields(ExampleConfig)),
+            *list_fields(TextConfig),
+            *(field for field in list_fields(BuildConfig) if field.name not in ("text", "examples")),
+        )
+        if isinstance(value, dict):  # a setting that leaves the choice to the build is null there
+            may_be_null = {field.name for field in fields if field.may_be_none}
+            value = {name: item for name, item in value.items() if item is not None or name not in may_be_null}
+        return self._read_fields(build, fields, value, where)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Field:
-    """since: the format version that it came with, if it is needed from that on."""
+    """since: the format version that it came with, if it is needed from that on. kind: X of X | None."""
 
     name: str
     kind: Any
+    may_be_none: bool
     is_needed: bool
     since: int
 
@@ -137,7 +144,8 @@ def list_fields(kind: Any) -> tuple[_Field, ...]:
     return tuple(
         _Field(
             name=field.name,
-            kind=kinds[field.name],
+            kind=_simplify(kinds[field.name]),
+            may_be_none=_is_union(kinds[field.name]),
             is_needed=field.default is dataclasses.MISSING or "since" in field.metadata,
             since=field.metadata.get("since", 0),
         )
@@ -149,14 +157,18 @@ def _names(kind: Any) -> list[str]:
     return [field.name for field in list_fields(kind)]
 
 
-def _strip_none(kind: Any) -> Any:
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
+
+
+def _simplify(kind: Any) -> Any:
     """X of X | None: the key may be missing, but what is there is an X."""
-    return get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
+    kind = get_args(kind)[0] if _is_union(kind) else kind
+    return _Count if kind == Count else kind
 
 
 def _base(kind: Any) -> Any:
     """What a kind is in JSON."""
-    kind = _strip_none(kind)
     if kind in _NAMES:
         return kind
     return tuple if get_origin(kind) is tuple else dict
@@ -165,7 +177,7 @@ def _base(kind: Any) -> Any:
 def _is_kind(value: object, kind: Any) -> bool:
     if isinstance(value, bool):
         return kind is bool
-    if kind == Count:
+    if kind is _Count:
         return isinstance(value, int) and value >= 0
     return isinstance(value, (int, float) if kind is float else kind)
 
@@ -175,8 +187,7 @@ def to_value(read: Any) -> Any:
     if isinstance(read, BuildConfig):
         return read.to_flat_dict()
     if dataclasses.is_dataclass(read):
-        values = {field.name: getattr(read, field.name) for field in dataclasses.fields(read)}
-        return {name: to_value(value) for name, value in values.items() if value is not None}
+        return {name: to_value(value) for name, value in vars(read).items() if value is not None}
     if isinstance(read, Mapping):
         return {name: to_value(value) for name, value in read.items()}
     return [to_value(value) for value in read] if isinstance(read, tuple) else read
