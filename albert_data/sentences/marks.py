@@ -19,7 +19,9 @@ from albert_data.sentences.kinds import (
     DOUBLE_STRAIGHT,
     ELLIPSIS,
     FIRST_PAIR,
+    IDEO,
     INVERTED,
+    OTHER,
     SINGLE_STRAIGHT,
     STRAIGHT_DOUBLE,
     STRAIGHT_SINGLE,
@@ -34,12 +36,13 @@ from albert_data.sentences.kinds import (
 )
 
 NO_MARK, OPENS, CLOSES = range(3)
+ELSEWHERE, IS_FIRST, IS_EMBEDDED = range(3)  # where a mark opens: first in a sentence; right after a letter
 MAX_HELD = 256  # bytes from an opening mark to the closing one
 MAX_DEPTH = 16
 # Places in the state of a line. LINE, SENTENCE: where the line and the present sentence begin; FIRST_WORD: the first
 # letter or digit of the sentence, -1 if there is none up to SCANNED; FILLED: ends so far; FIRST: those of lines before;
 # DEPTH: open marks; LIST_NUMBER, LIST_STYLE: of the last item; LAST_STOP: the end of the last stop and what closes
-# after it; STACK: of each open mark its group, its place, and whether it is the first thing of a sentence.
+# after it; STACK: of each open mark its group, its place, and where that is (IS_FIRST ...).
 LINE, SENTENCE, FIRST_WORD, SCANNED, FILLED, FIRST, DEPTH, LIST_NUMBER, LIST_STYLE, LAST_STOP, STACK = range(11)
 STATE_SIZE = STACK + 3 * MAX_DEPTH
 
@@ -109,7 +112,7 @@ def find_role(source: Source, state: Pointer, begin: int, at: int, end: int) -> 
 
 @helper
 def open_mark(source: Source, state: Pointer, group: int, at: int) -> None:
-    """Remember a mark that opens, and whether it is the first thing of its sentence."""
+    """Remember a mark that opens, and where: IS_FIRST, IS_EMBEDDED or ELSEWHERE."""
     depth = item(state, DEPTH)
     if depth == MAX_DEPTH:  # the oldest is forgotten
         for i in range(STACK, STACK + 3 * (MAX_DEPTH - 1)):
@@ -118,20 +121,22 @@ def open_mark(source: Source, state: Pointer, group: int, at: int) -> None:
     place = STACK + 3 * depth
     put(state, place, group)
     put(state, place + 1, at)
-    put(state, place + 2, 0 if find_any_word(source, state, at) else 1)
+    left = kind_before(source, item(state, LINE), at)
+    where = IS_EMBEDDED if OTHER <= left <= IDEO else ELSEWHERE
+    put(state, place + 2, where if find_any_word(source, state, at) else IS_FIRST)
     put(state, DEPTH, depth + 1)
 
 
 @helper
-def close_mark(source: Source, state: Pointer, group: int, at: int, end: int, ends: Pointer) -> bool:
+def close_mark(source: Source, state: Pointer, group: int, at: int, end: int, ends: Pointer) -> int:
     """Forget the mark that this one closes, with all that were opened since, and drop the ends between if they are few
-    bytes apart. Returns whether a sentence began with it.
+    bytes apart. Returns where it opened.
     """
     depth = item(state, DEPTH) - 1
     while depth >= 0 and item(state, STACK + 3 * depth) != group:
         depth -= 1
     if depth < 0:
-        return False
+        return ELSEWHERE
     put(state, DEPTH, depth)
     opened = item(state, STACK + 3 * depth + 1)
     filled = item(state, FILLED)
@@ -143,4 +148,4 @@ def close_mark(source: Source, state: Pointer, group: int, at: int, end: int, en
         after = item(ends, filled - 1) if filled > item(state, FIRST) else item(state, LINE)
         begin_sentence(source, state, after, end)
         put(state, FIRST_WORD, item(state, SENTENCE))  # there is one, or no end would have been found since
-    return bool(item(state, STACK + 3 * depth + 2) != 0)
+    return int(item(state, STACK + 3 * depth + 2))

@@ -47,6 +47,7 @@ from albert_data.sentences.kinds import (
 from albert_data.sentences.marks import (
     CLOSES,
     DEPTH,
+    ELSEWHERE,
     FILLED,
     FIRST,
     LAST_STOP,
@@ -120,9 +121,9 @@ def skip_notes(source: Source, at: int, end: int) -> int:
 
 
 @helper
-def pass_closing(source: Source, state: Pointer, at: int, end: int, ends: Pointer) -> tuple[int, int, bool]:
-    """Close the marks right after a stop; also the group of the last one, -1 for none, and what `close_mark` says."""
-    group, is_first = -1, False
+def pass_closing(source: Source, state: Pointer, at: int, end: int, ends: Pointer) -> tuple[int, int, int]:
+    """Close the marks right after a stop; also the group of the last one, -1 for none, and where it opened."""
+    group, place = -1, ELSEWHERE
     while at < end:
         mark = at
         if read_kind(source, at) == BLANK and step(source, at) < end:  # as in « Oui ! »
@@ -133,9 +134,9 @@ def pass_closing(source: Source, state: Pointer, at: int, end: int, ends: Pointe
         if find_role(source, state, item(state, LINE), mark, end) != CLOSES:
             break
         group = group_of(read_kind(source, mark))
-        is_first = close_mark(source, state, group, mark, end, ends)
+        place = close_mark(source, state, group, mark, end, ends)
         at = step(source, mark)
-    return at, group, is_first
+    return at, group, place
 
 
 @helper
@@ -173,10 +174,10 @@ def pass_stop(source: Source, state: Pointer, stop: int, end: int, ends: Pointer
     after, strength, dots = read_run(source, stop, end)
     if after == stop:
         return step(source, stop)
-    at, group, is_first = pass_closing(source, state, skip_notes(source, after, end), end, ends)
+    at, group, place = pass_closing(source, state, skip_notes(source, after, end), end, ends)
     put(state, LAST_STOP, at)
     can = at < end and can_end(source, state, stop, strength, group, at, end)
-    if can and is_end(source, state, stop, strength, dots, group, is_first, at, end):
+    if can and is_end(source, state, stop, strength, dots, group, place, at, end):
         add_end(source, state, at, end, ends)
     return at
 

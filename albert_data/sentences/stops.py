@@ -29,14 +29,16 @@ from albert_data.sentences.kinds import (
     is_opening,
     is_word_kind,
     kind_at,
+    kind_before,
     read_kind,
     skip_blanks,
     step,
     step_back,
 )
-from albert_data.sentences.marks import LINE, SENTENCE, find_any_word, group_of
+from albert_data.sentences.marks import ELSEWHERE, IS_FIRST, LINE, SENTENCE, find_any_word, group_of
 from albert_data.sentences.words import (
     ENDS,
+    LEAD,
     MAX_WORD,
     MAYBE,
     NUMBER,
@@ -51,6 +53,8 @@ from albert_data.sentences.words import (
 
 IS_EXCLAIM, IS_FULL = 1, 2  # the strength of a run of stops; 0 for dots alone
 ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)  # shapes of words
+_MAX_LEAD = 32  # bytes
+_I = ord("I")
 _URDU = 0xDB  # the first byte of ۔, which abbreviations have, too
 _MAX_SKIPPED = 8  # marks before a word
 
@@ -58,6 +62,13 @@ _MAX_SKIPPED = 8  # marks before a word
 @helper
 def is_letter(kind: int) -> bool:
     return LOWER <= kind <= IDEO
+
+
+@helper
+def is_joint(source: Source, begin: int, at: int, kind: int) -> bool:
+    """Whether a hyphen or an apostrophe joins the part of a word before it to the next one."""
+    before = kind_before(source, begin, at)
+    return kind in (JOIN, STRAIGHT_SINGLE, CLOSE_SINGLE) and (is_word_kind(before) or before in (MARK, DOT))
 
 
 @helper
@@ -76,7 +87,7 @@ def find_token(source: Source, begin: int, stop: int) -> tuple[int, int, int]:
             letters += 1
         elif kind == DIGIT:
             digits += 1
-        elif kind in (DOT, JOIN, STRAIGHT_SINGLE, CLOSE_SINGLE):
+        elif kind == DOT or is_joint(source, begin, before, kind):
             if letters != 1 or digits > 0 or kind != DOT:
                 shape = ORDINARY
             elif shape == INITIAL:
@@ -182,9 +193,10 @@ def names_speaker(source: Source, at: int, end: int) -> bool:
     for _ in range(4):
         word_end = find_word_end(source, at, end)
         classes = look_up(source, at, word_end)
+        is_i = item(source.utf8, at) == _I and word_end == at + 1
         if classes & SPEECH != 0:
             return True
-        if word_end == at or read_kind(source, at) != UPPER or classes & STARTER != 0:
+        if word_end == at or read_kind(source, at) != UPPER or (classes & STARTER != 0 and not is_i):
             return False
         if classes & TITLE != 0 and kind_at(source, word_end, end) == DOT:
             word_end += 1
@@ -195,21 +207,15 @@ def names_speaker(source: Source, at: int, end: int) -> bool:
 
 
 @helper
-def follows_few_words(source: Source, sentence: int, word: int) -> bool:
-    """Whether one to three words of at most 32 bytes come before in the sentence, as in: At half past 5 a.m."""
-    if word - sentence > 32 or word <= sentence:
-        return False
-    blanks, at = 0, sentence
-    while at < word:
-        blanks += read_kind(source, at) == BLANK
-        at = step(source, at)
-    return blanks <= 3
+def begins_with_lead(source: Source, sentence: int, word: int) -> bool:
+    """Whether the sentence is as short as in At half past 5 a.m., and begins with such a word."""
+    return word - sentence <= _MAX_LEAD and look_up(source, sentence, find_word_end(source, sentence, word)) & LEAD != 0
 
 
 @helper
 def is_pronoun(source: Source, begin: int, word: int) -> bool:
     """Whether the I before a full stop is the pronoun: the word before it is one that says so."""
-    if item(source.utf8, word) != 73 or word == begin or item(source.utf8, word - 1) != 32:
+    if item(source.utf8, word) != _I or word == begin or item(source.utf8, word - 1) != 32:
         return False
     at = word - 1
     while at > begin and word - at <= MAX_WORD and is_letter(read_kind(source, step_back(source, at))):
@@ -260,7 +266,7 @@ def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: 
         return False
     if classes & VOLUME != 0 and (first == DIGIT or is_roman(source, next_word, end)):
         return False
-    if classes & TIME != 0 and follows_few_words(source, item(state, SENTENCE), word):
+    if classes & TIME != 0 and begins_with_lead(source, item(state, SENTENCE), word):
         return False
     if classes & (TIME | ENDS) != 0:
         return first != DIGIT
@@ -277,33 +283,31 @@ def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: 
 
 @helper
 def is_end(
-    source: Source, state: Pointer, stop: int, strength: int, dots: int, group: int, is_first: bool, at: int, end: int
+    source: Source, state: Pointer, stop: int, strength: int, dots: int, group: int, place: int, at: int, end: int
 ) -> bool:
     """Whether a sentence ends at `at`, after a run of stops and the marks that close after it.
 
-    strength: of the run, see `read_run`; dots: in it. group: of the last mark that closed, or -1; is_first: whether a
-    sentence began with what it closed.
+    strength: of the run, see `read_run`; dots: in it. group: of the last mark that closed, or -1; place: where the one
+    stands that it closes (see `open_mark`).
     """
     is_spaced = kind_at(source, at, end) == BLANK
     next_word, is_quoted = skip_marks(source, skip_blanks(source, at, end), end)
     first = kind_at(source, next_word, end)
     if not find_any_word(source, state, at):
         return False
-    if 0 <= group < FIRST_QUOTE and not is_first:
+    if 0 <= group < FIRST_QUOTE and place != IS_FIRST:
         return False  # the stop belongs to a parenthesis
     if group == TITLE_MARKS and not is_spaced:
         return False
     if group >= FIRST_QUOTE and (OTHER <= first <= IDEO) and not is_quoted:  # with no capital letters to tell
-        return not (is_first or is_hiragana(source, next_word))
+        return place == ELSEWHERE and not is_hiragana(source, next_word)
     if strength & IS_FULL != 0:
         return item(source.utf8, stop) != _URDU or ends_at_dot(source, state, stop, next_word, end)
     if first == LOWER and not (is_quoted and strength == 0 and dots == 1):
         return False
+    if group >= FIRST_QUOTE and (strength != 0 or dots > 1) and names_speaker(source, next_word, end):
+        return False
     if strength == 0 and dots > 1:
-        if first == DIGIT or not is_spaced:
-            return False
-        is_i = item(source.utf8, next_word) == 73 and step(source, next_word) == find_word_end(source, next_word, end)
-        return dots > 3 or not is_i
-    if strength == 0 and group < FIRST_QUOTE:
-        return ends_at_dot(source, state, stop, next_word, end)
-    return not (group >= FIRST_QUOTE and strength != 0 and names_speaker(source, next_word, end))
+        is_i = item(source.utf8, next_word) == _I and step(source, next_word) == find_word_end(source, next_word, end)
+        return is_spaced and first != DIGIT and (dots > 3 or not is_i)
+    return strength != 0 or group >= FIRST_QUOTE or ends_at_dot(source, state, stop, next_word, end)

@@ -16,9 +16,9 @@ from albert_data.kernels import Int, Word, helper, item
 from albert_data.sentences.kinds import BLANK, DOUBLE, EXCLAIM, Source, make_kinds, read_kind, step
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
-_CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "starter", "speech", "pronoun")
-TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, STARTER, SPEECH, PRONOUN = (1 << i for i in range(len(_CLASSES)))
-_CASELESS = ("starter", "speech", "pronoun")  # taken as they are listed
+_CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun")
+TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN = (1 << i for i in range(len(_CLASSES)))
+_CASELESS = ("lead", "starter", "speech", "pronoun")  # taken as they are listed
 _LOWER = "àáâãäåæçèéêëìíîïðñòóôõöøùúûüýþāăąćĉċčďđēĕėęěĝğġģĥħĩīĭįĵķĺļľłńņňŋōŏőœŕŗřśŝşšţťŧũūŭůűųŵŷźżžșț"
 _UPPER = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞĀĂĄĆĈĊČĎĐĒĔĖĘĚĜĞĠĢĤĦĨĪĬĮĴĶĹĻĽŁŃŅŇŊŌŎŐŒŔŖŘŚŜŞŠŢŤŦŨŪŬŮŰŲŴŶŹŻŽȘȚ"
 _LOWER += "αβγδεζηθικλμνξοπρστυφχψωάέήίόύώабвгдежзийклмнопрстуфхцчшщъыьэюяѐёђѓєѕіїјљњћќѝўџґәғқңөұүһ"
