@@ -126,10 +126,10 @@ def document_key(document: bytes) -> int:
 
 @dataclass
 class Vocabulary:
-    """What the rules need to know of each piece: lists of bool over the vocabulary."""
+    """What the rules need to know of each piece: lists over the vocabulary, the first two of 1, 0 or -2 (never)."""
 
-    starts: Sequence[bool]
-    standalone: Sequence[bool]
+    starts: Sequence[int]
+    standalone: Sequence[int]
     is_special: Sequence[bool]
     cls_id: int
     sep_id: int
@@ -139,7 +139,8 @@ class Vocabulary:
 def begins_word(segment: Sequence[int], at: int, vocabulary: Vocabulary) -> bool:
     if at == 0:
         return True
-    return bool(vocabulary.starts[segment[at]] or vocabulary.standalone[segment[at - 1]])
+    after, before = vocabulary.starts[segment[at]], vocabulary.standalone[segment[at - 1]]
+    return (after > 0 or before > 0) and after >= 0 and before >= 0
 
 
 # ---- examples/pairs.py ----

@@ -31,6 +31,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.shards.reader import Example, Shards, open_shards
+from albert_data.tokenizer.words import WordRule
 
 
 def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
@@ -94,6 +95,11 @@ def find_segments(example: Example) -> Iterator[range]:
     yield range(sep + 1, len(example.input_ids) - 1)
 
 
+def begins_word(ids: np.ndarray, at: int, rule: WordRule) -> bool:
+    after, before = rule.starts[ids[at]], rule.standalone[ids[at - 1]]
+    return bool((after > 0 or before > 0) and after >= 0 and before >= 0)
+
+
 def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list[list[int]]]:
     """The words of each segment as lists of positions, special pieces left out."""
     tokenizer, ids = get_tokenizer(), example.original_ids
@@ -104,7 +110,7 @@ def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list
             if tokenizer.specials.is_special[ids[at]]:
                 continue
             follows = bool(words) and words[-1][-1] == at - 1
-            if not follows or rule.starts[ids[at]] or rule.standalone[ids[at - 1]]:
+            if not follows or begins_word(ids, at, rule):
                 words.append([])
             words[-1].append(at)
         yield words

@@ -30,9 +30,11 @@ from albert_data.tokenizer.words import WordRule
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
 _MASK_BELOW, _RANDOM_BELOW = threshold(MASK_SHARE), threshold(MASK_SHARE + RANDOM_SHARE)
 
-# Kinds of pieces. The first bit: a word begins at it; the second: one does if it is behind a piece that closes
-# words, which is so of all but the special pieces; the third: it closes words.
-_STARTS, _MASKABLE, _CLOSES = 1, 2, 4
+# What can stand before a piece: a piece that leaves its word open, one that ends it, a special piece or the segment's
+# start, one that the next belongs to. The kind of a piece has a bit for each of these four: whether a word begins at
+# the piece behind it. Above these bits stands which of the four the piece itself is.
+_OPEN, _ENDED, _SPECIAL, _JOINED = range(4)
+_OWN_SHIFT = 4
 _STRIDE = 4  # so many tokens of a span are written, needed or not: few spans are longer
 
 
@@ -125,14 +127,15 @@ def mask_by_tables(
 
 def find_kinds(specials: Specials, words: WordRule) -> np.ndarray:
     """The kind of each piece: uint8."""
-    is_special = specials.is_special
-    kinds = np.zeros(len(is_special), np.uint8)
-    for bit, has_bit in (
-        (_STARTS, words.starts & ~is_special),
-        (_MASKABLE, ~is_special),
-        (_CLOSES, words.standalone | is_special),
+    kinds = np.full(len(words.starts), 1 << _SPECIAL, np.uint8)
+    for has_bits, bits in (
+        (words.starts > 0, 1 << _OPEN),
+        (words.starts >= 0, 1 << _ENDED),
+        (words.standalone > 0, _ENDED << _OWN_SHIFT),
+        (words.standalone < 0, _JOINED << _OWN_SHIFT),
     ):
-        kinds |= has_bit * np.uint8(bit)
+        kinds |= has_bits * np.uint8(bits)
+    kinds[specials.is_special] = _SPECIAL << _OWN_SHIFT
     return kinds
 
 
@@ -175,12 +178,12 @@ def point_to_room(room: Room) -> Room:
 @helper
 def begin_words(ids: Pointer, first: int, last: int, kinds: Pointer, begins: Pointer, count: int) -> int:
     """Put behind `count` words those of the segment from token `first` to `last`; returns how many there are now."""
-    closes = 1
+    before = _SPECIAL
     for at in range(first, last):
         kind = Int(item(kinds, Int(item(ids, at))))
         put(begins, count, at)
-        count += kind >> closes & 1
-        closes = kind >> 2
+        count += kind >> before & 1
+        before = kind >> _OWN_SHIFT
     return count
 
 
@@ -278,7 +281,7 @@ def mask_tokens(
     for i in range(first, first + count):
         at = item(room.tokens, i if i < count else i - count)
         original, bits = Int(item(tokens, at)), draw(state, at - row_begin)
-        is_maskable = Int(item(pieces.kinds, original)) >> 1 & 1  # special tokens may stand behind a word
+        is_maskable = Int(item(pieces.kinds, original)) >> _SPECIAL & 1  # special tokens may stand behind a word
         put(positions, filled, np.uint16(at - row_begin))
         put(originals, filled, original)
         put(tokens, at, pieces.mask_id if is_maskable & Int(bits < _MASK_BELOW) else original)

@@ -50,9 +50,9 @@ def gather_subject(opened: list[Shards]) -> Subject:
     is_byte = np.array([_BYTE_PIECE.fullmatch(piece) is not None for piece in pieces])
     is_unknown = is_byte.copy()
     is_unknown[tokenizer.unk_id] = True
-    starts_inside = ~(words.starts | words.standalone | tokenizer.specials.is_special | is_unknown)
+    starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
-    traits = make_traits(starts_inside, is_unknown, words.standalone & ~is_apostrophe)
+    traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe)
     parts = [gather_facts(shards, traits) for shards in opened]
     begins = np.cumsum([0, *map(len, parts)]).tolist()
     facts = join_facts(parts)

@@ -20,7 +20,7 @@ from albert_data.tokenizer.model import Specials, Tokenizer
 
 SOUND, LENGTH, ID, SEGMENT, LABEL, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(10)
 MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_ID, REPLACEMENT, BROKEN_WORD, SHARED_KEY = range(10, 17)
-IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE = 1, 2, 4, 8, 16
+IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(7))
 
 _MESSAGES = {
     LENGTH: "has {value} tokens; allowed are 3 to {max_seq_len}",
@@ -47,8 +47,8 @@ class RowRules:
     """What rows are held against.
 
     traits: uint8 over the vocabulary, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer makes
-    of no text, so that it can't lie inside a segment; MAY_STAND, may replace a masked token; STARTS and
-    STANDALONE, see WordRule. alien_low, alien_high: the least and the greatest alien id.
+    of no text, so that it can't lie inside a segment; MAY_STAND, may replace a masked token; STARTS and STANDALONE, and
+    CONTINUES and JOINS_NEXT where WordRule says NEVER. alien_low, alien_high: the least and the greatest alien id.
     validation_keys: uint64, sorted; documents that must not be here.
     """
 
@@ -71,8 +71,9 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     traits[special_ids] = IS_SPECIAL | IS_ALIEN
     traits[from_text] &= ~np.uint8(IS_ALIEN)
     traits[[*tokenizer.ordinary_ids, tokenizer.mask_id]] |= MAY_STAND
-    traits[words.starts] |= STARTS
-    traits[words.standalone] |= STANDALONE
+    for values, yes, never in ((words.starts, STARTS, CONTINUES), (words.standalone, STANDALONE, JOINS_NEXT)):
+        traits[values > 0] |= yes
+        traits[values < 0] |= never
     aliens = np.flatnonzero(traits & IS_ALIEN)
     return RowRules(
         schema=shard_schema(tokenizer.id_dtype, manifest.format_version),
@@ -187,6 +188,14 @@ def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, traits: np.ndar
 
 
 @helper
+def are_parted(before: int, own: int) -> bool:
+    """Whether two neighbours, by their traits, are of different words."""
+    if (before | own) & IS_SPECIAL:
+        return True
+    return (before & STANDALONE | own & STARTS) != 0 and (before & JOINS_NEXT | own & CONTINUES) == 0
+
+
+@helper
 def has_broken_word(
     ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
 ) -> bool:
@@ -197,14 +206,12 @@ def has_broken_word(
     for i in range(len(positions)):
         at, own = positions[i], traits[masked_ids[i]]
         first, last = (1, sep) if at < sep else (sep + 1, len(ids) - 1)
-        if at > first and (i == 0 or positions[i - 1] != at - 1):
-            before = traits[ids[at - 1]]
-            if not (before & (IS_SPECIAL | STANDALONE) or own & STARTS):
-                return True
-        if at + 1 < last and (i + 1 == len(positions) or positions[i + 1] != at + 1):
-            after = traits[ids[at + 1]]
-            if not (after & (IS_SPECIAL | STARTS) or own & STANDALONE):
-                return True
+        is_first = at > first and (i == 0 or positions[i - 1] != at - 1)
+        is_last = at + 1 < last and (i + 1 == len(positions) or positions[i + 1] != at + 1)
+        if is_first and not are_parted(traits[ids[at - 1]], own):
+            return True
+        if is_last and not are_parted(own, traits[ids[at + 1]]):
+            return True
     return False
 
 
@@ -221,8 +228,7 @@ def find_broken_word(
     for at in range(1, len(ids) - 1):
         if at == sep:
             continue
-        own, before = traits[original[at]], traits[original[at - 1]]
-        if at in (1, sep + 1) or own & (STARTS | IS_SPECIAL) or before & (STANDALONE | IS_SPECIAL):
+        if at in (1, sep + 1) or are_parted(traits[original[at - 1]], traits[original[at]]):
             begin = at
         elif is_masked[at] != is_masked[begin]:
             return begin

@@ -193,7 +193,8 @@ class Tokenizer:
 
     @property
     def word_starts(self) -> np.ndarray:
-        return self.word_rule().starts
+        starts: np.ndarray = self.word_rule().starts > 0
+        return starts
 
     @cached_property
     def ordinary_ids(self) -> np.ndarray:

@@ -1,13 +1,17 @@
 """Which pieces begin a word, for cutting and masking whole words (ALBERT, section 4.1).
 
 A piece that begins with "▁" begins a word. A piece of punctuation or symbols alone, and a piece in a
-script without spaces, is a word of its own: it begins one, and so does whatever follows it.
+script without spaces, is a word of its own: it begins one, and so does whatever follows it. But no word begins
+inside a grapheme cluster, the character that a reader sees: a piece that begins with a mark continues the word before
+it, whatever that is (graphemes.py). A lone "▁" belongs to the word behind it, as it does in a piece "▁中国". The bytes
+that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first begins it if it is of CJK or an emoji.
 
 A shard folder keeps the rules that built it: `words_version_1.py` decides for those of version 1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,35 +21,58 @@ import numpy as np
 from albert_data.kernels import helper
 from albert_data.rules import RULES_VERSION
 from albert_data.tokenizer import words_version_1
+from albert_data.tokenizer.graphemes import continues, follows_whole_word, joins_next
 from albert_data.unicode_tables import category, script
 
 SPACE = "\u2581"  # SentencePiece's visible space
+NEVER = -2  # outweighs the 1 of the other side
 
-# Scripts that set no space between words, by the names that unicode_tables.py has for them.
+# Scripts that set no space between words, by the names that unicode_tables.py has for them. TAI is Tai Le, Tai Tham and
+# Tai Viet, NEW is New Tai Lue.
 _UNSPACED_SCRIPTS = frozenset(
-    {"CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "THAI", "LAO", "KHMER", "MYANMAR"}
-    | {"TIBETAN"}
+    {"CJK", "HIRAGANA", "HENTAIGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "TANGUT", "NUSHU"}
+    | {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW", "AHOM", "JAVANESE", "BALINESE", "BATAK", "KAWI"}
 )
+_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+# First bytes of characters of which nearly all are words of their own: U+3000 to U+9FFF, emoji and rare ideographs.
+_STARTING_BYTES = frozenset(range(0xE3, 0xEA)) | {0xF0}
+_LATER_BYTES = range(0x80, 0xC0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordRule:
-    """bool arrays over the vocabulary: `starts` begins a word, `standalone` is a whole word by itself."""
+    """What each piece says of the place before it and of that behind it: int8 over the vocabulary.
+
+    starts: 1, a word begins at the piece; 0, only behind a standalone one; NEVER, not even there.
+    standalone: 1, the next piece begins a word; 0, only if it starts one itself; NEVER, not even then.
+    A word begins where the two numbers at a place have a positive sum, and where a segment begins.
+    """
 
     starts: np.ndarray
     standalone: np.ndarray
 
     @classmethod
     def from_pieces(cls, pieces: Sequence[str], rules_version: int = RULES_VERSION) -> WordRule:
-        decide = words_version_1.is_standalone if rules_version == 1 else is_standalone
-        standalone = np.array([decide(piece) for piece in pieces], bool)
-        starts = np.array([piece.startswith(SPACE) for piece in pieces], bool) | standalone
-        return cls(starts=starts, standalone=standalone)
+        judge = words_version_1.judge_piece if rules_version == 1 else judge_piece
+        starts, standalone = zip(*map(judge, pieces), strict=True)
+        return cls(starts=np.array(starts, np.int8), standalone=np.array(standalone, np.int8))
 
     @classmethod
     def every_piece(cls, vocab_size: int) -> WordRule:
         """Each piece is a word, as `--pieces` asks for."""
-        return cls(starts=np.ones(vocab_size, bool), standalone=np.ones(vocab_size, bool))
+        return cls(starts=np.ones(vocab_size, np.int8), standalone=np.ones(vocab_size, np.int8))
+
+
+def judge_piece(piece: str) -> tuple[int, int]:
+    """The two numbers of a piece, see WordRule."""
+    if found := _BYTE_PIECE.fullmatch(piece):
+        byte = int(found[1], 16)
+        return NEVER if byte in _LATER_BYTES else int(byte in _STARTING_BYTES), 0
+    if piece == SPACE:
+        return 1, NEVER
+    alone = is_standalone(piece)
+    starts = 1 if alone or piece.startswith(SPACE) else 0
+    return NEVER if continues(piece[:1] or SPACE) else starts, NEVER if joins_next(piece[-1:]) else int(alone)
 
 
 def is_standalone(piece: str) -> bool:
@@ -53,7 +80,10 @@ def is_standalone(piece: str) -> bool:
     text = piece.replace(SPACE, "")
     if text.isascii() and text.isalpha():
         return False  # at once, as for most pieces
-    return any(map(is_unspaced, text)) or (bool(text) and all(map(is_symbol, text)))
+    if any(map(is_unspaced, text)):
+        return True
+    bases = [character for character in text if not continues(character)]
+    return all(map(is_symbol, bases)) if bases else any(map(follows_whole_word, text))
 
 
 @cache
@@ -71,12 +101,13 @@ def is_unspaced(character: str) -> bool:
 @helper
 def begins_word(ids: np.ndarray, at: int, segment_begin: int, starts: np.ndarray, standalone: np.ndarray) -> bool:
     """Whether a word begins at token `at` of the segment that begins at token `segment_begin`."""
-    return at == segment_begin or starts[ids[at]] or standalone[ids[at - 1]]
+    return at == segment_begin or starts[ids[at]] + standalone[ids[at - 1]] > 0
 
 
 def find_word_starts(ids: np.ndarray, rule: WordRule) -> np.ndarray:
     """Whether each token of one segment begins a word: bool, as long as `ids`."""
-    begins: np.ndarray = rule.starts[ids]
-    begins[1:] |= rule.standalone[ids[:-1]]
-    begins[:1] = True
+    sums: np.ndarray = rule.starts[ids]
+    sums[1:] += rule.standalone[ids[:-1]]
+    sums[:1] = 1
+    begins: np.ndarray = sums > 0
     return begins

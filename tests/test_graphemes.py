@@ -1,0 +1,193 @@
+"""No word begins inside a character that a reader sees, and all that reads rows finds the same words."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pytest
+import references
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from albert_data.examples.masks import begin_words, find_kinds
+from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
+from albert_data.inspect.words import find_words
+from albert_data.kernels import kernel, pointer
+from albert_data.tokenizer.graphemes import continues
+from albert_data.tokenizer.model import Specials
+from albert_data.tokenizer.words import NEVER, WordRule, find_word_starts, judge_piece
+from albert_data.unicode_tables import category
+
+MANY = WordRule(
+    starts=np.repeat([NEVER, 0, 1], 3).astype(np.int8), standalone=np.tile([NEVER, 0, 1], 3).astype(np.int8)
+)
+SPECIAL = 9  # the id behind those of MANY
+RULE = WordRule(
+    starts=np.append(MANY.starts, 0).astype(np.int8), standalone=np.append(MANY.standalone, 0).astype(np.int8)
+)
+IS_SPECIAL_ID = np.arange(10) == SPECIAL
+SPECIALS = Specials(pad_id=9, unk_id=9, cls_id=9, sep_id=9, mask_id=9, is_special=IS_SPECIAL_ID)
+
+
+@pytest.mark.parametrize(
+    ("piece", "starts", "standalone"),
+    [
+        ("▁", 1, NEVER),  # one word with what is behind it
+        ("\u0301", NEVER, 0),  # é in two pieces
+        ("\u0301t", NEVER, 0),
+        ("ั", NEVER, 1),  # Thai vowel sign
+        ("ส\u0e4d", 1, NEVER),  # the first half of AM, after NFKC
+        ("ำ", NEVER, 1),  # Thai AM, a letter to Unicode
+        ("ັ", NEVER, 1),
+        ("ា", NEVER, 1),  # Khmer
+        ("្", NEVER, NEVER),  # Khmer coeng: the next consonant stands below
+        ("က္", 1, NEVER),  # Myanmar virama
+        ("ျ", NEVER, 1),
+        ("ါ", NEVER, 1),
+        ("ྱ", NEVER, 1),  # Tibetan subjoined letter
+        ("་", 1, 1),  # Tibetan tsheg
+        ("नि", 0, 0),  # Hindi sets spaces
+        ("ि", NEVER, 0),
+        ("ᨠ", 1, 1),  # Tai Tham
+        ("ꦲ", 1, 1),  # Javanese
+        ("ᬅ", 1, 1),  # Balinese
+        ("か\u3099", 1, 1),
+        ("\u3099", NEVER, 1),
+        ("ﾞ", NEVER, 1),
+        ("❤\ufe0f", 1, 1),
+        ("\ufe0f", NEVER, 1),
+        ("👩\u200d", 1, NEVER),
+        ("\u200d", NEVER, NEVER),
+        ("\U0001f3fd", NEVER, 1),  # skin tone
+        ("۝", 0, NEVER),  # Arabic end of ayah, before its number
+        ("<0xE9>", 1, 0),
+        ("<0xF0>", 1, 0),
+        ("<0xC3>", 0, 0),
+        ("<0xE0>", 0, 0),
+        ("<0xBE>", NEVER, 0),
+        ("<0x41>", 0, 0),
+        ("<unk>", 0, 0),
+    ],
+)
+def test_what_a_piece_says_of_the_places_around_it(piece: str, starts: int, standalone: int):
+    assert judge_piece(piece) == (starts, standalone)
+
+
+def cut_words(pieces: list[str]) -> list[str]:
+    begins = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces))
+    return "".join("|" * bool(begin) + piece for begin, piece in zip(begins, pieces, strict=True)).split("|")[1:]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["กา", "รศึก", "ษ", "า", "นี", "้"], ["กา", "รศึก", "ษ", "า", "นี้"]),
+        (["ที", "่", "เ", "ป", "็น"], ["ที่", "เ", "ป็น"]),
+        (["น", "้", "\u0e4d", "า", "ม"], ["น้\u0e4dา", "ม"]),
+        (["ខ", "្", "មែ", "រ"], ["ខ្មែ", "រ"]),
+        (["中", "\U000e0100", "国", "人"], ["中\U000e0100", "国", "人"]),
+        (["▁", "中国", "人"], ["▁中国", "人"]),
+        (["。", "▁", "▁", "我"], ["。", "▁▁我"]),
+        (["👩", "\u200d", "👧", "👧"], ["👩\u200d👧", "👧"]),
+        (["❤", "\ufe0f", "love"], ["❤\ufe0f", "love"]),
+        (
+            ["中", "<0xE9>", "<0xBE>", "<0x98>", "<0xE9>", "<0xBE>", "<0x9A>", "x"],
+            ["中", "<0xE9><0xBE><0x98>", "<0xE9><0xBE><0x9A>x"],
+        ),
+        (["\u0301", "t", "e", "\u0301", "t"], ["\u0301te\u0301t"]),
+    ],
+)
+def test_words_of_literal_pieces(pieces: list[str], words: list[str]):
+    assert cut_words(pieces) == words
+
+
+# ---- beside another implementation of UAX #29 ----
+
+EXCEPTED = {
+    *(0x102B, 0x102C, 0x1038, *range(0x1062, 0x1065), *range(0x1067, 0x106E), 0x1083, *range(0x1087, 0x108D), 0x108F),
+    *(*range(0x109A, 0x109D), 0x1A61, 0x1A63, 0x1A64, 0xAA7B, 0xAA7D, 0x11720, 0x11721),
+}
+
+
+def count_clusters(text: str) -> int:
+    regex = pytest.importorskip("regex")
+    return len(regex.findall(r"\X", text))
+
+
+def test_marks_are_those_of_uax_29_and_the_ones_that_it_excepts():
+    assigned = [chr(code) for code in range(0x110000) if category(chr(code)) not in ("Cn", "Cs")]
+    ours = {character for character in assigned if continues(character)}
+    theirs = {character for character in assigned if count_clusters("中" + character) == 1}
+    assert theirs <= ours
+    assert {ord(character) for character in ours - theirs} <= EXCEPTED
+
+
+scripts = st.sampled_from(
+    ["กขเแาำิัี็่้์", "ກຂເາຳິັ່້", "កខស្ាិីេំះ", "ကခသ္်ျွာါိေံး", "བོདསྐྱིུ་", "か゛\u3099ｶﾞー中\ufe00", "ᨠᨾ᩠ᩣᩥ", "ꦲꦏ꧀ꦶꦴ", "👩👧\u200d❤\ufe0f🏽"]
+)
+split_texts = scripts.flatmap(
+    lambda letters: st.lists(st.text(st.sampled_from(letters + "a,"), min_size=1, max_size=3), min_size=1, max_size=8)
+)
+
+
+@given(split_texts)
+@example(["👩", "\u200d", "👧"])
+@example(["ស្", "ត្", "រី"])
+def test_no_word_begins_inside_a_grapheme_cluster(pieces: list[str]):
+    begins = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces)).tolist()
+    ends = list(accumulate(map(len, pieces)))
+    text = "".join(pieces)
+    for end, (_, is_start) in zip(ends, pairwise(begins), strict=False):
+        if is_start:
+            assert count_clusters(text) == count_clusters(text[:end]) + count_clusters(text[end:])
+
+
+# ---- all that reads rows, by one rule ----
+
+
+@kernel
+def begin_words_of(ids: np.ndarray, first: int, last: int, kinds: np.ndarray, begins: np.ndarray) -> int:
+    return begin_words(pointer(ids), first, last, pointer(kinds), pointer(begins), 0)
+
+
+@kernel
+def find_words_of(
+    ids: np.ndarray, a_len: int, is_special: np.ndarray, rule: tuple[np.ndarray, np.ndarray], begins: np.ndarray
+) -> tuple[np.ndarray, int]:
+    ends = np.empty(len(ids), np.int64)
+    count, _ = find_words(ids, 0, len(ids), a_len, is_special, rule[0], rule[1], begins, ends)
+    return ends, count
+
+
+ids_of_text = st.lists(st.integers(0, SPECIAL), max_size=9)
+
+
+@given(ids_of_text, ids_of_text)
+def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first: list[int], second: list[int]):
+    row = [SPECIAL, *first, SPECIAL, *second, SPECIAL]
+    vocabulary = references.Vocabulary(
+        RULE.starts.tolist(), RULE.standalone.tolist(), IS_SPECIAL_ID.tolist(), SPECIAL, SPECIAL, SPECIAL
+    )
+    expected = references.find_words(row, len(first), vocabulary)
+    ids, kinds = np.array(row, np.uint16), find_kinds(SPECIALS, RULE)
+    begins = np.empty(len(row), np.int64)
+    for words, place, part in zip(expected, (1, len(first) + 2), (first, second), strict=True):
+        count = begin_words_of(ids, place, place + len(part), kinds, begins)
+        assert begins[:count].tolist() == [word[0] for word in words]
+    ends, count = find_words_of(ids, len(first), IS_SPECIAL_ID, (RULE.starts, RULE.standalone), begins)
+    words = expected[0] + expected[1]
+    assert begins[:count].tolist() == [word[0] for word in words]
+    assert ends[:count].tolist() == [word[-1] + 1 for word in words]
+    begins_by_rule = find_word_starts(np.array(first, np.uint16), RULE).tolist()
+    assert begins_by_rule == [references.begins_word(first, at, vocabulary) for at in range(len(first))]
+
+
+def test_the_check_of_rows_parts_two_pieces_where_the_rule_does():
+    bits = {1: (STARTS, STANDALONE), 0: (0, 0), NEVER: (CONTINUES, JOINS_NEXT)}
+    for left, after in bits.items():
+        for right, before in bits.items():
+            expected = (left > 0 or right > 0) and NEVER not in (left, right)
+            assert are_parted.py_func(after[1], before[0]) == expected
+    assert are_parted.py_func(IS_SPECIAL | JOINS_NEXT, CONTINUES)
+    assert are_parted.py_func(JOINS_NEXT, IS_SPECIAL)
