@@ -53,13 +53,19 @@ class TextConfig:
 class VocabConfig:
     """How a SentencePiece vocabulary is trained.
 
+    character_coverage: the share of the corpus' characters that get a piece (the default is Google's for ALBERT);
+    printable ASCII and required_chars get one in any case.
+    dummy_prefix: whether a sentence begins with a space; None: not where most letters of the corpus are in scripts
+    without spaces.
     sample_bytes: the most text, in bytes of UTF-8, that training sees; it bounds the memory.
     """
 
     vocab_size: int = 30_000
     model_type: str = "unigram"
-    character_coverage: float = 0.9995
+    character_coverage: float = 0.99995
+    required_chars: str = ""
     cased: bool = True
+    dummy_prefix: bool | None = None
     sample_bytes: int = 64_000_000
     seed: int = 0
 
@@ -67,6 +73,8 @@ class VocabConfig:
         check_range("vocab_size", self.vocab_size, 16, 1_000_000)
         check_choice("model_type", self.model_type, MODEL_TYPES)
         check_range("character_coverage", self.character_coverage, 0.98, 1.0)
+        if any("\ud800" <= character <= "\udfff" for character in self.required_chars):
+            raise ConfigError("required_chars is not valid UTF-8; give characters as the terminal shows them")
         check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
         check_range("seed", self.seed, 0, 2**63 - 1)
 

@@ -131,7 +131,7 @@ def test_vocab_build_inspect_and_verify_need_no_torch(here: Path):
 import sys
 sys.modules["torch"] = None
 from albert_data.cli.main import run
-assert run(["vocab", "corpus.txt", "--vocab-size", "90", "-o", "vocab", "--workers", "1"]) == 0
+assert run(["vocab", "corpus.txt", "--vocab-size", "130", "-o", "vocab", "--workers", "1"]) == 0
 assert run(["build", "corpus.txt", "--tokenizer", "vocab", "-o", "out", "--workers", "1"]) == 0
 assert run(["inspect", "out"]) == 0
 assert run(["verify", "out"]) == 0
@@ -341,7 +341,7 @@ def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.Cap
 
 def test_vocab_writes_a_tokenizer_that_build_takes(here: Path, capsys: pytest.CaptureFixture[str]):
     Path("long.txt").write_text("word " * 1000)
-    arguments = ["corpus.txt", "long.txt", "--vocab-size", "90", "--uncased", "-o", "new/vocab"]
+    arguments = ["corpus.txt", "long.txt", "--vocab-size", "130", "--uncased", "-o", "new/vocab"]
     assert run(["vocab", *arguments, "--workers", "1"]) == 0
     shown = capsys.readouterr().out
     assert "new/vocab/spiece.model: 90 pieces (unigram)" in shown

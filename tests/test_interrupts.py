@@ -119,7 +119,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> st
 
 
 BUILD = ["build", "corpus.txt", "--tokenizer", "model.model", "--max-seq-len", "64", "--workers", "2", "-o", "out"]
-VOCAB = ["vocab", "corpus.txt", "--vocab-size", "100", "-o", "vocab"]
+VOCAB = ["vocab", "corpus.txt", "--vocab-size", "140", "-o", "vocab"]
 
 
 in_numba = pytest.mark.parametrize("moment", [LOADING, RETURNING], ids=["loading", "returning"])

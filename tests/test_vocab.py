@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import string
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def learn(names: Path | str, engine: Engine | None = None, shrink: bool = False, **settings: Any) -> VocabReport:
     text = TextConfig(strict=settings.pop("strict", False), sentences=settings.pop("sentences", "prose"))
-    config = VocabConfig(**{"vocab_size": 120, "model_type": "bpe", **settings})
+    config = VocabConfig(**{"vocab_size": 140, "model_type": "bpe", **settings})
     return learn_vocabulary(find_inputs([str(names)]), text, config, engine or InlineEngine(), shrink=shrink)
 
 
@@ -82,40 +83,46 @@ def test_the_seed_matters_only_where_there_is_more_text_than_the_sample_holds(co
 
 def test_the_sample_keeps_to_its_cap_and_nearly_fills_it(corpus: Path):
     for sample_bytes in (1_000, CAPPED, 20_000):
-        trained = learn(corpus, sample_bytes=sample_bytes, vocab_size=90).trained
+        trained = learn(corpus, sample_bytes=sample_bytes, vocab_size=120).trained
         assert sample_bytes - 400 < trained.num_bytes <= sample_bytes
 
 
-def test_equal_sentences_are_in_the_sample_together(tmp_path: Path):
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_copies_of_a_text_change_no_byte_of_the_model(model_type: str, corpus: Path, tmp_path: Path):
+    settings = {"model_type": model_type, "sample_bytes": CAPPED}
+    fixtures.write_corpus(tmp_path, DOCUMENTS * 7, "jsonl", random.Random(1))
+    assert learn(tmp_path, **settings).trained == learn(corpus, **settings).trained
+
+
+def test_a_repeated_sentence_is_in_the_sample_once(tmp_path: Path):
     lines = [f"Sentence {number % 50} of fifty." for number in range(1000)]
     (tmp_path / "in.txt").write_text("\n\n".join(lines))
-    trained = learn(tmp_path / "in.txt", sample_bytes=8_000, vocab_size=40).trained
-    assert trained.num_sentences % 20 == 0
-    assert 0 < trained.num_sentences < 1000
+    trained = learn(tmp_path / "in.txt", vocab_size=110).trained
+    assert trained.num_sentences == 50
 
 
-sentences = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=60, unique=True)
+hashed_sentences = st.dictionaries(st.binary(max_size=40), st.integers(1, 40) | st.integers(1, 2**64 - 1), max_size=60)
 
 
-@given(sentences, st.integers(1, 300), st.randoms(use_true_random=False))
+@given(hashed_sentences, st.integers(1, 300), st.randoms(use_true_random=False))
 def test_a_sample_is_the_longest_row_of_smallest_hashes_that_fits_in_any_order(
-    found: list[tuple[int, bytes]], max_bytes: int, rng: random.Random
+    found: dict[bytes, int], max_bytes: int, rng: random.Random
 ):
-    shuffled = rng.sample(found, len(found))
+    repeated = rng.choices(list(found.items()), k=len(found)) if found else []
+    shuffled = rng.sample([*found.items(), *repeated], len(found) + len(repeated))
     sample, at = SentenceSample(max_bytes), 0
     while at < len(shuffled):
         size = rng.randint(1, 9)
-        part = [pair for pair in shuffled[at : at + size] if pair[0] <= sample.limit]
-        sample.add([key for key, _ in part], [sentence for _, sentence in part])
+        sample.add({sentence: key for sentence, key in shuffled[at : at + size] if key <= sample.limit})
         at += size
     assert sample.sentences() == plain_sample(found, max_bytes)
 
 
-def plain_sample(found: list[tuple[int, bytes]], max_bytes: int) -> list[bytes]:
+def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:
     """All sentences of the smallest hashes; those of one hash are taken together or not at all."""
     chosen: list[bytes] = []
-    for key in sorted({key for key, _ in found}):
-        chosen_next = chosen + sorted(sentence for other, sentence in found if other == key)
+    for key in sorted(set(found.values())):
+        chosen_next = chosen + sorted(sentence for sentence, other in found.items() if other == key)
         if sum(map(len, chosen_next)) > max_bytes:
             break
         chosen = chosen_next
@@ -130,7 +137,7 @@ def test_the_special_pieces_have_the_first_five_ids(model_type: str, corpus: Pat
     learnt = learn_tokenizer(corpus, model_type=model_type)
     assert learnt.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert list(learnt.specials.to_dict().values()) == [0, 1, 2, 3, 4]
-    assert learnt.vocab_size == 120
+    assert learnt.vocab_size == 140
 
 
 def test_special_pieces_in_the_text_are_text(corpus: Path):
@@ -145,6 +152,8 @@ def test_uncased_folds_case_and_cased_keeps_it(corpus: Path):
     assert uncased.encode(["RIVER Ünïcode"])[0].tolist() == uncased.encode(["river ünïCODE"])[0].tolist()
     ordinary = "".join(uncased.pieces[5:])
     assert ordinary == ordinary.lower()
+    assert not set(string.ascii_uppercase) & set(uncased.pieces)
+    assert set(string.ascii_lowercase + string.digits + string.punctuation) <= set(uncased.pieces)
 
 
 def test_unigram_and_bpe_are_different_models(corpus: Path):
@@ -152,6 +161,54 @@ def test_unigram_and_bpe_are_different_models(corpus: Path):
     assert unigram.pieces != bpe.pieces
     for learnt in (unigram, bpe):
         assert learnt.decode(learnt.encode(["people walked"])[0]) == "people walked"
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("character_coverage", [0.98, 0.99995, 1.0])
+def test_required_characters_have_a_piece_though_the_text_has_none_of_them(
+    character_coverage: float, model_type: str, tmp_path: Path
+):
+    (tmp_path / "in.txt").write_text("\n".join(["aaa bbb abab"] * 20))
+    settings = {"model_type": model_type, "character_coverage": character_coverage, "vocab_size": 103}
+    learnt = learn_tokenizer(tmp_path, required_chars="é한", **settings)
+    assert {*string.printable.strip(), "é", "한", "▁"} <= set(learnt.pieces)
+    assert learnt.unk_id not in learnt.encode([string.printable + "é한"])[0]
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_what_is_lost_is_reported_counted_and_unknown(model_type: str, tmp_path: Path):
+    text = "plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
+    (tmp_path / "in.txt").write_text(text)
+    report = learn(tmp_path, character_coverage=0.9999, model_type=model_type, vocab_size=101)
+    assert list(report.alphabet.lost.items()) == [(0xE9, 2), (0xEF, 1), (0x2585, 1)]
+    learnt = Tokenizer(report.trained.model, "")
+    pieces = {piece for piece in learnt.pieces[5:] if len(piece) == 1}
+    assert pieces == set(report.alphabet.characters)
+    assert [learnt.unk_id in learnt.encode([character])[0] for character in "éï▅xﬁ"] == [True, True, True, False, False]
+    told = " ".join(" ".join(report.describe_choices()).split())
+    assert "3 others are lost, 4 times" in told
+    assert "é 2, ï 1, ▅ 1" in told
+    assert "--character-coverage 0.99999 keeps 2; --required-chars keeps those that you name" in told
+
+
+def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path: Path):
+    lines = [f"line number {number} has {chr(0x4E00 + number % 40)}" for number in range(2000)]
+    fixtures.write_corpus(tmp_path, lines, "jsonl", random.Random(0))
+    report = learn(tmp_path, sample_bytes=1_000, vocab_size=200)
+    assert report.trained.num_sentences < 60
+    assert not report.alphabet.lost
+    pieces = Tokenizer(report.trained.model, "").pieces
+    assert {chr(0x4E00 + number) for number in range(40)} <= set(pieces)
+
+
+def test_text_in_scripts_without_spaces_has_no_dummy_prefix_unless_one_is_asked_for(tmp_path: Path):
+    (tmp_path / "in.txt").write_text("\n".join(["我们今天学习 AB。", "老师写字。", "山水很好"] * 30))
+    for asked, expected in ((None, False), (True, True), (False, False)):
+        report = learn(tmp_path, dummy_prefix=asked, vocab_size=125)
+        assert report.config.dummy_prefix is expected
+        assert Tokenizer(report.trained.model, "").normalise("山").startswith("▁") is expected
+    (tmp_path / "in.txt").write_text("\n".join(["words with spaces 山"] * 30))
+    assert learn(tmp_path, vocab_size=110).config.dummy_prefix is True
 
 
 def test_full_coverage_leaves_no_character_unknown(corpus: Path):
@@ -178,13 +235,14 @@ def test_a_size_that_the_text_does_not_support_names_the_largest_which_then_work
 def test_a_size_too_small_for_the_characters_names_the_smallest_which_then_works(model_type: str, corpus: Path):
     with pytest.raises(TokenizerError, match=r"20 pieces is smaller than the (\d+) .*--vocab-size") as refusal:
         learn(corpus, model_type=model_type, vocab_size=20)
+    assert "95 required ones (printable ASCII, --required-chars)" in str(refusal.value)
     smallest = int(str(refusal.value).split("smaller than the ")[1].split()[0])
     learn(corpus, model_type=model_type, vocab_size=smallest)
 
 
 def test_shrink_takes_the_largest_size(corpus: Path):
     report = learn(corpus, vocab_size=100_000, shrink=True)
-    assert 120 < report.config.vocab_size < 100_000
+    assert 140 < report.config.vocab_size < 100_000
     assert Tokenizer(report.trained.model, "").vocab_size == report.config.vocab_size
 
 
@@ -208,6 +266,8 @@ def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Pa
         "vocab.json",
     }
     assert json.loads((tmp_path / "new/vocab/vocab.json").read_text()) == settings
+    assert settings["dummy_prefix"] is True
+    assert settings["characters"]["lost"] == {chr(code): count for code, count in report.alphabet.lost.items()}
     assert settings["documents"] == len(DOCUMENTS)
     assert settings["text_bytes"] == sum(len(fixtures.canonical(document)) for document in DOCUMENTS)
     pieces = (tmp_path / "new/vocab/pieces.txt").read_text().split("\n")
@@ -249,3 +309,10 @@ def test_settings_out_of_range_name_what_is_allowed(settings: dict[str, Any], al
     [(name, _)] = settings.items()
     with pytest.raises(ConfigError, match=rf"^{name} is .*; allowed are {allowed}"):
         VocabConfig(**settings)
+
+
+def test_a_required_character_that_no_vocabulary_can_hold_is_refused(corpus: Path):
+    with pytest.raises(TokenizerError, match=r"required_chars holds U\+2585, which SentencePiece reserves"):
+        learn(corpus, required_chars="a▅")
+    with pytest.raises(ConfigError, match="required_chars is not valid UTF-8"):
+        VocabConfig(required_chars="\udcff")

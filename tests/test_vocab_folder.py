@@ -28,9 +28,9 @@ def learn(vocab_size: int) -> int:
 
 
 def test_a_vocabulary_of_ours_is_replaced():
-    assert learn(110) == 0
-    assert learn(120) == 0
-    assert len(Path("out/pieces.txt").read_text().splitlines()) == 120
+    assert learn(130) == 0
+    assert learn(140) == 0
+    assert len(Path("out/pieces.txt").read_text().splitlines()) == 140
     assert sorted(os.listdir("out")) == sorted(FILES)
 
 
@@ -39,7 +39,7 @@ def test_a_vocabulary_of_ours_is_replaced():
 def test_a_file_of_somebody_else_stops_the_training(name: str, content: bytes, capsys: pytest.CaptureFixture[str]):
     Path("out").mkdir()
     Path("out", name).write_bytes(content)
-    assert learn(110) == 1
+    assert learn(130) == 1
     assert f"out/{name} was not written by `vocab`" in capsys.readouterr().err
     assert Path("out", name).read_bytes() == content
     assert os.listdir("out") == [name]
@@ -47,30 +47,30 @@ def test_a_file_of_somebody_else_stops_the_training(name: str, content: bytes, c
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_was_edited_stops_the_training(name: str):
-    assert learn(110) == 0
+    assert learn(130) == 0
     path = Path("out", name)
     edited = path.read_bytes().replace(b"3", b"4", 1)
     path.write_bytes(edited)
-    assert learn(120) == 1
+    assert learn(140) == 1
     assert path.read_bytes() == edited
 
 
 def test_a_vocabulary_without_hashes_is_ours_if_its_files_agree():
     """As version 0.3.0 wrote it."""
-    assert learn(110) == 0
+    assert learn(130) == 0
     settings: dict[str, Any] = json.loads(Path("out/vocab.json").read_text())
     del settings["files"], settings["settings_sha256"]
     Path("out/vocab.json").write_text(json.dumps(settings))
-    assert learn(120) == 0
+    assert learn(140) == 0
     Path("out/pieces.txt").write_text("mine")
-    assert learn(110) == 1
+    assert learn(130) == 1
     assert Path("out/pieces.txt").read_text() == "mine"
 
 
 def test_a_full_disk_leaves_the_older_vocabulary_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    assert learn(110) == 0
+    assert learn(130) == 0
     before, calls = fixtures.digest_folder(Path("out")), []
 
     def fill_up(descriptor: int) -> None:
@@ -80,15 +80,15 @@ def test_a_full_disk_leaves_the_older_vocabulary_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fill_up)
-        assert learn(120) == 1
+        assert learn(140) == 1
     assert "out: No space left on device; an older one there is whole: free some space" in capsys.readouterr().err
     assert fixtures.digest_folder(Path("out")) == before
-    assert learn(120) == 0
+    assert learn(140) == 0
 
 
 def test_temporary_files_of_other_programs_stay():
     Path("out").mkdir()
     Path("out/.0123456789abcdef.tmp").write_bytes(b"mine")
     Path("out/.albert-data-0123456789abcdef.tmp").write_bytes(b"of a killed run")
-    assert learn(110) == 0
+    assert learn(130) == 0
     assert sorted(os.listdir("out")) == sorted([*FILES, ".0123456789abcdef.tmp"])

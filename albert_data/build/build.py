@@ -176,6 +176,8 @@ class _Build:
                 self._inputs, self._config.text, VocabConfig(), self._engine, self._progress, shrink=True
             )
             save_vocabulary(self._work.tokenizer, report)
+            for line in report.describe_choices():
+                self._progress.say(line)
         return load_tokenizer(path)
 
     def _map(self, job: MapJob) -> tuple[TaskReceipt, int]:

@@ -9,7 +9,7 @@ class Progress(Protocol):
     """Told of stages, and of what is done in each."""
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
-        """A stage begins; total is None where it can't be known."""
+        """A stage begins; total is None where it can't be known, the unit empty where only time is."""
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
         """More units of the stage's total are done, and more bytes of text were read."""

@@ -1,7 +1,7 @@
 """Train a vocabulary on any input that a build reads, in bounded memory.
 
 The corpus is read in parallel as a build reads it; each worker returns the sentences that may still be in
-the sample, so what is learnt depends on the set of sentences and the settings alone.
+the sample, and counts the characters of all, so what is learnt depends on the documents and the settings alone.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from albert_data.build.engine import Engine
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
 from albert_data.build.progress import Progress, Silence
+from albert_data.build.trainer_process import TrainerProcess
 from albert_data.build.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
@@ -36,6 +38,8 @@ from albert_data.files import (
 )
 from albert_data.interrupts import hold_interrupts
 from albert_data.sentences.text import make_text
+from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
+from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
@@ -43,6 +47,9 @@ from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, tra
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
 FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
 ANY = "any"  # in place of a hash: the file itself holds the hashes
+_COLUMNS, _INDENT = 80, 11
+_MOST = 0.5
+_MAX_LISTED = 1000  # lost characters in vocab.json
 _SEAL = "settings_sha256"
 _SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}
 
@@ -60,10 +67,13 @@ class SampleTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Sentences that may be in the sample, and what was read for them."""
+    """Sentences that may be in the sample with their hashes, and what was read for them.
 
-    hashes: list[int]
-    sentences: list[bytes]
+    characters: of all sentences.
+    """
+
+    sentences: dict[bytes, int]
+    characters: CharacterCounts
     num_documents: int
     text_bytes: int
     damage: Damage
@@ -72,23 +82,23 @@ class Candidates:
 class SampleJob:
     """Reads a task's sentences and returns those under its limit."""
 
-    def __init__(self, text: TextConfig, seed: int) -> None:
-        self._text, self._seed = text, seed
+    def __init__(self, text: TextConfig, config: VocabConfig) -> None:
+        self._text, self._seed, self._rule = text, config.seed, NormalRule(config.cased)
 
     def __call__(self, task: SampleTask) -> Candidates:
-        damage = Damage(strict=self._text.strict)
-        hashes, sentences, num_documents, text_bytes = [], [], 0, 0
+        damage, counter = Damage(strict=self._text.strict), CharacterCounter(self._rule)
+        sentences: dict[bytes, int] = {}
+        num_documents = text_bytes = 0
         for block in task.task.read(damage):
             for lines in split_lines(read_documents(block, self._text, damage)):
                 text = make_text(lines, self._text)
-                keys, chosen = select_sentences(text, self._seed, task.limit)
-                hashes += keys
-                sentences += chosen
+                sentences |= select_sentences(text, self._seed, task.limit)
+                counter.add(text)
                 num_documents += len(lines.document_keys)
                 text_bytes += len(lines.utf8)
         return Candidates(
-            hashes=hashes,
             sentences=sentences,
+            characters=counter.finish(),
             num_documents=num_documents,
             text_bytes=text_bytes,
             damage=damage,
@@ -96,14 +106,44 @@ class SampleJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabReport:
-    """What a vocabulary was learnt from."""
+class Corpus:
+    """What was read to learn a vocabulary: a sample of sentences, and the characters of all."""
 
-    trained: TrainedModel
-    config: VocabConfig
+    sentences: list[bytes]
+    characters: CharacterCounts
     num_documents: int
     text_bytes: int
     damage: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabReport:
+    """What a vocabulary was learnt from.
+
+    unspaced_share: of the corpus' letters, in scripts without spaces.
+    """
+
+    trained: TrainedModel
+    config: VocabConfig
+    alphabet: Alphabet
+    unspaced_share: float
+    num_documents: int
+    text_bytes: int
+    damage: dict[str, int]
+
+    def describe_choices(self) -> list[str]:
+        """Lines on what the corpus decided, 80 columns: characters, dummy prefix."""
+        begins, other = ("", "no-") if self.config.dummy_prefix else ("out", "")
+        prefix = (
+            f"a sentence begins with{begins} a space ({100 * self.unspaced_share:.3g} % of the letters are in scripts "
+            f"without spaces); --{other}dummy-prefix changes that"
+        )
+        return [*_label("characters", self.alphabet.describe()), *_label("prefix", [prefix])]
+
+
+def _label(name: str, sentences: list[str]) -> list[str]:
+    lines = [line for sentence in sentences for line in wrap(sentence, _COLUMNS - _INDENT, break_on_hyphens=False)]
+    return [f"{name if number == 0 else '':<{_INDENT}}{line}" for number, line in enumerate(lines)]
 
 
 def learn_vocabulary(
@@ -121,8 +161,30 @@ def learn_vocabulary(
     Raises InputError for a corpus without documents, TokenizerError where training can't succeed.
     """
     progress = progress or Silence()
-    sample, damage = SentenceSample(config.sample_bytes), Damage(strict=text.strict)
-    job = SampleJob(text, config.seed)
+    corpus = _read_corpus(inputs, text, config, engine, progress)
+    alphabet, unspaced_share = choose_alphabet(corpus.characters, config), measure_unspaced(corpus.characters)
+    if config.dummy_prefix is None:
+        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST)
+    size = sum(map(len, corpus.sentences)) / 1e6
+    progress.say(
+        f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
+    )
+    trained, config = _train(corpus.sentences, config, alphabet, progress, shrink)
+    return VocabReport(
+        trained=trained,
+        config=config,
+        alphabet=alphabet,
+        unspaced_share=unspaced_share,
+        num_documents=corpus.num_documents,
+        text_bytes=corpus.text_bytes,
+        damage=corpus.damage,
+    )
+
+
+def _read_corpus(
+    inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
+) -> Corpus:
+    sample, damage, job = SentenceSample(config.sample_bytes), Damage(strict=text.strict), SampleJob(text, config)
     few_words = SampleTask(task=MapTask(name="", block=WARMING_BLOCK), limit=sample.limit)
 
     def read_few_words() -> None:
@@ -131,24 +193,19 @@ def learn_vocabulary(
 
     run_once(read_few_words, progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
-    num_documents = text_bytes = 0
+    num_documents, text_bytes, totals = 0, 0, CharacterTotals()
     for task, found in engine.run(job, _tasks(inputs, sample, damage)):
-        sample.add(found.hashes, found.sentences)
+        sample.add(found.sentences)
+        totals.add(found.characters)
         damage.counts += found.damage.counts
         num_documents += found.num_documents
         text_bytes += found.text_bytes
         progress.advance(task.task.num_bytes, found.text_bytes)
     if not num_documents:
         raise no_document(damage.counts)
-    sentences = sample.sentences()
-    size = sum(map(len, sentences)) / 1e6
-    progress.say(
-        f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
-    )
-    trained, config = _train(sentences, config, progress, shrink)
-    return VocabReport(
-        trained=trained,
-        config=config,
+    return Corpus(
+        sentences=sample.sentences(),
+        characters=totals.finish(),
         num_documents=num_documents,
         text_bytes=text_bytes,
         damage=dict(damage.counts),
@@ -169,16 +226,20 @@ def _tasks(inputs: list[Input], sample: SentenceSample, damage: Damage) -> Itera
 
 
 def _train(
-    sentences: list[bytes], config: VocabConfig, progress: Progress, shrink: bool
+    sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, progress: Progress, shrink: bool
 ) -> tuple[TrainedModel, VocabConfig]:
     try:
-        return train_model(sentences, config), config
+        return train_model(sentences, config, alphabet, _make_trainer(config, alphabet, progress)), config
     except VocabularyTooLarge as error:
         if not shrink:
             raise
         config = dataclasses.replace(config, vocab_size=error.largest)
         progress.say(f"the text supports no more than {error.largest:,} pieces; training so many")
-        return train_model(sentences, config), config
+        return train_model(sentences, config, alphabet, _make_trainer(config, alphabet, progress)), config
+
+
+def _make_trainer(config: VocabConfig, alphabet: Alphabet, progress: Progress) -> TrainerProcess:
+    return TrainerProcess(config, len(alphabet.codes), progress)
 
 
 def claim_folder(folder: Path) -> None:
@@ -239,6 +300,17 @@ def _hash(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
+def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
+    """lost: the most frequent of those that are, and how often each occurs in the corpus."""
+    return {
+        "in_corpus": alphabet.num_characters,
+        "with_a_piece": len(alphabet.codes),
+        "num_lost": len(alphabet.lost),
+        "lost_in_corpus": alphabet.num_lost,
+        "lost": {chr(code): count for code, count in islice(alphabet.lost.items(), _MAX_LISTED)},
+    }
+
+
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     """Write the model, its pieces and the settings to a folder; returns the settings.
 
@@ -254,6 +326,8 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "sampled_bytes": report.trained.num_bytes,
         "skipped_sentences": report.trained.num_skipped,
         "skipped_bytes": report.trained.skipped_bytes,
+        "characters": _record_characters(report.alphabet),
+        "unspaced_share": round(report.unspaced_share, 6),
         "damage": report.damage,
         "files": {MODEL_NAME: _hash(model), PIECES_NAME: _hash(pieces)},
     }

@@ -38,7 +38,7 @@ class Bar:
             unit="B" if unit == "bytes" else f" {unit}",
             unit_scale=unit == "bytes",
             dynamic_ncols=True,
-            bar_format=None if total is None else "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+            bar_format=_choose_format(total, unit),
         )
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
@@ -66,3 +66,10 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _choose_format(total: int | None, unit: str) -> str | None:
+    """tqdm's own where no total is known; without a unit there is nothing to count but the time."""
+    if total is not None:
+        return "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+    return None if unit else "{desc} {elapsed}"

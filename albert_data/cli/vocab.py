@@ -40,7 +40,13 @@ from albert_data.config import MODEL_TYPES, VocabConfig
     type=float,
     default=default_of(VocabConfig, "character_coverage"),
     show_default=True,
-    help="Share of the text's characters that get a piece.",
+    help="Share of the text's characters that get a piece. Printable ASCII does in any case.",
+)
+@click.option(
+    "--required-chars",
+    metavar="TEXT",
+    default=default_of(VocabConfig, "required_chars"),
+    help="More characters that get a piece, however rare they are.",
 )
 @click.option(
     "--cased/--uncased",
@@ -49,12 +55,18 @@ from albert_data.config import MODEL_TYPES, VocabConfig
     help="Keep case, or fold it.",
 )
 @click.option(
+    "--dummy-prefix/--no-dummy-prefix",
+    default=default_of(VocabConfig, "dummy_prefix"),
+    help="Begin each sentence with a space, so that its first word is as inside a sentence.  "
+    "[default: unless most letters are in scripts without spaces]",
+)
+@click.option(
     "--sample-bytes",
     type=parse_size,
     metavar="SIZE",
     default=default_of(VocabConfig, "sample_bytes"),
     show_default=True,
-    help="Most text to learn from; bounds the memory.",
+    help="Most text to learn pieces from, each sentence once; bounds the memory.",
 )
 @click.option(
     "--seed", type=int, default=default_of(VocabConfig, "seed"), show_default=True, help="Seed of the sample."
@@ -65,7 +77,7 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     """Train a SentencePiece vocabulary on text.
 
     INPUT is a file, a folder, a glob in quotes, or - for stdin; .txt (a blank line ends a document) and
-    .jsonl, plain, .gz or .zst. The vocabulary depends on the sentences and these options alone.
+    .jsonl, plain, .gz or .zst. The vocabulary depends on the text and these options alone.
 
     \b
     albert-data vocab corpus/ --vocab-size 8000 -o vocab
@@ -88,4 +100,4 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     finally:
         bar.close()
     save_vocabulary(output, report)
-    show(describe_vocabulary(report, output / MODEL_NAME))
+    show("\n".join([describe_vocabulary(report, output / MODEL_NAME), *report.describe_choices()]))

@@ -1,7 +1,7 @@
-"""A sample of sentences that depends on the sentences alone, not on the order they come in.
+"""A sample of distinct sentences that depends on the sentences alone, not on the order they come in.
 
-The sentences with the smallest hashes are kept, as many as fit the cap; equal sentences stay or go
-together. Memory is bounded by about three caps.
+The sentences with the smallest hashes are kept, as many as fit the cap; a repeated sentence is kept once, and sentences
+of equal hashes stay or go together. Memory is bounded by a few caps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ALL = 2**64 - 1
 
 
 class SentenceSample:
-    """Keeps the sentences of the smallest hashes, at most `max_bytes` of them.
+    """Keeps the distinct sentences of the smallest hashes, at most `max_bytes` of them.
 
     limit: a sentence with a hash above it can't be in the sample any more.
     """
@@ -24,43 +24,44 @@ class SentenceSample:
     def __init__(self, max_bytes: int) -> None:
         self.limit = _ALL
         self._max_bytes, self._num_bytes = max_bytes, 0
-        self._kept: list[tuple[int, bytes]] = []
+        self._kept: dict[bytes, int] = {}
 
-    def add(self, hashes: list[int], sentences: list[bytes]) -> None:
-        for key, sentence in zip(hashes, sentences, strict=True):
-            if key <= self.limit:
-                self._kept.append((key, sentence))
+    def add(self, found: dict[bytes, int]) -> None:
+        """Take sentences and their hashes."""
+        for sentence, key in found.items():
+            if key <= self.limit and sentence not in self._kept:
+                self._kept[sentence] = key
                 self._num_bytes += len(sentence)
         if self._num_bytes > 2 * self._max_bytes:
             self._trim()
 
     def _trim(self) -> None:
-        self._kept.sort()
+        ordered = sorted(self._kept, key=lambda sentence: (self._kept[sentence], sentence))
         total, end = 0, 0
-        while end < len(self._kept) and total + len(self._kept[end][1]) <= self._max_bytes:
-            total += len(self._kept[end][1])
+        while end < len(ordered) and total + len(ordered[end]) <= self._max_bytes:
+            total += len(ordered[end])
             end += 1
-        if end < len(self._kept):
-            self.limit = self._kept[end][0]
-            # Equal sentences go together: the first that does not fit takes its equals along.
-            while end and self._kept[end - 1][0] == self.limit:
+        if end < len(ordered):
+            self.limit = self._kept[ordered[end]] - 1
+            # Sentences of one hash go together: the first that does not fit takes the others along.
+            while end and self._kept[ordered[end - 1]] > self.limit:
                 end -= 1
-                total -= len(self._kept[end][1])
-            self.limit -= 1
-        self._kept, self._num_bytes = self._kept[:end], total
+                total -= len(ordered[end])
+        self._kept, self._num_bytes = {sentence: self._kept[sentence] for sentence in ordered[:end]}, total
 
     def sentences(self) -> list[bytes]:
         """The sample, in the order of the hashes."""
         self._trim()
-        return [sentence for _, sentence in self._kept]
+        return list(self._kept)
 
 
-def select_sentences(text: Text, seed: int, limit: int) -> tuple[list[int], list[bytes]]:
-    """Hashes and bytes of the sentences whose hash is at most `limit`."""
+def select_sentences(text: Text, seed: int, limit: int) -> dict[bytes, int]:
+    """The distinct sentences whose hash is at most `limit`, and their hashes."""
     begins, ends = text.sentence_begins, text.sentence_ends
     hashes = hash_slices(text.utf8, begins, ends, np.uint64(seed))
     chosen = np.flatnonzero(hashes <= np.uint64(limit))
-    return hashes[chosen].tolist(), slice_sentences(text.utf8, begins[chosen], ends[chosen])
+    sentences = slice_sentences(text.utf8, begins[chosen], ends[chosen])
+    return dict(zip(sentences, hashes[chosen].tolist(), strict=True))
 
 
 @kernel

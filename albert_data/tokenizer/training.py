@@ -1,22 +1,36 @@
 """Train a SentencePiece model on a sample of sentences.
 
-In: sentences as bytes of UTF-8, in a fixed order. Out: the model. Ids: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3,
-[MASK] 4. The number of threads is fixed, for the sums of the trainer, and so the pieces, depend on it.
+In: sentences as bytes of UTF-8, in a fixed order, and the characters that get a piece. Out: the model. Ids: <pad> 0,
+<unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. The number of threads is fixed, for the sums of the trainer, and so the pieces,
+depend on it.
+
+The trainer would choose the characters itself, from the sample, and drop required ones: it takes them by frequency and
+ends as soon as what it has taken covers the share asked for. So it is asked for all characters, and the lost ones are
+replaced beforehand by <unk>, which it takes for an unknown character. Some more <unk>, in sentences of their own, keep
+the share (a float32) below 1 until the last required character is taken.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import dataclass
+from typing import Any
 
-import sentencepiece
+import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
+from albert_data.tokenizer.alphabet import Alphabet
+from albert_data.tokenizer.counting import CharacterFinder, NormalRule
+from albert_data.tokenizer.trainer import Trainer, train
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
-MAX_SENTENCE_BYTES = 4192  # the trainer skips longer ones in silence
+UNKNOWN = "<unk>"
+NUM_SPECIALS = 2 + len(CONTROL_SYMBOLS)  # <pad> and <unk>
+MAX_SENTENCE_BYTES = 4192  # longer ones are left out
+_MAX_REPLACED_BYTES = 1 << 20  # of a sentence as the trainer gets it: <unk> is longer than a character
+_BYTES_PER_UNKNOWN = 1_000_000  # float32 distinguishes 1 from 1 - 1/16,777,216
+_UNKNOWN_PER_SENTENCE = 500
 _THREADS = 16
 
 
@@ -28,7 +42,10 @@ class VocabularyTooLarge(TokenizerError):
             f"a vocabulary of {vocab_size:,} pieces is larger than the text supports; "
             f"the largest possible is {largest:,}: pass --vocab-size {largest}, or more text"
         )
-        self.largest = largest
+        self.vocab_size, self.largest = vocab_size, largest
+
+    def __reduce__(self) -> tuple[type[VocabularyTooLarge], tuple[int, int]]:
+        return type(self), (self.vocab_size, self.largest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,35 +59,27 @@ class TrainedModel:
     skipped_bytes: int
 
 
-def train_model(sentences: list[bytes], config: VocabConfig) -> TrainedModel:
-    """Train on the sentences. Raises TokenizerError where they don't support the vocabulary."""
+def train_model(
+    sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer = train
+) -> TrainedModel:
+    """Train on the sentences.
+
+    config.dummy_prefix: True or False. Raises TokenizerError where the sentences don't support the vocabulary.
+    """
+    assert config.dummy_prefix is not None, "the corpus decides before the training"
     used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
     if not used:
         raise TokenizerError("no sentence to learn a vocabulary from; give more text")
-    model = io.BytesIO()
+    _check_size(config, alphabet)
+    num_bytes, all_bytes = sum(map(len, used)), sum(map(len, sentences))
+    num_unknown = num_bytes // _BYTES_PER_UNKNOWN + 1
+    unknown = [UNKNOWN.encode() * _UNKNOWN_PER_SENTENCE] * -(-num_unknown // _UNKNOWN_PER_SENTENCE)
     try:
-        sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=iter(used),
-            model_writer=model,
-            vocab_size=config.vocab_size,
-            model_type=config.model_type,
-            character_coverage=config.character_coverage,
-            normalization_rule_name="nmt_nfkc" if config.cased else "nmt_nfkc_cf",
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=",".join(CONTROL_SYMBOLS),
-            max_sentence_length=MAX_SENTENCE_BYTES,
-            shuffle_input_sentence=False,
-            num_threads=_THREADS,
-            minloglevel=2,
-        )
+        model = trainer(replace_lost(used, config, alphabet) + unknown, _make_options(config, alphabet))
     except RuntimeError as error:
         raise _explain(error, config) from error
-    num_bytes, all_bytes = sum(map(len, used)), sum(map(len, sentences))
     return TrainedModel(
-        model=model.getvalue(),
+        model=model,
         num_sentences=len(used),
         num_bytes=num_bytes,
         num_skipped=len(sentences) - len(used),
@@ -78,13 +87,52 @@ def train_model(sentences: list[bytes], config: VocabConfig) -> TrainedModel:
     )
 
 
+def _make_options(config: VocabConfig, alphabet: Alphabet) -> dict[str, Any]:
+    return {
+        "vocab_size": config.vocab_size,
+        "model_type": config.model_type,
+        "character_coverage": 1.0,
+        "required_chars": alphabet.characters,
+        "normalization_rule_name": NormalRule(config.cased).name,
+        "add_dummy_prefix": config.dummy_prefix,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": -1,
+        "eos_id": -1,
+        "control_symbols": ",".join(CONTROL_SYMBOLS),
+        "max_sentence_length": _MAX_REPLACED_BYTES,
+        "shuffle_input_sentence": False,
+        "num_threads": _THREADS,
+    }
+
+
+def replace_lost(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet) -> list[bytes]:
+    """The sentences with <unk> in place of each lost character. Those that hold one are normalised for that."""
+    if not alphabet.lost:
+        return sentences
+    rule = NormalRule(config.cased)
+    lengths = np.array([len(sentence) for sentence in sentences])
+    ends = np.cumsum(lengths)
+    text = np.frombuffer(b"".join(sentences), np.uint8)
+    places = np.flatnonzero(CharacterFinder(rule, alphabet.lost.keys()).find(text, ends - lengths, ends))
+    table, replaced = dict.fromkeys(alphabet.lost, UNKNOWN), list(sentences)
+    for at in places.tolist():
+        replaced[at] = rule.normalise(sentences[at].decode()).translate(table).encode()
+    return replaced
+
+
+def _check_size(config: VocabConfig, alphabet: Alphabet) -> None:
+    smallest = len(alphabet.codes) + NUM_SPECIALS
+    if config.vocab_size < smallest:
+        raise TokenizerError(
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the characters of the "
+            f"text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) among them; "
+            "raise --vocab-size or lower --character-coverage"
+        )
+
+
 def _explain(error: RuntimeError, config: VocabConfig) -> TokenizerError:
     message = str(error)
     if found := re.search(r"set it to a value <= (\d+)", message):
         return VocabularyTooLarge(config.vocab_size, int(found.group(1)))
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return TokenizerError(
-            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {int(found.group(1)):,} that the "
-            "characters of the text need; raise --vocab-size or lower --character-coverage"
-        )
     return TokenizerError(f"SentencePiece can't train on this text: {message.strip()}")

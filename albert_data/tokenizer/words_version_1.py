@@ -17,11 +17,11 @@ _UNSPACED_SCRIPTS = frozenset(
 
 def judge_piece(piece: str) -> tuple[int, int]:
     """Whether a word begins at a piece, and whether one does behind it: the numbers of WordRule."""
-    alone = _is_standalone(piece)
+    alone = is_standalone(piece)
     return int(alone or piece.startswith("\u2581")), int(alone)
 
 
-def _is_standalone(piece: str) -> bool:
+def is_standalone(piece: str) -> bool:
     """Whether a piece is all punctuation and symbols, or in a script without spaces."""
     text = piece.replace("\u2581", "")
     if text.isascii() and text.isalpha():

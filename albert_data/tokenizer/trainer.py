@@ -1,0 +1,68 @@
+"""SentencePiece's trainer, in this process or as a program of its own.
+
+The program: in, on stdin, the length of a pickle and the pickle, sentences and options; out, on stdout, a pickle of the
+model or of the trainer's message; the trainer's log on stderr. It ends when its stdin does: the parent keeps that open.
+It imports nothing but SentencePiece, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO, Any
+
+import sentencepiece
+
+Trainer = Callable[[list[bytes], dict[str, Any]], bytes]
+COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.tokenizer.trainer import main; main()"
+_LENGTH_BYTES = 8
+
+
+def train(sentences: list[bytes], options: dict[str, Any]) -> bytes:
+    """The serialised model. Raises RuntimeError with the trainer's message, or MemoryError."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(sentences), model_writer=model, **options)
+    return model.getvalue()
+
+
+def send(pipe: IO[bytes], sentences: list[bytes], options: dict[str, Any]) -> None:
+    """Give the program its task."""
+    task = pickle.dumps((sentences, options), protocol=5)
+    pipe.write(len(task).to_bytes(_LENGTH_BYTES, "little"))
+    pipe.write(task)
+    pipe.flush()
+
+
+def read_answer(answer: bytes) -> bytes | None:
+    """The model that the program answered with, None where it died. Raises what `train` raised there."""
+    try:
+        result: bytes | Exception = pickle.loads(answer)
+    except (EOFError, pickle.UnpicklingError):
+        return None
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends this
+    stdin = sys.stdin.buffer
+    sentences, options = pickle.loads(stdin.read(int.from_bytes(stdin.read(_LENGTH_BYTES), "little")))
+    threading.Thread(target=_end_with, args=(stdin,), daemon=True).start()
+    try:
+        result: bytes | Exception = train(sentences, options)
+    except (RuntimeError, MemoryError) as error:
+        result = error
+    sys.stdout.buffer.write(pickle.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)  # the thread still reads
+
+
+def _end_with(pipe: IO[bytes]) -> None:
+    os.read(pipe.fileno(), 1)
+    os._exit(1)

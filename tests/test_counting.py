@@ -1,0 +1,125 @@
+"""Characters are counted as SentencePiece's own normaliser leaves them, whatever the text, in any parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.config import VocabConfig
+from albert_data.corpus.text import Text
+from albert_data.tokenizer.alphabet import choose_alphabet, measure_unspaced, show_character
+from albert_data.tokenizer.counting import (
+    CharacterCounter,
+    CharacterCounts,
+    CharacterFinder,
+    CharacterTotals,
+    NormalRule,
+)
+
+RULES = [NormalRule(True), NormalRule(False)]
+# Letters, marks that join them, ligatures, Hangul in parts, wide and invisible characters, several planes.
+characters = st.sampled_from(
+    "aAeé z09~\u0301\u0308\u0327ßŒﬁ①㌔ﷺが\u3099か\u1100\u1161\u11a8한ＡΩ\u00a0\u200b\ufeff\ufffd\x00▁▅山😀𝐀"
+)
+any_character = characters | st.characters(exclude_categories=["Cs"])
+texts = st.lists(st.text(any_character, max_size=20), max_size=8)
+
+
+def as_text(sentences: list[str]) -> Text:
+    encoded = [sentence.encode() for sentence in sentences]
+    offsets = np.cumsum([0, *map(len, encoded)])
+    return Text(
+        utf8=np.frombuffer(b"".join(encoded), np.uint8),
+        sentence_begins=offsets[:-1],
+        sentence_ends=offsets[1:],
+        document_offsets=np.array([0, len(encoded)]),
+        document_keys=np.zeros(1, np.uint64),
+    )
+
+
+def plain_counts(sentences: list[str], rule: NormalRule) -> dict[int, int]:
+    return dict(Counter(ord(c) for sentence in sentences for c in rule.normalise(sentence).replace(" ", "▁")))
+
+
+def as_counts(counts: dict[int, int]) -> CharacterCounts:
+    codes = sorted(counts)
+    return CharacterCounts(
+        codes=np.array(codes, np.uint32), counts=np.array([counts[code] for code in codes], np.int64)
+    )
+
+
+def as_dict(counts: CharacterCounts) -> dict[int, int]:
+    return dict(zip(counts.codes.tolist(), counts.counts.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(texts, texts)
+def test_counts_are_those_of_normalised_text_in_any_parts(rule: NormalRule, first: list[str], second: list[str]):
+    counter, totals = CharacterCounter(rule), CharacterTotals()
+    counter.add(as_text(first))
+    counter.add(as_text(second))
+    whole = as_dict(counter.finish())
+    assert whole == plain_counts(first + second, rule)
+    for part in (second, first):
+        counter = CharacterCounter(rule)
+        counter.add(as_text(part))
+        totals.add(counter.finish())
+    assert as_dict(totals.finish()) == whole
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(texts, st.sets(any_character, max_size=4))
+def test_sentences_are_found_that_hold_a_character_after_normalisation(
+    rule: NormalRule, sentences: list[str], wanted: set[str]
+):
+    text = as_text(sentences)
+    found = CharacterFinder(rule, set(map(ord, wanted))).find(text.utf8, text.sentence_begins, text.sentence_ends)
+    assert found.tolist() == [bool(wanted & set(rule.normalise(sentence))) for sentence in sentences]
+
+
+@given(st.dictionaries(any_character.map(ord), st.integers(1, 1000), max_size=40), st.floats(0.98, 1.0), st.booleans())
+def test_an_alphabet_is_what_is_required_and_the_fewest_characters_that_cover_the_share(
+    counts: dict[int, int], coverage: float, cased: bool
+):
+    alphabet = choose_alphabet(
+        as_counts(counts), VocabConfig(character_coverage=coverage, cased=cased, required_chars="Éa")
+    )
+    required = {ord(c) for c in NormalRule(cased).normalise("".join(map(chr, range(0x20, 0x7F))) + "É")}
+    chosen = {ord("▁"), *required} - {ord(" ")}
+    assert alphabet.num_required == len(chosen)
+    total, covered = sum(counts.values()), sum(counts.get(code, 0) for code in chosen)
+    for code in sorted(counts, key=lambda code: (-counts[code], code)):
+        if code not in chosen and code not in (0, 0x2585) and covered < coverage * total:
+            covered += counts[code]
+            chosen.add(code)
+    assert set(alphabet.codes) == chosen
+    assert alphabet.lost == {code: counts[code] for code in counts if code not in chosen}
+    assert list(alphabet.lost.values()) == sorted(alphabet.lost.values(), reverse=True)
+    assert alphabet.num_characters == total
+
+
+@given(st.dictionaries(any_character.map(ord), st.integers(1, 10), max_size=30))
+def test_a_named_coverage_keeps_as_many_more_as_it_says(counts: dict[int, int]):
+    alphabet = choose_alphabet(as_counts(counts), VocabConfig(character_coverage=0.98))
+    for coverage, number in alphabet.kept_by.items():
+        other = choose_alphabet(as_counts(counts), VocabConfig(character_coverage=coverage))
+        assert len(alphabet.lost) - len(other.lost) == number
+    assert not set(alphabet.lost) - {0, 0x2585} or max(alphabet.kept_by.values()) == len(
+        set(alphabet.lost) - {0, 0x2585}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("", 0), ("12 .", 0), ("abc 山", 0.25), ("a ที่", 0.5), ("かナ山རྐ", 1), ("한국어 ñ", 0)],
+)
+def test_letters_of_scripts_without_spaces_are_measured(text: str, share: float):
+    assert measure_unspaced(as_counts(plain_counts([text], RULES[0]))) == pytest.approx(share)
+
+
+def test_a_character_that_shows_nothing_alone_is_shown_by_its_number():
+    assert [show_character(ord(c)) for c in "é山\u0301\u200b\ue000"] == ["é", "山", "U+0301", "U+200B", "U+E000"]

@@ -1,0 +1,152 @@
+"""SentencePiece trains in a process of its own: it tells how far it is, and its end is an error, never a hang."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_language import make_sentences
+
+from albert_data.build import trainer_process
+from albert_data.build.progress import Progress, Silence
+from albert_data.build.trainer_process import TrainerProcess
+from albert_data.config import MODEL_TYPES, VocabConfig
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet
+from albert_data.tokenizer.counting import CharacterCounts
+from albert_data.tokenizer.trainer import COMMAND, send
+from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
+
+SENTENCES = [sentence.encode() for sentence in make_sentences(2000, seed=1)]
+_CHARACTERS = sorted(Counter(ord(c) for sentence in SENTENCES for c in sentence.decode().replace(" ", "▁")).items())
+COUNTS = CharacterCounts(
+    codes=np.array([code for code, _ in _CHARACTERS], np.uint32), counts=np.array([num for _, num in _CHARACTERS])
+)
+
+OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.tokenizer.trainer as t, time; "
+
+
+class Recorder(Silence):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int | None]] = []
+        self.done: dict[str, list[int]] = {}
+
+    def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
+        self.stages.append((stage, total))
+        self.done[stage] = []
+
+    def advance(self, done: int, text_bytes: int = 0) -> None:
+        self.done[self.stages[-1][0]].append(done)
+
+
+def settings(**changes: Any) -> tuple[VocabConfig, Alphabet]:
+    config = VocabConfig(**{"vocab_size": 400, "dummy_prefix": True, **changes})
+    return config, choose_alphabet(COUNTS, config)
+
+
+def train(progress: Progress, sentences: list[bytes] = SENTENCES, **changes: Any) -> TrainedModel:
+    config, alphabet = settings(**changes)
+    return train_model(sentences, config, alphabet, TrainerProcess(config, len(alphabet.codes), progress))
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_the_model_is_that_of_training_in_this_process_and_progress_is_told(model_type: str):
+    progress = Recorder()
+    assert train(progress, model_type=model_type) == train_model(SENTENCES, *settings(model_type=model_type))
+    stages = [stage for stage, _ in progress.stages]
+    assert stages[0] == "normalising text"
+    assert stages[-1] == {"unigram": "choosing pieces", "bpe": "merging pieces"}[model_type]
+    total, done = progress.stages[-1][1], progress.done[stages[-1]]
+    assert total is not None
+    assert 0 < sum(done) <= total
+    assert min(done) >= 0
+
+
+def test_nothing_is_written_on_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
+    train(Silence())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_error_of_the_trainer_is_raised_here():
+    with pytest.raises(VocabularyTooLarge) as refusal:
+        train(Silence(), vocab_size=100_000)
+    assert 400 < refusal.value.largest < 100_000
+    with pytest.raises(TokenizerError, match="no sentence to learn a vocabulary from"):
+        train(Silence(), [b"x" * 5000])
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            r"MB of sentences died \(signal 9\); .*memory ran out: .*--sample-bytes",
+        ),
+        ("import os; os.write(2, b'bad_alloc\\n'); os.abort()", r"died \(signal 6\) and said: bad_alloc; .*memory"),
+        ("import os; os.read(0, 9); os._exit(3)", r"died \(exit code 3\); "),
+        ("import sys; sys.stdout.write('half an answ')", r"died \(exit code 0\); "),
+        (f"{OURS}t.train = lambda *_: bytes(1 << 60); t.main()", r"died \(exit code 0\)"),
+    ],
+)
+@pytest.mark.parametrize("num_copies", [1, 40], ids=["little text", "more than a pipe holds"])
+def test_a_trainer_that_dies_is_an_error_that_names_the_cause(
+    num_copies: int, program: str, told: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(trainer_process, "COMMAND", program)
+    with pytest.raises(TokenizerError, match=told):
+        train(Silence(), SENTENCES * num_copies)
+
+
+class _Interrupted(Silence):
+    def advance(self, done: int, text_bytes: int = 0) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_the_trainer(monkeypatch: pytest.MonkeyPatch):
+    started: list[int] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    monkeypatch.setattr(trainer_process, "COMMAND", f"{OURS}t.train = lambda *_: time.sleep(60); t.main()")
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        train(_Interrupted())
+    assert time.monotonic() - began < 30
+    [child] = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+def test_the_trainer_ends_with_its_parent():
+    """A killed parent closes its end of the pipe."""
+    command = [sys.executable, "-c", f"{OURS}t.train = lambda *_: time.sleep(60); t.main()", *sys.path]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    send(child.stdin, SENTENCES, {})
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(1)
+    child.stdin.close()
+    assert child.wait(30) == 1
+
+
+def test_log_lines_of_another_version_of_the_trainer_do_no_harm(monkeypatch: pytest.MonkeyPatch):
+    rng = random.Random(0)
+    lines = [b"EM sub_iter=0 size=99999999 x", b"Initialized 0 seed", b"\xff\x00", b"merges=7 ", b"I0 odd", b""]
+    log = b"".join(rng.choice(lines) + rng.choice([b"\n", b""]) for _ in range(300))
+    monkeypatch.setattr(trainer_process, "COMMAND", f"import os; os.write(2, {log!r}); {COMMAND}")
+    progress = Recorder()
+    assert train(progress) == train_model(SENTENCES, *settings())
+    assert all(done >= 0 for stage in progress.done.values() for done in stage)
