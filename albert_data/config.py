@@ -5,6 +5,7 @@ Every default stands here and nowhere else; the command line reads them from the
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from albert_data.errors import ConfigError
 from albert_data.languages import normalise_language
 
 SENTENCE_RULES = ("prose", "lines")
+DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
 MODEL_TYPES = ("unigram", "bpe")
 SPECIALS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
@@ -35,18 +37,49 @@ class TextConfig:
     sentences: "prose" segments each line by the rules of `language`; "lines" takes a line as a sentence.
     language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
     strict: fail at the first damaged place instead of repairing or skipping and counting it.
+    documents: a document of a .txt file ends at a "blank-line", or with the "file"; a JSON line is always one.
+    unwrap: join the lines of hard-wrapped paragraphs.
+    encoding: of all inputs, by any name that Python knows; None for UTF-8, or UTF-16 and UTF-32 with a byte order mark.
+    language_field: the JSON field that names the language of a line; None where all are in `language`.
     """
 
     sentences: str = "prose"
     language: str = "en"
     text_field: str = "text"
     strict: bool = False
+    documents: str = "blank-line"
+    unwrap: bool = False
+    encoding: str | None = None
+    language_field: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("sentences", self.sentences, SENTENCE_RULES)
+        check_choice("documents", self.documents, DOCUMENT_RULES)
         object.__setattr__(self, "language", normalise_language(self.language))
         if not self.text_field:
             raise ConfigError("text_field is empty; name the JSON field that holds the text")
+        if self.language_field in ("", self.text_field):
+            raise ConfigError(
+                f"language_field is {self.language_field!r}; name the JSON field that holds the language of a line"
+            )
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
+
+
+DEFAULT_TEXT = TextConfig()
+
+
+def _normalise_encoding(name: str) -> str:
+    """The name by which Python's codecs know an encoding of text: "utf-8" for "UTF8"."""
+    try:
+        b"a".decode(name, "replace")
+        codecs.getincrementaldecoder(name)
+        return codecs.lookup(name).name
+    except (LookupError, ValueError) as error:
+        raise ConfigError(
+            f"encoding is {name!r}, which is no encoding of text that Python knows; "
+            "allowed are names such as utf-16-le, cp1252, gb18030, shift_jis or koi8-r"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

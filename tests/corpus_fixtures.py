@@ -15,7 +15,7 @@ import references
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks, documents, long_documents
+from albert_data.corpus import blocks, documents, long_documents, unwrapping
 from albert_data.corpus.blocks import read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
@@ -55,27 +55,32 @@ any_json_lines = st.builds(
 
 
 @contextmanager
-def small_sizes(**others: int) -> Iterator[None]:
+def small_sizes(*, max_line: int = MAX_LINE, max_document: int = MAX_DOCUMENT, **others: int) -> Iterator[None]:
     """Shrink what counts as long, so that examples of a few bytes reach every rule."""
     sizes = {"BLOCK_BYTES": 32, "GIANT_BYTES": 128, "_CHUNK": 16} | others
     with pytest.MonkeyPatch.context() as patch:
         for name, size in sizes.items():
             patch.setattr(blocks, name, size)
-        for module in (documents, long_documents):
-            patch.setattr(module, "MAX_LINE", MAX_LINE)
-            patch.setattr(module, "MAX_DOCUMENT", MAX_DOCUMENT)
+        for module in (documents, long_documents, unwrapping):
+            patch.setattr(module, "MAX_LINE", max_line)
+            patch.setattr(module, "MAX_DOCUMENT", max_document)
         yield
 
 
 def read(
-    data: bytes | Any, format: str = "txt", *, block_bytes: int | None = None, strict: bool = False
+    data: bytes | Any,
+    format: str = "txt",
+    *,
+    block_bytes: int | None = None,
+    strict: bool = False,
+    config: TextConfig | None = None,
 ) -> tuple[list[bytes], Counter[str]]:
     """The documents of a stream, and what was counted."""
-    damage, config = Damage(strict=strict), TextConfig(strict=strict)
+    damage, config = Damage(strict=strict), config or TextConfig(strict=strict)
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     options: Any = {} if block_bytes is None else {"block_bytes": lambda position: block_bytes}
     found = []
-    for block in read_blocks(stream, path="p", format=format, damage=damage, **options):
+    for block in read_blocks(stream, path="p", format=format, damage=damage, text=config, **options):
         lines = read_documents(block, config, damage)
         bounds = lines.line_offsets[lines.document_offsets].tolist()
         text = lines.utf8.tobytes()

@@ -300,15 +300,16 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
 def test_every_option_of_build_reaches_the_manifest(here: Path):
     settings: dict[str, Any] = {
         **{"sentences": "lines", "language": "de", "text_field": "body", "strict": True},
+        **{"documents": "file", "unwrap": True, "encoding": "utf-8", "language_field": "lang"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.25, "num_shards": 3, "compression": "lz4"},
     }
     assert settings.keys() == BUILD_SETTINGS.keys()
-    Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier."}\n')
+    Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de"}\n')
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     options = [option for option in options if not option.endswith(("=True", "=False"))]
     arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
-    assert run(["build", *arguments, "--strict", "--pieces", *options]) == 0
+    assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", *options]) == 0
     assert json.loads(Path("out/manifest.json").read_text())["config"] == settings
 
 

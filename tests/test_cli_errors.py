@@ -316,7 +316,7 @@ DAMAGED = [
     Damaged("a.jsonl", GOOD + b'{"text": "Half \\ud83d."}\n', len(GOOD), "lone_surrogate", "U+D83D"),
     Damaged("a.jsonl", GOOD + b'{"text": "Cut\n' + GOOD, len(GOOD), "malformed_json", "Invalid control character"),
     Damaged("a.jsonl", GOOD + b'["Text."]\n', len(GOOD), "malformed_json", "found list"),
-    Damaged("a.jsonl", GOOD + b'{"a": "No.", "b": 1}\n', len(GOOD), "missing_field", "the fields are a, b"),
+    Damaged("a.jsonl", GOOD + b'{"a": "No.", "b": 1}\n', len(GOOD), "missing_field", 'the fields are "a", "b"'),
     Damaged("a.jsonl", GOOD + b'{"text": 7}\n', len(GOOD), "field_not_text", "holds int, not a string"),
     Damaged("a.jsonl", GOOD + b'{"text": null}\n', len(GOOD), "field_not_text", "holds NoneType"),
     Damaged("a.jsonl.gz", gzip.compress(GOOD + b'{"x": 0}\n'), len(GOOD), "missing_field", "no field 'text'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import random
@@ -14,7 +15,7 @@ from corpus_fixtures import any_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.corpus.encodings import SAMPLE_BYTES, find_wrong_encoding
+from albert_data.corpus.encodings import SAMPLE_BYTES, find_marked_encoding, find_wrong_encoding
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
 
@@ -36,25 +37,35 @@ TEXTS = {
 @pytest.mark.parametrize("name", ["UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE"])
 def test_unicode_of_two_or_four_bytes_is_named(name: str, mark: bool, repeats: int, text: str):
     data = ("\ufeff" * mark + text * repeats).encode(name)[:SAMPLE_BYTES]
+    if mark:
+        codec = find_marked_encoding(data)
+        assert codec is not None
+        assert codecs.lookup(codec) == codecs.lookup(name)
+        return
+    assert find_marked_encoding(data) is None
     found = find_wrong_encoding(data)
     assert found is not None
     assert found.iconv == name
 
 
 @pytest.mark.parametrize(
-    ("language", "encoding", "iconv"),
+    ("language", "encoding", "codec"),
     [
-        ("French", "cp1252", "WINDOWS-1252"),
-        ("Russian", "cp1251", "WINDOWS-1252"),
-        ("Chinese", "gbk", "GB18030"),
-        ("Japanese", "shift_jis", None),
-        ("Korean", "euc_kr", None),
+        ("French", "cp1252", "cp1252"),
+        ("Russian", "cp1251", "cp1251"),
+        ("Russian", "koi8-r", "koi8_r"),
+        ("Chinese", "gbk", "gb18030"),
+        ("Japanese", "shift_jis", "shift_jis"),
+        ("Japanese", "euc_jp", "euc_jp"),
+        ("Korean", "euc_kr", "euc_kr"),
     ],
 )
-def test_older_encodings_are_noticed(language: str, encoding: str, iconv: str | None):
-    found = find_wrong_encoding((TEXTS[language] * 9).encode(encoding, "ignore"))
+@pytest.mark.parametrize("cut", range(3))
+def test_older_encodings_are_noticed_and_guessed(language: str, encoding: str, codec: str, cut: int):
+    data = (TEXTS[language] * 9).encode(encoding, "ignore")
+    found = find_wrong_encoding(data[: len(data) - cut])
     assert found is not None
-    assert iconv in (None, found.iconv)
+    assert found.codec == codec
 
 
 @pytest.mark.parametrize("data", [bytes(5000), bytes(range(256)) * 20, random.Random(0).randbytes(5000)])
@@ -94,10 +105,12 @@ def check_refused(path: Path, *parts: str) -> None:
 
 
 def test_each_kind_of_file_is_looked_at(tmp_path: Path):
-    data = TEXTS["English"].encode("utf-16")
+    data = TEXTS["English"].encode("utf-16-le")
     (tmp_path / "a {} b.txt").write_bytes(data)
     check_refused(
-        tmp_path / "a {} b.txt", "UTF-16LE", f"`iconv -f UTF-16LE -t UTF-8 '{tmp_path}/a {{}} b.txt' > NEW_FILE`"
+        tmp_path / "a {} b.txt",
+        "it looks like UTF-16LE without a byte order mark; if all inputs are, pass --encoding utf-16-le; if it alone",
+        f"`iconv -f UTF-16LE -t UTF-8 '{tmp_path}/a {{}} b.txt' > NEW_FILE`",
     )
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data))
     check_refused(
@@ -109,7 +122,7 @@ def test_each_kind_of_file_is_looked_at(tmp_path: Path):
 
 def test_stdin_is_looked_at(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS["Russian"].encode("koi8-r"))))
-    check_refused(Path("-"), "one byte a character", "`... | iconv")
+    check_refused(Path("-"), "it looks like koi8_r; if all inputs are, pass --encoding koi8_r", "`... | iconv")
 
 
 def test_a_plain_file_is_refused_before_anything_is_read(tmp_path: Path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
+from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
 
@@ -92,8 +93,63 @@ def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus: Path
 def test_a_folder_of_nothing_readable_is_refused(tmp_path: Path):
     (tmp_path / "notes.md").write_bytes(TEXT)
     (tmp_path / ".hidden.txt").write_bytes(TEXT)
-    with pytest.raises(InputError, match="holds no readable file"):
+    with pytest.raises(
+        InputError, match=r"holds no readable file \(passed over a file of no known ending: .*notes\.md"
+    ):
         find_inputs([str(tmp_path)])
+
+
+def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
+    for number in range(5):
+        (corpus / f"table{number}.csv").write_bytes(TEXT)
+    said: list[str] = []
+    find_inputs([str(corpus)], said.append)
+    assert said == [
+        f"passed over 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.csv, {corpus}/table1.csv and 4"
+        " more; readable are .txt and .jsonl, plain or with .gz or .zst",
+        f"passed over 2 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden; name one as an input to read one",
+    ]
+
+
+# ---- languages ----
+
+
+def test_a_name_may_end_in_a_language_and_all_inputs_have_one_then(corpus: Path):
+    text = TextConfig(language="pt")
+    items = find_inputs([f"{corpus}/b.txt:DE", f"{corpus}/deep:zh_Hant", str(corpus / "a.jsonl")], text=text)
+    assert {item.path.removeprefix(f"{corpus}/"): item.language for item in items} == {
+        "a.jsonl": "pt",
+        "b.txt": "de",
+        "deep/c.txt": "zh",
+        "deep/er/d.TXT": "zh",
+        "deep/h.jsonl.zst": "zh",
+    }
+    assert [item.language for item in find_inputs([str(corpus)], text=text)] == [None] * 6
+    assert find_inputs([f"{corpus}/*.txt:de", "-:fr"])[0].language == "fr"
+
+
+def test_a_file_of_that_very_name_is_meant(corpus: Path):
+    (corpus / "b.txt:de").mkdir()
+    (corpus / "b.txt:de" / "x.txt").write_bytes(TEXT)
+    (item,) = find_inputs([f"{corpus}/b.txt:de"])
+    assert (item.path, item.language) == (f"{corpus}/b.txt:de/x.txt", None)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_name_of_a_file_overrides_its_folder_and_two_languages_are_refused(corpus: Path, order: int):
+    items = find_inputs([str(corpus), f"{corpus}/b.txt:de"][::order])
+    assert [item.language for item in items if item.path.endswith("b.txt")] == ["de"]
+    with pytest.raises(InputError, match=r"b\.txt is given two languages, (de and fr|fr and de)"):
+        find_inputs([f"{corpus}/b.txt:de", f"{corpus}/b.*:fr"][::order])
+
+
+def test_an_unknown_language_is_named(corpus: Path):
+    with pytest.raises(
+        InputError, match=r"b\.txt:xx does not exist \(.*b\.txt does, but language is 'xx', which is no"
+    ):
+        find_inputs([f"{corpus}/b.txt:xx"])
+    with pytest.raises(InputError, match=r"s3://bucket does not exist; name files"):
+        find_inputs(["s3://bucket"])
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path):

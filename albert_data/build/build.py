@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import albert_data
 from albert_data.build.engine import Engine
 from albert_data.build.mapping import MapJob, TaskReceipt, read_task_receipt
 from albert_data.build.ownership import check_targets
-from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
+from albert_data.build.plan import MapTask, read_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.publish import make_manifest, publish
 from albert_data.build.receipts import read_receipt
@@ -113,7 +112,10 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         config=config.to_flat_dict(),
         tokenizer={"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
         inputs=tuple(
-            InputEntry(path=name_as_text(item.path), bytes=item.size, modified_ns=item.modified_ns) for item in inputs
+            InputEntry(
+                path=name_as_text(item.path), bytes=item.size, modified_ns=item.modified_ns, language=item.language
+            )
+            for item in inputs
         ),
     )
 
@@ -184,14 +186,7 @@ class _Build:
         """Run the tasks that have no receipt yet; returns the sum of all receipts, and how many were there."""
         damage = Damage(strict=self._config.text.strict)
         done: list[TaskReceipt] = []
-        tasks = chain(
-            plan_tasks(self._inputs),
-            *(
-                read_stream_tasks(number, item, damage)
-                for number, item in enumerate(self._inputs)
-                if not item.is_splittable
-            ),
-        )
+        tasks = read_tasks(self._inputs, self._config.text, damage)
         sizes = sum(item.size for item in self._inputs if item.is_splittable)
         self._progress.start("tokenising, pairing, masking", sizes or None)
         total = TaskReceipt()
@@ -201,9 +196,10 @@ class _Build:
         for receipt in done:
             total.add(receipt)
         total.damage += damage.counts
+        total.fields.merge(damage.fields)
         self.stages.add(total.seconds)
         if not total.counts["documents"]:
-            raise no_document(total.damage)
+            raise no_document(total.damage, total.fields)
         if not total.runs:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
         return total, len(done)

@@ -22,6 +22,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
+from albert_data.corpus.fields import Fields
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
@@ -37,7 +38,8 @@ class TaskReceipt:
     """What one task made.
 
     counts: documents, sentences, text_bytes, tokens; rows, row_tokens and row_masks of each split;
-    documents_digest: the sum of the document keys modulo 2**64, the same in whatever order they come;
+    fields: of records without text; documents_digest: the sum of the document keys modulo 2**64, the same in whatever
+    order they come;
     seconds: of each stage.
     """
 
@@ -45,6 +47,7 @@ class TaskReceipt:
     runs: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     damage: Counter[str] = field(default_factory=Counter)
+    fields: Fields = field(default_factory=Fields)
     documents_digest: int = 0
     seconds: Stages = field(default_factory=Stages)
 
@@ -52,6 +55,7 @@ class TaskReceipt:
         self.runs += other.runs
         self.counts += other.counts
         self.damage += other.damage
+        self.fields.merge(other.fields)
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
         self.seconds.add(other.seconds)
 
@@ -66,6 +70,7 @@ def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
         runs=found["runs"],
         counts=Counter(found["counts"]),
         damage=Counter(found["damage"]),
+        fields=Fields.from_dict(found["fields"]),
         documents_digest=found["documents_digest"],
         seconds=Stages(found["seconds"]),
     )
@@ -92,8 +97,9 @@ class MapJob:
                         self._write_run(task, held, receipt)
         if held:
             self._write_run(task, held, receipt)
-        receipt.damage = damage.counts
-        write_receipt(self._receipts / f"{task.name}.json", vars(receipt))
+        receipt.damage, receipt.fields = damage.counts, damage.fields
+        receipt.counts += damage.layout
+        write_receipt(self._receipts / f"{task.name}.json", vars(receipt) | {"fields": receipt.fields.to_dict()})
         return receipt
 
     def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Iterator[Documents]:

@@ -34,4 +34,5 @@ def _slice_documents(lines: Lines, begin: int, end: int) -> Lines:
         line_offsets=line_offsets - line_offsets[0],
         document_offsets=document_offsets - document_offsets[0],
         document_keys=lines.document_keys[begin:end],
+        languages=None if lines.languages is None else lines.languages[begin:end],
     )

@@ -24,6 +24,7 @@ from albert_data.build.ownership import (
 from albert_data.build.reducing import ReduceTask
 from albert_data.build.workdir import WorkDir
 from albert_data.config import BuildConfig
+from albert_data.corpus.layout import NAMES as LAYOUT_NAMES
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import is_there, sync_path, to_json
 from albert_data.shards.manifest import (
@@ -41,6 +42,8 @@ from albert_data.shards.manifest import (
 )
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import Tokenizer
+
+CORPUS_COUNTS = ("documents", "sentences", "text_bytes", "tokens")
 
 
 def make_manifest(
@@ -68,7 +71,7 @@ def make_manifest(
         inputs=plan.inputs,
         plan=plan,
         documents_digest=f"{total.documents_digest:016x}",
-        counts=Counts(**{name: total.counts[name] for name in ("documents", "sentences", "text_bytes", "tokens")}),
+        counts=Counts(**{name: total.counts[name] for name in (*CORPUS_COUNTS, *LAYOUT_NAMES)}),
         damage=dict(sorted(total.damage.items())),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),

@@ -11,21 +11,23 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from albert_data.build.engine import Engine
 from albert_data.build.parts import split_lines
-from albert_data.build.plan import MapTask, plan_tasks, read_stream_tasks
+from albert_data.build.plan import MapTask, read_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.trainer_process import TrainerProcess
 from albert_data.build.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
+from albert_data.corpus.fields import Fields
 from albert_data.corpus.inputs import Input
+from albert_data.corpus.layout import advise
 from albert_data.errors import InputError, OutputError, TokenizerError
 from albert_data.files import (
     hash_file,
@@ -107,20 +109,22 @@ class SampleJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """What was read to learn a vocabulary: a sample of sentences, and the characters of all."""
+    """What was read: a sample of sentences, and the characters of all. advice: see VocabReport."""
 
     sentences: list[bytes]
     characters: CharacterCounts
     num_documents: int
     text_bytes: int
     damage: dict[str, int]
+    advice: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabReport:
     """What a vocabulary was learnt from.
 
-    unspaced_share: of the corpus' letters, in scripts without spaces.
+    unspaced_share: of the corpus' letters, in scripts without spaces; advice: what to change if the corpus was meant to
+    be read in another way.
     """
 
     trained: TrainedModel
@@ -130,6 +134,7 @@ class VocabReport:
     num_documents: int
     text_bytes: int
     damage: dict[str, int]
+    advice: list[str]
 
     def describe_choices(self) -> list[str]:
         """Lines on what the corpus decided, 80 columns: characters, dummy prefix."""
@@ -178,6 +183,7 @@ def learn_vocabulary(
         num_documents=corpus.num_documents,
         text_bytes=corpus.text_bytes,
         damage=corpus.damage,
+        advice=corpus.advice,
     )
 
 
@@ -194,34 +200,39 @@ def _read_corpus(
     run_once(read_few_words, progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
-    for task, found in engine.run(job, _tasks(inputs, sample, damage)):
+    for task, found in engine.run(job, _tasks(inputs, text, sample, damage)):
         sample.add(found.sentences)
         totals.add(found.characters)
-        damage.counts += found.damage.counts
+        damage.merge(found.damage)
         num_documents += found.num_documents
         text_bytes += found.text_bytes
         progress.advance(task.task.num_bytes, found.text_bytes)
     if not num_documents:
-        raise no_document(damage.counts)
+        raise no_document(damage.counts, damage.fields)
     return Corpus(
         sentences=sample.sentences(),
         characters=totals.finish(),
         num_documents=num_documents,
         text_bytes=text_bytes,
         damage=dict(damage.counts),
+        advice=_advise(num_documents, damage, text, inputs),
     )
 
 
-def no_document(damage: Counter[str]) -> InputError:
+def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:
+    counts = {"documents": num_documents, **damage.layout}
+    return advise(counts, dataclasses.asdict(text), [item.path for item in inputs])
+
+
+def no_document(damage: Counter[str], fields: Fields) -> InputError:
     """What to say of a corpus in which nothing was found."""
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.items())
     found = f" ({reasons})" if reasons else ""
-    return InputError(f"the corpus holds no document{found}; give files with text in them")
+    return InputError(f"the corpus holds no document{found}; {fields.describe() or 'give files with text in them'}")
 
 
-def _tasks(inputs: list[Input], sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:
-    streams = (read_stream_tasks(number, item, damage) for number, item in enumerate(inputs) if not item.is_splittable)
-    for task in chain(plan_tasks(inputs), *streams):
+def _tasks(inputs: list[Input], text: TextConfig, sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:
+    for task in read_tasks(inputs, text, damage):
         yield SampleTask(task=task, limit=sample.limit)
 
 

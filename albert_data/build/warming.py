@@ -41,7 +41,7 @@ from albert_data.tokenizer.words import WordRule
 
 _PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
 _NOTICE = "compiling the kernels, once a machine"
-WARMING_BLOCK = Block(data=b"One word. Two words.\n\nThree.\n", format="txt", path="", start=0)
+WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", format="txt", path="", start=0)
 
 
 def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress) -> None:

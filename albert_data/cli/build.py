@@ -129,7 +129,7 @@ def build(
         from albert_data.tokenizer.model import load_tokenizer
 
         bar = Bar()
-        found = find_inputs(inputs, bar.say)
+        found = find_inputs(inputs, bar.say, config.text)
         if dry_run:
             show(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
             return

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from albert_data.config import SENTENCE_RULES, TextConfig
+from albert_data.config import DOCUMENT_RULES, SENTENCE_RULES, TextConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
@@ -46,12 +46,36 @@ def _list_languages(context: click.Context, parameter: click.Parameter, value: s
 
 
 def text_options(command: Command) -> Command:
-    """--sentences, --language, --text-field, --strict."""
+    """--sentences, --language, --documents, --unwrap and the others that fill a TextConfig."""
     for option in (
         click.option(
             "--strict",
             is_flag=True,
             help="Fail at the first damaged place instead of repairing or skipping it.",
+        ),
+        click.option(
+            "--encoding",
+            default=default_of(TextConfig, "encoding"),
+            metavar="NAME",
+            help="Encoding of all inputs.  [default: UTF-8, or UTF-16 with a byte order mark]",
+        ),
+        click.option(
+            "--language-field",
+            default=default_of(TextConfig, "language_field"),
+            metavar="NAME",
+            help="Field of a JSON line that names its language.  [default: all are in --language]",
+        ),
+        click.option(
+            "--unwrap",
+            is_flag=True,
+            help="Join the lines of hard-wrapped paragraphs.",
+        ),
+        click.option(
+            "--documents",
+            type=click.Choice(DOCUMENT_RULES),
+            default=default_of(TextConfig, "documents"),
+            show_default=True,
+            help="What ends a document in .txt; with file, blank lines end paragraphs alone.",
         ),
         click.option(
             "--text-field",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from albert_data.build.advice import advise_on
 from albert_data.build.build import BuildReport
 from albert_data.build.plan import plan_tasks
 from albert_data.build.stages import format_stages
@@ -14,6 +15,8 @@ from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.examples.spans import ngram_shares
 from albert_data.tokenizer.model import Tokenizer
+
+_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # what None means
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
@@ -29,17 +32,17 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
             f"  left out {_count(trained.num_skipped, 'sentence')} of over 4,192 bytes, "
             f"{100 * trained.skipped_bytes / total:.2f} % of the sample"
         )
-    return "\n".join([*lines, *_describe_damage(report.damage)])
+    return "\n".join([*lines, *_describe_damage(report.damage), *_describe_advice(report.advice)])
 
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
     files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
-    size = sum(item.size for item in files) / 1e6
+    size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text))
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
     return "\n".join(
         [
             f"would write {out}, from",
-            f"  {_count(len(files), 'plain file')}, {size:,.1f} MB, in {_count(len(plan_tasks(files)), 'task')}",
+            f"  {_count(len(files), 'plain file')}, {size:,.1f} MB, in {_count(num_tasks, 'task')}",
             f"  {_count(len(streams), 'compressed file or stream', 'compressed files or streams')}",
             f"tokenizer  {vocabulary}",
             *_describe_config(config, ngram_shares(config.examples.ngram).tolist()),
@@ -65,6 +68,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           no document fell to validation: raise --validation-fraction to evaluate on some")
     lines += _describe_damage(manifest.damage)
+    lines += _describe_advice(advise_on(manifest))
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines.append(f"next       albert-data inspect {out}")
     return "\n".join(lines)
@@ -85,10 +89,14 @@ def _describe_damage(damage: Mapping[str, int]) -> list[str]:
     return [f"{'damage':<10} {reason} {count:,}: {REASONS[reason]}" for reason, count in sorted(damage.items())]
 
 
+def _describe_advice(sentences: list[str]) -> list[str]:
+    return [f"{'warning':<10} {sentence}" for sentence in sentences]
+
+
 def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
     lines, line = [], "config    "
     for name, value in config.to_flat_dict().items():
-        item = f" {name}={'auto' if value is None else value}"
+        item = f" {name}={_UNSET.get(name, 'auto') if value is None else value}"
         if len(line) + len(item) > 80:
             lines.append(line)
             line = " " * 10

@@ -93,7 +93,7 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     text = text_config(settings)
     config = VocabConfig(**settings)
     bar = Bar()
-    found = find_inputs(inputs, bar.say)
+    found = find_inputs(inputs, bar.say, text)
     claim_folder(output)
     try:
         report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), bar)

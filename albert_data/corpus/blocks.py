@@ -1,8 +1,8 @@
 """Raw bytes into blocks of whole documents, in bounded memory.
 
 In: an open file or a range of one. Out: `Block`s, each a whole number of documents of one format.
-A text file's document ends at a blank line, a JSON lines file's at the line's end. A text document that
-fills 16 MiB without an end is cut as it is read, by the rule of long_documents.py, and goes out as
+A text file's document ends at a blank line, or with the file; a JSON lines file's at the line's end. A text document
+that fills 16 MiB without an end is cut as it is read, by the rule of long_documents.py, and goes out as
 several documents. In text every line end is a line feed from here on (line_ends.py); the lines of a JSON lines file
 end at line feeds alone.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 
+from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STREAM_ERRORS
 from albert_data.corpus.line_ends import break_lines, count_unfinished
@@ -32,12 +33,18 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Whole documents. start: where `data` begins in the (decompressed) file, in bytes."""
+    """Whole documents.
+
+    start: where `data` begins in the (decompressed) file, in bytes; ends: where each document of a text ends in `data`,
+    None where blank lines end them; language: of the input, None where the build has one language.
+    """
 
     data: bytes
     format: str
     path: str
     start: int
+    ends: tuple[int, ...] | None = None
+    language: str | None = None
 
 
 def read_blocks(
@@ -49,20 +56,26 @@ def read_blocks(
     start: int = 0,
     length: int | None = None,
     block_bytes: Callable[[int], int] = lambda position: BLOCK_BYTES,
+    text: TextConfig = DEFAULT_TEXT,
+    language: str | None = None,
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
 
-    start: the stream's position; block_bytes: a block's usual size, by its position.
+    start: the stream's position; block_bytes: a block's usual size, by its position; language: of the input.
     """
     source = _Source(stream, path, format, damage, start, length)
+    is_whole = source.format == "txt" and text.documents == "file"  # all that is left is one document
     want = block_bytes(start)
     while source.fill(want):
-        end = len(source.pending) if source.ended else source.find_end()
+        end = len(source.pending) if source.ended else 0 if is_whole else source.find_end()
         if end > 0:
-            yield Block(data=source.take(end), format=source.format, path=path, start=source.start - end)
+            at, data = source.start, source.take(end)
+            ends = (end,) if is_whole else None
+            yield Block(data=data, format=source.format, path=path, start=at, ends=ends, language=language)
             want = block_bytes(source.start)
         elif source.format == "txt" and len(source.pending) >= GIANT_BYTES:
-            yield from _read_giant(source, path, damage)
+            parts = _take_all(source) if is_whole else _take_document(source)
+            yield from _read_giant(source, parts, path, damage, keep_layout=text.unwrap, language=language)
         elif source.format == "jsonl" and len(source.pending) > MAX_JSON_LINE:
             damage.add("line_too_long", path, source.start, f"over {MAX_JSON_LINE} bytes")
             source.skip_line()
@@ -164,18 +177,28 @@ def _find_last_blank_line(data: bytes) -> int:
     return 0
 
 
-def _read_giant(source: _Source, path: str, damage: Damage) -> Iterator[Block]:
-    """Cut the document that the source stands in; the blocks hold canonical text."""
-    start, out = source.start, bytearray()
-    for number, document in enumerate(cut_document(repair_parts(_take_document(source), path, start, damage))):
+def _read_giant(
+    source: _Source, parts: Iterator[bytes], path: str, damage: Damage, *, keep_layout: bool, language: str | None
+) -> Iterator[Block]:
+    """Cut a document, given as parts; the blocks hold its canonical text, or that with its layout."""
+    start, out, ends = source.start, bytearray(), []
+    cut = cut_document(repair_parts(parts, path, start, damage), keep_layout=keep_layout)
+    for number, document in enumerate(cut):
         if number:
             damage.add("long_document_cut", path, start)
-        out += b"\n".join(document) + b"\n\n"
+        out += b"\n".join(document) + b"\n"
+        ends.append(len(out))
         if len(out) >= BLOCK_BYTES:
-            yield Block(data=bytes(out), format="txt", path=path, start=start)
-            start, out = source.start, bytearray()
+            yield Block(data=bytes(out), format="txt", path=path, start=start, ends=tuple(ends), language=language)
+            start, out, ends = source.start, bytearray(), []
     if out:
-        yield Block(data=bytes(out), format="txt", path=path, start=start)
+        yield Block(data=bytes(out), format="txt", path=path, start=start, ends=tuple(ends), language=language)
+
+
+def _take_all(source: _Source) -> Iterator[bytes]:
+    """Take all that is left, in parts."""
+    while source.fill(_CHUNK):
+        yield source.take(len(source.pending))
 
 
 def _take_document(source: _Source) -> Iterator[bytes]:

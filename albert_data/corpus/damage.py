@@ -1,4 +1,5 @@
-"""Damage inside a corpus: repaired or skipped, counted by reason, or with --strict an error.
+"""What reading notices: damage, repaired or skipped, counted by reason, or with --strict an error; and signs that
+the input was meant to be read in another way (layout.py, fields.py).
 
 One broken line must not end a run of hours; nor may it vanish unseen.
 """
@@ -8,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from albert_data.corpus.fields import Fields
 from albert_data.errors import InputError
 
 REASONS = {
-    "invalid_utf8": "documents with bytes that are no UTF-8, replaced by U+FFFD",
+    "invalid_utf8": "documents with bytes that can't be decoded, replaced by U+FFFD",
     "lone_surrogate": "documents with half a character escaped, replaced by U+FFFD",
     "malformed_json": "lines that are no JSON object, skipped",
     "missing_field": "lines without the text field, skipped",
     "field_not_text": "lines whose text field holds no string, skipped",
+    "unknown_language": "lines whose language field is missing or odd, read by the default language",
     "line_too_long": "JSON lines over 128 MiB, skipped",
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     "empty_document": "documents without text, skipped",
@@ -28,10 +31,12 @@ _HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
 
 @dataclass(kw_only=True)
 class Damage:
-    """Counts of what was repaired or dropped."""
+    """Counts of what was repaired or dropped; of lines and documents (layout.py); and the fields of skipped records."""
 
     strict: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    layout: Counter[str] = field(default_factory=Counter)
+    fields: Fields = field(default_factory=Fields)
 
     def add(self, reason: str, path: str, at_byte: int, detail: str = "") -> None:
         """Count one place, or raise InputError under --strict. at_byte counts in the decompressed text."""
@@ -42,3 +47,9 @@ class Damage:
                 "mend the file, or leave out --strict to repair or skip such places and count them"
             )
         self.counts[reason] += 1
+
+    def merge(self, other: Damage) -> None:
+        """Add what was counted elsewhere."""
+        self.counts += other.counts
+        self.layout += other.layout
+        self.fields.merge(other.fields)

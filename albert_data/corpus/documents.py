@@ -1,7 +1,8 @@
 """Blocks into documents: damage repaired, lines stripped, long documents cut, each under its key.
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, the same for one document however it was
-stored. A line is stripped of white space at both ends, blank lines are dropped, each line ends with "\n".
+stored. A line is stripped of white space at both ends, blank lines are dropped, each line ends with "\n". With
+`unwrap` the lines of hard-wrapped paragraphs are joined before that (unwrapping.py).
 A document's key is the XXH3 of 64 bits, seed 0, of its canonical text: ten times as fast as SHA-256, which took half
 of the time. Texts can be written that share a key: they share a split and random numbers then, and no more.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from xxhash import xxh3_64_intdigest
@@ -19,10 +21,13 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import parse_lines
+from albert_data.corpus.layout import count_layout
 from albert_data.corpus.line_ends import break_lines
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
 from albert_data.corpus.repair import repair
+from albert_data.corpus.unwrapping import unwrap
 from albert_data.corpus.utf8 import is_utf8
+from albert_data.corpus.utf8 import is_white as is_white  # sentences are stripped of the same
 from albert_data.kernels import (
     Pointer,
     Word,
@@ -36,6 +41,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
+from albert_data.languages import pack_language
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,68 +49,116 @@ class Lines:
     """Documents of canonical text.
 
     utf8: uint8, every line followed by a line feed; line_offsets: int64, num_lines + 1, in bytes;
-    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64.
+    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64; languages: uint32, the code of each
+    document as `pack_language` packs it, None where the build has one language.
     """
 
     utf8: np.ndarray
     line_offsets: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
+    languages: np.ndarray | None = None
+
+
+class _Texts(NamedTuple):
+    """Documents as they were written, of valid UTF-8.
+
+    ends: int64, where each ends, after a line feed; None where blank lines end them. languages: as of Lines, None where
+    `ends` is.
+    """
+
+    data: bytes
+    ends: np.ndarray | None
+    languages: np.ndarray | None = None
 
 
 def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     """Read the documents of a block, counting in `damage` what had to be repaired or left out."""
-    if block.format == "txt":
-        data, ends = _repair(block, damage), None
-    else:
-        data, ends = _join(list(parse_lines(block, config.text_field, damage)))
-        data = break_lines(data)
-    found = _find_lines(data, ends)
+    texts = _read_texts(block, config, damage)
+    if config.unwrap:
+        texts = _unwrap(texts, block, damage)
+    found = _find_lines(texts)
     if found is None:
-        data, ends = _join([part for text in _split(data, ends) for part in _cut(text, block, damage)])
-        found = _find_lines(data, ends)
+        texts = _cut(texts, block, damage, keep_layout=False)
+        found = _find_lines(texts)
         assert found is not None, "a cut document fits"
     utf8, line_offsets, document_offsets = found
     keys = _hash_documents(utf8, line_offsets[document_offsets])
-    return Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys)
+    languages = texts.languages
+    if languages is None and (block.language or config.language_field):
+        languages = np.full(len(keys), pack_language(block.language or config.language), np.uint32)
+    count_layout(utf8, line_offsets, document_offsets, damage.layout)
+    assert languages is None or len(languages) == len(keys), "each document has text"
+    return Lines(
+        utf8=utf8,
+        line_offsets=line_offsets,
+        document_offsets=document_offsets,
+        document_keys=keys,
+        languages=languages,
+    )
 
 
-def _repair(block: Block, damage: Damage) -> bytes:
-    """The block as valid UTF-8; each document with invalid bytes counts once."""
+def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
+    if block.format == "txt":
+        return _repair(block, damage)
+    texts, languages = parse_lines(block, config, damage)
+    joined = _join(texts, languages)
+    return joined._replace(data=break_lines(joined.data))
+
+
+def _repair(block: Block, damage: Damage) -> _Texts:
+    """A text block as valid UTF-8; each document with invalid bytes counts once."""
+    ends = None if block.ends is None else np.array(block.ends, np.int64)
     if is_utf8(np.frombuffer(block.data, np.uint8)):
-        return block.data
-    parts, begin = [], 0
-    for separator in [*BLANK_LINE.finditer(block.data), None]:
-        end = separator.end() if separator else len(block.data)
-        document = repair(block.data[begin:end], block.path, block.start + begin, damage)
-        parts.append(document.encode())
-        begin = end
-    return b"".join(parts)
+        return _Texts(block.data, ends)
+    cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
+    documents = [
+        repair(block.data[begin:end], block.path, block.start + begin, damage).encode()
+        for begin, end in pairwise([0, *cuts])
+    ]
+    if ends is not None:
+        ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
+    return _Texts(b"".join(documents), ends)
 
 
-def _join(documents: list[bytes]) -> tuple[bytes, np.ndarray]:
-    """Documents one after another, each with a line feed, and where each ends (int64)."""
+def _join(documents: list[bytes], languages: np.ndarray | None = None) -> _Texts:
+    """Documents one after another, each with a line feed."""
     data = b"\n".join([*documents, b""])
-    return data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
+    return _Texts(data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64), languages)
 
 
-def _split(data: bytes, ends: np.ndarray | None) -> Iterator[bytes]:
-    if ends is None:
-        yield from BLANK_LINE.split(data)
+def _split(texts: _Texts) -> Iterator[bytes]:
+    if texts.ends is None:
+        yield from BLANK_LINE.split(texts.data)
     else:
-        yield from (data[begin:end] for begin, end in pairwise([0, *ends.tolist()]))
+        yield from (texts.data[begin:end] for begin, end in pairwise([0, *texts.ends.tolist()]))
 
 
-def _cut(text: bytes, block: Block, damage: Damage) -> Iterator[bytes]:
-    slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
-    for number, lines in enumerate(cut_document(slices)):
-        if number:
+def _unwrap(texts: _Texts, block: Block, damage: Damage) -> _Texts:
+    """Join wrapped lines. A long document is cut first: to be unwrapped, it is held in memory."""
+    joined = unwrap(texts.data, texts.ends)
+    if joined is None:
+        texts = _cut(texts, block, damage, keep_layout=True)
+        joined = unwrap(texts.data, texts.ends)
+        assert joined is not None, "a cut document fits"
+    return _Texts(*joined, texts.languages)
+
+
+def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _Texts:
+    parts, counts = [], []
+    for text in _split(texts):
+        slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
+        cut = [b"\n".join(lines) for lines in cut_document(slices, keep_layout=keep_layout)]
+        for _ in cut[1:]:
             damage.add("long_document_cut", block.path, block.start)
-        yield b"\n".join(lines)
+        parts += cut
+        counts.append(len(cut))
+    return _join(parts, None if texts.languages is None else np.repeat(texts.languages, counts))
 
 
-def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Canonical text, line offsets, document offsets; None where something is too long to go uncut."""
+    data, ends = texts.data, texts.ends
     if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:  # spare the memory of offsets
         return None
     no_ends = np.zeros(0, np.int64)
@@ -115,11 +169,6 @@ def _find_lines(data: bytes, ends: np.ndarray | None) -> tuple[np.ndarray, np.nd
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
         return None
     return utf8, line_offsets, document_offsets
-
-
-@helper
-def is_white(byte: int) -> bool:
-    return byte == 32 or 9 <= byte <= 13
 
 
 @helper

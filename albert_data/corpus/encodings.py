@@ -1,11 +1,13 @@
 """Tell text of another encoding, or what is no text, from UTF-8 with some damage, by the beginning of a file.
 
-Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. A few damaged bytes are none of
-this check's business: they are repaired and counted.
+Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte
+order mark are transcoded (transcoding.py); any other encoding is refused, with a guess at its name. A few damaged bytes
+are none of this check's business: they are repaired and counted.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +16,34 @@ from albert_data.errors import InputError
 
 SAMPLE_BYTES = 1 << 16
 _MARKS = (
-    (b"\xff\xfe\x00\x00", "UTF-32LE"),
-    (b"\x00\x00\xfe\xff", "UTF-32BE"),
-    (b"\xff\xfe", "UTF-16LE"),
-    (b"\xfe\xff", "UTF-16BE"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
 )
+_NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
+# Encodings to guess among: what most of their characters beyond ASCII are; the first that fits best is taken.
+_KANA, _HAN, _HANGUL = r"\u3041-\u30ff", r"\u4e00-\u9fff", r"\uac00-\ud7a3"
+_GUESSES = (
+    ("shift_jis", f"[{_KANA}]", 0.25),
+    ("euc_jp", f"[{_KANA}]", 0.25),
+    ("euc_kr", f"[{_HANGUL}]", 0.5),
+    ("gb18030", "[\u7684\u4e00\u662f\u4e0d\u4e86\u4eba\u6211\u5728\u6709\u4ed6\u4e4b\u66f0]", 0.02),
+    ("big5", "[\u7684\u4e00\u662f\u4e0d\u4e86\u4eba\u6211\u5728\u6709\u4ed6\u4e4b\u66f0]", 0.02),
+    ("gb18030", f"[{_HAN}]", 0.5),
+    ("cp1251", "[\u0430-\u044f]", 0.6),
+    ("koi8_r", "[\u0430-\u044f]", 0.6),
+    ("cp1253", "[\u03ac-\u03ce]", 0.6),
+)
+_ONE_BYTE = ("cp1251", "koi8_r", "cp1253")
+_LETTERS = re.compile(rb"[A-Za-z]")
+_ICONV = {
+    "shift_jis": "SHIFT_JIS",
+    "euc_jp": "EUC-JP",
+    "euc_kr": "EUC-KR",
+    "koi8_r": "KOI8-R",
+    "cp1252": "WINDOWS-1252",
+}
 _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
@@ -29,31 +54,46 @@ _WIDE_BYTES = bytes((0x00, 0x30, *range(0x4E, 0xA0), *range(0xAC, 0xD8), 0xFF))
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """What a file seems to be. iconv: its name for the program iconv, None for no text."""
+    """What a file seems to be. codec: its name for --encoding, None for no text."""
 
     name: str
-    iconv: str | None
+    codec: str | None
+
+    @property
+    def iconv(self) -> str | None:
+        """Its name for the program iconv."""
+        return self.codec and _ICONV.get(self.codec, _NAMES.get(self.codec, self.codec.upper()))
 
 
-def check_encoding(sample: bytes, path: str, describe_conversion: Callable[[str], str]) -> None:
-    """Raise InputError if a file that begins with `sample` is not UTF-8.
+def check_encoding(sample: bytes, path: str, describe_conversion: Callable[[str], str]) -> str | None:
+    """The encoding that the byte order mark of a file names; None for UTF-8.
 
-    describe_conversion: names the command that converts it from an encoding.
+    sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
+    Raises InputError if it is in another one, or no text.
     """
+    if (marked := find_marked_encoding(sample)) is not None:
+        return marked
     found = find_wrong_encoding(sample)
     if found is None:
-        return
-    if found.iconv is None:
+        return None
+    if found.codec is None or found.iconv is None:
         raise InputError(f"input {path} is no text: {found.name}; leave it out, or name the file that holds its text")
-    command = describe_conversion(found.iconv)
-    raise InputError(f"input {path} is not UTF-8: it looks like {found.name}; convert it: {command}")
+    raise InputError(
+        f"input {path} is not UTF-8: it looks like {found.name}; if all inputs are, pass --encoding {found.codec}; "
+        f"if it alone is, convert it: {describe_conversion(found.iconv)}"
+    )
+
+
+def find_marked_encoding(sample: bytes) -> str | None:
+    """The codec that the byte order mark at the beginning of a file names; None for UTF-8 and where there is none."""
+    for mark, codec in _MARKS:
+        if sample.startswith(mark) and not _is_clean(sample[len(mark) :]):
+            return codec
+    return None
 
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
-    """What the beginning of a file is in, if that is not UTF-8."""
-    for mark, name in _MARKS:
-        if sample.startswith(mark) and not _is_clean(sample[len(mark) :]):
-            return Encoding(name=name, iconv=name)
+    """What the beginning of a file without a byte order mark is in, if that is not UTF-8."""
     return _judge_zeros(sample) or _judge_invalid(sample)
 
 
@@ -78,16 +118,19 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
     is_much = 3 * total > size and total >= (3 if is_one_sided else 64)
     is_pattern = 100 * total > size and total >= 16 and is_one_sided and _is_regular(sample)
     if is_much or is_pattern:
-        for top, plane, name in ((3, 2, "UTF-32LE"), (0, 1, "UTF-32BE")):
+        for top, plane, codec in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
             planes = sample[plane::4]
             num_planes = len(planes) - len(planes.translate(None, _PLANES))
             if min(zeros[top], num_planes) >= 0.95 * len(planes) and total - zeros[top] - zeros[plane] < 0.3 * size:
-                return Encoding(name=name, iconv=name)
+                return _name_unmarked(codec)
         if is_one_sided:
-            name = "UTF-16LE" if zeros[1] + zeros[3] > zeros[0] + zeros[2] else "UTF-16BE"
-            return Encoding(name=name, iconv=name)
-        return Encoding(name=f"{100 * total // size} % of its first bytes are zero", iconv=None)
+            return _name_unmarked("utf-16-le" if zeros[1] + zeros[3] > zeros[0] + zeros[2] else "utf-16-be")
+        return Encoding(name=f"{100 * total // size} % of its first bytes are zero", codec=None)
     return None
+
+
+def _name_unmarked(codec: str) -> Encoding:
+    return Encoding(name=f"{_NAMES[codec]} without a byte order mark", codec=codec)
 
 
 def _is_regular(sample: bytes) -> bool:
@@ -113,12 +156,21 @@ def _guess(sample: bytes) -> Encoding:
     first, second = sample[::2], sample[1::2]
     num_wide = [len(half) - len(half.translate(None, _WIDE_BYTES)) for half in (first, second)]
     if abs(num_wide[0] - num_wide[1]) > 0.3 * len(second):
-        name = "UTF-16BE" if num_wide[0] > num_wide[1] else "UTF-16LE"
-        return Encoding(name=name, iconv=name)
-    text = sample.decode("gb18030", "replace")
-    num_common = sum("\u4e00" <= character <= "\u9fff" for character in text)
-    if num_common > 20 * text.count("\ufffd") and num_common > 0.5 * len(_ASCII.sub("", text)):
-        name = "GBK or another encoding of two bytes a character"
-        return Encoding(name=name, iconv="GB18030")
-    name = "Latin-1, Windows-1252 or another encoding of one byte a character"
-    return Encoding(name=name, iconv="WINDOWS-1252")
+        codec = "utf-16-be" if num_wide[0] > num_wide[1] else "utf-16-le"
+        return _name_unmarked(codec)
+    fits = [(_rate(sample, codec, usual) / least, codec) for codec, usual, least in _GUESSES]
+    best, codec = max(fits, key=lambda fit: fit[0])
+    if best >= 1:
+        return Encoding(name=codec, codec=codec)
+    return Encoding(name="Latin-1, Windows-1252 or another encoding of one byte a character", codec="cp1252")
+
+
+def _rate(sample: bytes, codec: str, usual: str) -> float:
+    """The share of usual characters among those beyond ASCII; 0 where the sample is not in this encoding."""
+    try:
+        text = _ASCII.sub("", codecs.getincrementaldecoder(codec)().decode(sample))
+    except UnicodeDecodeError:
+        return 0.0
+    if codec in _ONE_BYTE and len(text) < len(_LETTERS.findall(sample)):  # most letters are ASCII: not of this script
+        return 0.0
+    return len(re.findall(usual, text)) / max(len(text), 1)

@@ -1,7 +1,8 @@
 """Find the files of a corpus and open them.
 
 In: what the user named: files, folders, globs, pipes, `-`. Out: a sorted list of `Input`, each of a known format.
-What is not UTF-8 text is refused, by its beginning (encodings.py).
+Text of another encoding is read as UTF-8 where a byte order mark or the settings name it, and refused by its beginning
+otherwise (encodings.py).
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO, cast
 
+from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.encodings import SAMPLE_BYTES, check_encoding
-from albert_data.errors import InputError
+from albert_data.corpus.skipped import ALLOWED_NAMES, DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
+from albert_data.corpus.transcoding import Transcoded
+from albert_data.errors import ConfigError, InputError
+from albert_data.languages import is_language, normalise_language
 
 STDIN = "-"
+UTF8 = "utf-8"
 FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
-ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst"
 
 # What the decompressors raise on a cut or damaged stream; pyarrow raises OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error)
@@ -33,7 +38,7 @@ STREAM_ERRORS = (EOFError, OSError, zlib.error)
 
 # Names of what this process has open; a file among them may have no name of its own.
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/")
-_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+_KINDS = {stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET, stat.S_IFCHR: DEVICE, stat.S_IFBLK: DEVICE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,8 @@ class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
     format: "auto" for a stream whose name tells none; size: bytes on the disk, 0 for a stream; modified_ns: nanoseconds
-    since the epoch, 0 for a stream.
+    since the epoch, 0 for a stream; encoding: that it must be transcoded from, as far as that is known; language: None
+    where the build has one language.
     """
 
     path: str
@@ -50,24 +56,48 @@ class Input:
     size: int
     modified_ns: int
     is_stream: bool = False
+    encoding: str | None = None
+    language: str | None = None
 
     @property
     def is_splittable(self) -> bool:
         """Whether several workers can each read a range of it."""
-        return self.compression is None and not self.is_stream
+        return self.compression is None and not self.is_stream and self.encoding in (None, UTF8)
 
 
-def find_inputs(names: Sequence[str], say: Callable[[str], None] | None = None) -> list[Input]:
+def find_inputs(
+    names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
+) -> list[Input]:
     """Resolve files, folders (searched to the bottom), globs, pipes and `-`; each file once, sorted by path.
 
+    A name may end in a colon and a language, if there is no such file: `corpus/de:de`. Where one does, all inputs have
+    a language, the others that of the settings.
     say: is told what is passed over. No pipe is opened.
-    Raises InputError where a name leads to nothing, or a file is of no known format or not UTF-8.
+    Raises InputError where a name leads to nothing, a file is of no known format or encoding, or has two languages.
     """
     found: dict[object, Input] = {}
     for name in names:
+        name, language = split_language(name)
         for path in _expand(name, say or (lambda line: None)):
-            found.setdefault(_identify(path), _describe(path))
-    return sorted(found.values(), key=lambda item: item.path)
+            identity = _identify(path)
+            item = found.get(identity) or _describe(path, text.encoding)
+            if language and item.language not in (None, language):
+                raise InputError(
+                    f"input {path} is given two languages, {item.language} and {language}; name it with one of them"
+                )
+            found[identity] = replace(item, language=language or item.language)
+    items = sorted(found.values(), key=lambda item: item.path)
+    if any(item.language for item in items):
+        items = [replace(item, language=item.language or text.language) for item in items]
+    return items
+
+
+def split_language(name: str) -> tuple[str, str | None]:
+    """The path in what the user named, and the language after its last colon, None where there is none."""
+    path, colon, code = name.rpartition(":")
+    if not colon or not path or not is_language(code) or os.path.lexists(name) or glob.glob(name):
+        return name, None
+    return path, normalise_language(code)
 
 
 def _identify(path: str) -> object:
@@ -91,24 +121,48 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
         return _walk(name, say)
     if os.path.exists(name):
         return [name]
-    matches = list(_choose_files(glob.glob(name, recursive=True), say))
+    skipped = Skipped()
+    matches = list(_choose_files(glob.glob(name, recursive=True), skipped))
+    skipped.tell(say)
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
-        raise InputError(f"input {name} {kind}; name files, folders, globs in quotes, or - for stdin")
+        raise InputError(
+            f"input {name} {kind}{_doubt_language(name)}; name files, folders, globs in quotes, or - for stdin"
+        )
     return matches
+
+
+def _doubt_language(name: str) -> str:
+    """What to say of a name that may have been meant to end in a language."""
+    path, _, code = name.rpartition(":")
+    if not path or not os.path.exists(path):
+        return ""
+    try:
+        normalise_language(code)
+    except ConfigError as error:
+        return f" ({path} does, but {str(error).split(';')[0]})"
+    return ""
 
 
 def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     found: list[str] = []
+    skipped = Skipped()
     for root, folders, files in os.walk(folder, onerror=_refuse_folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in folders:
-            if os.path.islink(path := os.path.join(root, name)):
-                say(f"passed over {path}: a link to a folder; name it as an input to read it")
+        paths = {name: os.path.join(root, name) for name in [*folders, *files]}
+        for name in sorted(paths):
+            if name.startswith("."):
+                skipped.add(HIDDEN, paths[name])
+            elif name in folders and os.path.islink(paths[name]):
+                skipped.add(FOLDER_LINK, paths[name])
+            elif name not in folders and _match(name) is None:
+                skipped.add(UNKNOWN, paths[name])
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         known = (name for name in files if not name.startswith(".") and _match(name) is not None)
-        found += _choose_files((os.path.join(root, name) for name in known), say)
+        found += _choose_files((paths[name] for name in known), skipped)
     if not found:
-        raise InputError(f"folder {folder} holds no readable file; readable are {ALLOWED_NAMES}")
+        reasons = [f" ({line})" for line in skipped.describe()[:1]]
+        raise InputError(f"folder {folder} holds no readable file{''.join(reasons)}; readable are {ALLOWED_NAMES}")
+    skipped.tell(say)
     return found
 
 
@@ -118,14 +172,14 @@ def _refuse_folder(error: OSError) -> None:
     ) from error
 
 
-def _choose_files(paths: Iterable[str], say: Callable[[str], None]) -> Iterator[str]:
-    """Leave out folders, and with a message what is no file: reading a pipe may wait for ever."""
+def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
+    """Leave out folders, and note what is no file: reading a pipe may wait for ever."""
     for path in paths:
         mode = _read_status(path).st_mode
         if stat.S_ISREG(mode):
             yield path
         elif not stat.S_ISDIR(mode):
-            say(f"passed over {path}: {_KINDS[stat.S_IFMT(mode)]}, no file; name it as an input to read it")
+            skipped.add(_KINDS[stat.S_IFMT(mode)], path)
 
 
 def _match(name: str) -> tuple[str, str | None] | None:
@@ -150,31 +204,42 @@ def _can_not_read(path: str, error: OSError) -> InputError:
     )
 
 
-def _describe(path: str) -> Input:
+def _describe(path: str, encoding: str | None) -> Input:
     if path == STDIN:
         if sys.stdin is None:
             raise InputError("input - is closed: this process has no stdin; name files, or pipe text into it")
-        return Input(path=STDIN, format="auto", compression=None, size=0, modified_ns=0, is_stream=True)
+        return _describe_stream(STDIN, "auto", None, encoding)
     status = _read_status(path)
     if stat.S_ISSOCK(status.st_mode):
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
     matched = _match(os.path.basename(path))
     if not stat.S_ISREG(status.st_mode) or _names_descriptor(path):
         format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
-        return Input(path=path, format=format, compression=compression, size=0, modified_ns=0, is_stream=True)
+        return _describe_stream(path, format, compression, encoding)
     if matched is None:
         raise InputError(f"input {path} is of no known kind; readable are {ALLOWED_NAMES}")
     item = Input(
-        path=path, format=matched[0], compression=matched[1], size=status.st_size, modified_ns=status.st_mtime_ns
+        path=path,
+        format=matched[0],
+        compression=matched[1],
+        size=status.st_size,
+        modified_ns=status.st_mtime_ns,
+        encoding=encoding,
     )
     try:
         with open(path, "rb") as file:
             sample = file.read(SAMPLE_BYTES)
     except OSError as error:
         raise _can_not_read(path, error) from error
-    if item.compression is None:
-        check_encoding(sample, path, partial(_describe_conversion, item))
+    if item.compression is None and encoding is None:
+        item = replace(item, encoding=check_encoding(sample, path, partial(_describe_conversion, item)))
     return item
+
+
+def _describe_stream(path: str, format: str, compression: str | None, encoding: str | None) -> Input:
+    return Input(
+        path=path, format=format, compression=compression, size=0, modified_ns=0, is_stream=True, encoding=encoding
+    )
 
 
 def _describe_conversion(item: Input, encoding: str) -> str:
@@ -238,19 +303,28 @@ class _ReadAhead(io.RawIOBase):
         super().close()
 
 
-def open_input(item: Input) -> io.BufferedIOBase:
-    """Open for reading from the start, decompressed. Raises InputError for what is not UTF-8, by its beginning."""
+def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
+    """Open for reading from the start, decompressed, as UTF-8.
+
+    strict: fail where bytes of another encoding can't be decoded.
+    Raises InputError for what is in an encoding that nobody named, by its beginning.
+    """
     try:
         stream = _open(item)
     except OSError as error:
         raise _can_not_read(item.path, error) from error
-    try:
-        beginning, failure = _read_beginning(stream)
-        check_encoding(beginning, item.path, partial(_describe_conversion, item))
-    except InputError:
-        stream.close()
-        raise
-    return io.BufferedReader(_ReadAhead(beginning, failure, stream))
+    encoding = item.encoding
+    if encoding is None:
+        try:
+            beginning, failure = _read_beginning(stream)
+            encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item))
+        except InputError:
+            stream.close()
+            raise
+        stream = io.BufferedReader(_ReadAhead(beginning, failure, stream))
+    if encoding in (None, UTF8):
+        return stream
+    return io.BufferedReader(Transcoded(stream, encoding, item.path, strict=strict))
 
 
 def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]:

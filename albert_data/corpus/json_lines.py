@@ -1,4 +1,4 @@
-"""The texts of JSON lines: of each line that is an object, the field that holds its text.
+"""The texts of JSON lines: of each line that is an object, the field that holds its text, and the one of its language.
 
 In: a block of JSON lines. Out: UTF-8. json.loads reads a line, unless it is large, is nested too deep for it, or
 holds an integer that it refuses: these are scanned (`json_scanning`), so that a line takes a few times its bytes of
@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import list_names
 from albert_data.corpus.json_scanning import (
     NOTHING,
     OBJECT,
@@ -30,8 +32,10 @@ from albert_data.corpus.long_documents import WHITESPACE
 from albert_data.corpus.repair import repair, repair_parts
 from albert_data.corpus.utf8 import is_utf8
 from albert_data.kernels import is_kept
+from albert_data.languages import is_language, normalise_language, pack_language
 
 LARGE_LINE = 1 << 20  # of nested objects json.loads takes thirty times as much
+_LONGEST_CODE = 64  # bytes; nothing longer is looked at
 _BOM = b"\xef\xbb\xbf"
 _BREAKS = (b"\xc2", b"\xe2")  # the first bytes of U+0085, U+2028 and U+2029
 
@@ -40,26 +44,37 @@ def compile_scanner() -> None:
     """Run the kernels that few lines need, unless they were compiled before: loading them can wait for such a line."""
     if is_kept(scan_object) and is_kept(unescape_string):
         return
-    reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), "", Damage())
-    reader._scan(np.frombuffer(b'{"": "\\n"}', np.uint8))
+    reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), TextConfig(), Damage())
+    reader._scan(np.frombuffer(b'{"text": "\\n"}', np.uint8))
 
 
-def parse_lines(block: blocks.Block, text_field: str, damage: Damage) -> Iterator[bytes]:
-    """The text of every line that holds one; what holds none is counted."""
-    reader, begin = _Reader(block, text_field, damage), 0
+def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tuple[list[bytes], np.ndarray | None]:
+    """The text of every line that holds one, and its language (uint32, packed) if a field names it.
+
+    What holds no text is counted.
+    """
+    reader, begin, texts, languages = _Reader(block, config, damage), 0, [], []
     while begin < len(block.data):
         end = block.data.find(b"\n", begin) + 1 or len(block.data)
         text = reader.read(begin, end)
         if text is not None:
-            yield text
+            texts.append(text)
+            languages.append(reader.language)
         begin = end
+    return texts, np.array(languages, np.uint32) if config.language_field else None
 
 
 class _Reader:
-    """Reads the lines of a block, each to its text or None, and counts what holds none."""
+    """Reads the lines of a block, each to its text or None, and counts what holds none.
 
-    def __init__(self, block: blocks.Block, text_field: str, damage: Damage) -> None:
-        self._block, self._text_field, self._damage, self._start = block, text_field, damage, block.start
+    language: of the last line that had a text, packed.
+    """
+
+    def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
+        self._block, self._damage, self._start = block, damage, block.start
+        self._text_field, self._language_field = config.text_field, config.language_field
+        self._default = pack_language(block.language or config.language)
+        self.language = self._default
 
     def read(self, begin: int, end: int) -> bytes | None:
         """begin, end: where the line stands in the block."""
@@ -81,13 +96,16 @@ class _Reader:
             return self._scan(np.frombuffer(line.encode(), np.uint8))
         if not isinstance(record, dict):
             return self._count_no_object(type(record).__name__)
-        if self._text_field not in record:
-            known = ", ".join(sorted(record)[:8]) or "none"
-            return self._count("missing_field", f"no field {self._text_field!r}; the fields are {known}")
-        text = record[self._text_field]
+        text = record.get(self._text_field)
         if not isinstance(text, str):
-            return self._count_no_text(type(text).__name__)
-        return self._check_text(self._encode(text))
+            self._damage.fields.add(record)
+            if self._text_field in record:
+                return self._count_no_text(type(text).__name__)
+            return self._count("missing_field", f"no field {self._text_field!r}; the fields are {list_names(record)}")
+        found = self._check_text(self._encode(text))
+        if found is not None and self._language_field is not None:
+            self._read_language(record.get(self._language_field), self._language_field in record)
+        return found
 
     def _read_large(self, raw: np.ndarray) -> bytes | None:
         if not is_utf8(raw):
@@ -107,14 +125,34 @@ class _Reader:
             return self._count("malformed_json", f"no JSON at byte {begin} of the line")
         if line_kind != OBJECT:
             return self._count_no_object(name_kind(line_kind))
-        if kind == NOTHING:
-            return self._count("missing_field", f"no field {self._text_field!r}")
         if kind != STRING:
+            self._damage.fields.add_first(raw)
+            if kind == NOTHING:
+                return self._count("missing_field", f"no field {self._text_field!r}")
             return self._count_no_text(name_kind(kind))
         text, lone = read_string(raw[begin:end])
         if lone:
             self._damage.add("lone_surrogate", self._block.path, self._start, f"U+{lone:04X}")
-        return self._check_text(text)
+        found = self._check_text(text)
+        if found is not None and self._language_field is not None:
+            self._scan_language(raw, self._language_field)
+        return found
+
+    def _scan_language(self, raw: np.ndarray, field: str) -> None:
+        _, kind, begin, end = scan(raw, field)
+        value: object = None if kind == NOTHING else name_kind(kind)
+        if kind == STRING:
+            value = read_string(raw[begin : min(end, begin + _LONGEST_CODE)])[0].decode(errors="replace")
+        self._read_language(value if kind == STRING else [value], kind != NOTHING)
+
+    def _read_language(self, value: object, is_there: bool) -> None:
+        """Note the language of a line; an odd one counts, and the input's is taken for it."""
+        if isinstance(value, str) and is_language(value):
+            self.language = pack_language(normalise_language(value))
+            return
+        self.language = self._default
+        detail = f"holds {value!r:.40}, no ISO 639 code" if is_there else "is missing"
+        self._count("unknown_language", f"field {self._language_field!r} {detail}")
 
     def _encode(self, text: str) -> bytes:
         try:

@@ -12,13 +12,18 @@ from collections.abc import Iterable, Iterator
 
 MAX_LINE = 1 << 20
 MAX_DOCUMENT = 4 << 20
+MAX_INDENT = 60  # bytes
 WHITESPACE = b" \t\n\r\x0b\x0c"
 _NO_WHITE = re.compile(rb"[^ \t\n\r\x0b\x0c]")
 
 
-def cut_document(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Cut one document, given as parts of valid UTF-8 in order, into documents of stripped lines."""
-    return group_lines(cut_lines(parts))
+def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[list[bytes]]:
+    """Cut one document, given as parts of valid UTF-8 in order, into documents of stripped lines.
+
+    keep_layout: keep what tells paragraphs: the white space before a line, of which MAX_INDENT bytes, and an empty line
+    between two that had blank ones between them.
+    """
+    return group_lines(cut_lines(parts, keep_layout=keep_layout))
 
 
 def group_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -35,22 +40,53 @@ def group_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield group
 
 
-def cut_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the stripped lines that are not blank, those over MAX_LINE in several."""
+def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[bytes]:
+    """Yield the stripped lines that are not blank, those over MAX_LINE in several; with `keep_layout` as above."""
+    layout = _Layout(keep_layout)
     pending = b""
     for part in _gather(parts):
         *whole, pending = (pending + part).split(b"\n")
         for line in whole:
-            if stripped := line.strip(WHITESPACE):
-                yield from [stripped] if len(stripped) <= MAX_LINE else _cut_line(stripped)
+            layout.indent(line)
+            stripped = line.strip(WHITESPACE)
+            yield from layout.put([stripped] if len(stripped) <= MAX_LINE else _cut_line(stripped))
+            layout.end_line()
+        layout.indent(pending)
         pending = pending.lstrip(WHITESPACE)
         stripped = pending.rstrip(WHITESPACE)
         # Of more white space than a line can be long, the rest changes no cut.
         white = pending[len(stripped) : len(stripped) + MAX_LINE + 1]
         *pieces, rest = _cut_line(stripped, 2 * MAX_LINE) if stripped else [b""]
-        yield from pieces
+        yield from layout.put(pieces)
         pending = rest + white
-    yield from _cut_line(pending.rstrip(WHITESPACE))
+    yield from layout.put(_cut_line(pending.rstrip(WHITESPACE)))
+
+
+class _Layout:
+    """Puts indentation and empty lines back to the stripped lines of a document, if it is to be kept."""
+
+    def __init__(self, is_kept: bool) -> None:
+        self._is_kept = is_kept
+        self._indent, self._has_text, self._blank, self._any = b"", False, False, False
+
+    def indent(self, line: bytes) -> None:
+        """Note the white space at the beginning of what comes next of the line."""
+        if self._is_kept and not self._has_text:
+            white = line[: len(line) - len(line.lstrip(WHITESPACE))]
+            self._indent = (self._indent + white)[:MAX_INDENT]
+            self._has_text = len(white) < len(line)
+
+    def put(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the pieces of a line that are not empty."""
+        for piece in filter(None, pieces):
+            if self._blank and self._any:
+                yield b""
+            yield self._indent + piece
+            self._indent, self._blank, self._any = b"", False, True
+
+    def end_line(self) -> None:
+        self._blank = self._blank or (self._is_kept and not self._has_text)
+        self._indent, self._has_text = b"", False
 
 
 def _gather(parts: Iterable[bytes]) -> Iterator[bytes]:

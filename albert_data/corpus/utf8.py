@@ -65,3 +65,9 @@ def check_all(raw: np.ndarray, rest: np.ndarray) -> bool:
     copy_items(pointer(rest), 0, data, at, len(raw) - at)
     wrong, owed = check_bytes(pointer(rest), 0, owed)
     return bool((wrong | owed) == 0)
+
+
+@helper
+def is_white(byte: int) -> bool:
+    """Whether a byte is white space: what is taken off the ends of lines."""
+    return byte == 32 or 9 <= byte <= 13

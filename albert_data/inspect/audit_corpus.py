@@ -7,17 +7,15 @@ normalisation. Shards and manifest hold neither.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import sentencepiece
 
-from albert_data.build.plan import plan_tasks, read_stream_tasks
+from albert_data.build.plan import read_tasks
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import Input
@@ -56,7 +54,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
     keys, sources = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     damage = Damage(strict=False)
-    for block in _read_blocks(inputs, damage):
+    for block in (block for task in read_tasks(inputs, text, damage) for block in task.read(damage)):
         lines = read_documents(block, text, damage)
         codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
         counts = np.bincount(codes)
@@ -65,12 +63,6 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
         sources.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
     all_keys, first = np.unique(np.concatenate(keys), return_index=True)
     return Corpus(names=names, keys=all_keys, sources=np.concatenate(sources)[first], characters=characters)
-
-
-def _read_blocks(inputs: list[Input], damage: Damage) -> Iterator[Block]:
-    streams = (read_stream_tasks(number, item, damage) for number, item in enumerate(inputs) if not item.is_splittable)
-    for task in chain(plan_tasks(inputs), *streams):
-        yield from task.read(damage)
 
 
 @dataclass(frozen=True, kw_only=True)

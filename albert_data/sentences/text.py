@@ -91,7 +91,7 @@ def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.nd
 
 def _find_runs(lines: Lines, language: str) -> list[tuple[str, int, int]]:
     """Runs of documents of one language, each with its first line and the one after its last."""
-    languages = getattr(lines, "languages", None)
+    languages = lines.languages
     if languages is None or len(languages) == 0:
         return [(language, 0, len(lines.line_offsets) - 1)]
     firsts = np.concatenate([[0], np.flatnonzero(np.diff(languages)) + 1])

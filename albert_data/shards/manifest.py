@@ -63,11 +63,12 @@ class TokenizerEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class InputEntry:
-    """path: as it was given."""
+    """path: as it was given; language: None where the build has one language."""
 
     path: str
     bytes: Count
     modified_ns: int
+    language: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +90,18 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Of one pass over the corpus. duplicate_documents: None where they were not looked for."""
+    """Of one pass over the corpus. duplicate_documents: None where they were not looked for; the last three, which tell
+    whether the text looks wrapped or its documents too short (corpus/layout.py): None where they were not counted.
+    """
 
     documents: Count
     sentences: Count
     text_bytes: Count
     tokens: Count
     duplicate_documents: Count | None = None
+    inner_lines: Count | None = None
+    wrapped_lines: Count | None = None
+    short_documents: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 import sentencepiece
 
-from albert_data.corpus.text import Text
 from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer
+from albert_data.sentences.text import Text
 from albert_data.tokenizer.cuts import find_base
 from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.utf8 import decode

@@ -1,0 +1,100 @@
+"""The fields of JSON lines that have no text where it is looked for: which could be meant?
+
+In: records. Out: a sentence that names the fields, how often each was seen, and the one to give as --text-field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from albert_data.escaping import escape_controls
+
+_MAX_NAMES = 100  # that are remembered
+_SHOWN_NAMES, _SHOWN_LEN = 8, 40
+_FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
+
+
+def name_field(name: str) -> str:
+    """A field's name in quotes, harmless and not long."""
+    shown = name if len(name) <= _SHOWN_LEN else name[: _SHOWN_LEN - 3] + "..."
+    return f'"{escape_controls(shown)}"'
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Some names in alphabetical order."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _SHOWN_NAMES} more" if len(ordered) > _SHOWN_NAMES else ""
+    return ", ".join(map(name_field, ordered[:_SHOWN_NAMES])) + more or "none"
+
+
+@dataclass(kw_only=True)
+class Fields:
+    """num_records: without text; counts: how many of them have each field; text_len: characters of its strings."""
+
+    num_records: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    text_len: Counter[str] = field(default_factory=Counter)
+
+    def add(self, record: Mapping[str, object]) -> None:
+        self.num_records += 1
+        for name, value in record.items():
+            if name in self.counts or len(self.counts) < _MAX_NAMES:
+                self.counts[name] += 1
+                self.text_len[name] += len(value) if isinstance(value, str) else 0
+
+    def add_first(self, line: np.ndarray) -> None:
+        """Note the first field of a line (uint8) that is too large to be parsed."""
+        found = _FIRST_FIELD.match(line[:2000].tobytes())
+        try:
+            self.add({json.loads(found[1]): None} if found else {})
+        except ValueError:
+            self.add({})
+
+    def merge(self, other: Fields) -> None:
+        self.num_records += other.num_records
+        for name in other.counts:
+            if name in self.counts or len(self.counts) < _MAX_NAMES:
+                self.counts[name] += other.counts[name]
+                self.text_len[name] += other.text_len[name]
+
+    def describe(self) -> str:
+        """What the records have, and what to do; empty where nothing is known of them."""
+        if not self.counts:
+            return ""
+        ranked = sorted(self.counts, key=lambda name: (-self.counts[name], name))
+        shown = ", ".join(f"{name_field(name)} ({self.counts[name]:,})" for name in ranked[:_SHOWN_NAMES])
+        more = f" and {len(ranked) - _SHOWN_NAMES} more" if len(ranked) > _SHOWN_NAMES else ""
+        kind = "field" if len(ranked) == 1 else "fields"
+        records = "the record has" if self.num_records == 1 else f"the {self.num_records:,} records have"
+        best = max(ranked, key=lambda name: self.text_len[name])
+        advice = "pass --text-field NAME with the one that holds the text"
+        if self.text_len[best] and name_field(best) == f'"{best}"':
+            advice = f"pass --text-field {shlex.quote(best)}"
+        return f"{records} the {kind} {shown}{more}; {advice}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a receipt in JSON."""
+        names = {_make_valid(name): [self.counts[name], self.text_len[name]] for name in self.counts}
+        return {"num_records": self.num_records, "names": names}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Fields:
+        names = values["names"]
+        return Fields(
+            num_records=values["num_records"],
+            counts=Counter({name: pair[0] for name, pair in names.items()}),
+            text_len=Counter({name: pair[1] for name, pair in names.items()}),
+        )
+
+
+def _make_valid(name: str) -> str:
+    """A name that can be written as UTF-8: JSON can escape half a character."""
+    return name.encode(errors="backslashreplace").decode()

@@ -1,0 +1,167 @@
+"""Hyphens at the ends of wrapped lines: of a broken word, which is dropped, or of a compound, which stays.
+
+"ex-" before "ample" is "example" or "ex-ample": the document tells. The form that is more frequent inside its lines
+wins, ASCII letters in either case. If none is, all such hyphens of the document follow the majority of those that could
+be decided, and stay where there is none. Before one of a few conjunctions the hyphen is a suspended one ("pre- and
+post-war"), and a space follows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_data.corpus.wrapped_lines import ALPHA, END, TEXT, read_code
+from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer
+
+_SPACE, _NOTHING, _DROP, _UNDECIDED = 1, 2, 3, 4  # as in unwrapping.py
+_BASIS, _PRIME = Word(0xCBF29CE484222325), Word(0x100000001B3)  # FNV-1a
+_CONJUNCTIONS = (b"and", b"or", b"to", b"und", b"oder", b"bis")
+_DASH = 45
+
+
+def resolve_hyphens(
+    raw: np.ndarray, facts: np.ndarray, document_lines: np.ndarray, joins: np.ndarray, classes: np.ndarray
+) -> None:
+    """Replace each _UNDECIDED in `joins` by _DROP, _NOTHING or, after a suspended hyphen, _SPACE."""
+    places = np.flatnonzero(joins == _UNDECIDED)
+    if len(places) == 0:
+        return
+    bounds = np.searchsorted(places, document_lines)
+    for document in np.flatnonzero(np.diff(bounds)):
+        lines = facts[document_lines[document] : document_lines[document + 1]]
+        mine = places[bounds[document] : bounds[document + 1]]
+        joins[mine] = decide(raw, lines, mine - document_lines[document], classes, _SUSPENDED)
+
+
+@helper
+def add_byte(state: Word, byte: int) -> Word:
+    folded = byte + 32 if 65 <= byte <= 90 else byte
+    return (state ^ Word(folded)) * _PRIME
+
+
+@helper
+def add_word(raw: Pointer, at: int, end: int, state: Word, classes: Pointer) -> tuple[Word, int]:
+    """Hash the letters from a place on; also returns where they end."""
+    while at < end:
+        code, after = read_code(raw, at)
+        if Int(item(classes, code)) & ALPHA == 0:
+            break
+        for i in range(at, after):
+            state = add_byte(state, Int(item(raw, i)))
+        at = after
+    return state, at
+
+
+@helper
+def find_word(raw: Pointer, begin: int, end: int, classes: Pointer) -> int:
+    """Where the letters before `end` begin."""
+    while end > begin:
+        at = end - 1
+        while item(raw, at) & 0xC0 == 0x80:
+            at -= 1
+        code, _ = read_code(raw, at)
+        if Int(item(classes, code)) & ALPHA == 0:
+            break
+        end = at
+    return end
+
+
+@helper
+def skip_back(raw: Pointer, end: int) -> int:
+    """Where the last character before `end` begins."""
+    end -= 1
+    while item(raw, end) & 0xC0 == 0x80:
+        end -= 1
+    return end
+
+
+@helper
+def find_slot(keys: np.ndarray, key: Word) -> int:
+    """The slot of a key in a hash table of a power of two, or the free one that it would take; 0 is no key."""
+    slot = Int(key & Word(len(keys) - 1))
+    while keys[slot] != Word(0) and keys[slot] != key:
+        slot = (slot + 1) & (len(keys) - 1)
+    return int(slot)
+
+
+@helper
+def tally_words(raw: Pointer, begin: int, end: int, classes: Pointer, keys: np.ndarray, counts: np.ndarray) -> None:
+    """Count in a line the words that the table holds: runs of letters, and two of them with one hyphen between."""
+    at, joined, joined_at = (
+        begin,
+        Word(0),
+        -1,
+    )  # the hash of the word before with a hyphen, and where the next would begin
+    while at < end:
+        word, after = add_word(raw, at, end, _BASIS, classes)
+        if after == at:
+            _, at = read_code(raw, at)
+            continue
+        slot = find_slot(keys, word | Word(1))
+        counts[slot] += keys[slot] != Word(0)
+        if at == joined_at:
+            pair, _ = add_word(raw, at, end, joined, classes)
+            slot = find_slot(keys, pair | Word(1))
+            counts[slot] += keys[slot] != Word(0)
+        at = after
+        if at < end:
+            code, after = read_code(raw, at)
+            if code == _DASH or code == 0x2010:
+                joined, joined_at, at = add_byte(word, _DASH), after, after
+
+
+@kernel
+def decide(
+    raw: np.ndarray, facts: np.ndarray, places: np.ndarray, classes: np.ndarray, suspended: np.ndarray
+) -> np.ndarray:
+    """How the lines `places` of a document, which end in a hyphen, go on: uint8.
+
+    suspended: uint64, the hashes of conjunctions.
+    """
+    source, kinds = pointer(raw), pointer(classes)
+    size = 8
+    while size < 4 * len(places):
+        size *= 2
+    keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+    words = np.zeros((len(places), 2), np.uint64)  # the hashes without the hyphen, and with it
+    joins = np.full(len(places), _UNDECIDED, np.uint8)
+    for i in range(len(places)):
+        fact, following = facts[places[i]], facts[places[i] + 1]
+        hyphen = skip_back(source, fact[END])
+        begin = find_word(source, fact[TEXT], hyphen, kinds)
+        head, _ = add_word(source, begin, hyphen, _BASIS, kinds)
+        alone, after = add_word(source, following[TEXT], following[END], _BASIS, kinds)
+        is_compound = after < following[END] and item(source, after) == _DASH  # "day-" before "to-day"
+        for conjunction in suspended:
+            if alone == conjunction and not is_compound:
+                joins[i] = _SPACE
+        if begin == hyphen:  # after a digit: "12-" before "year"
+            joins[i] = _NOTHING
+        whole, _ = add_word(source, following[TEXT], following[END], head, kinds)
+        pair, _ = add_word(source, following[TEXT], following[END], add_byte(head, _DASH), kinds)
+        words[i, 0], words[i, 1] = whole | Word(1), pair | Word(1)
+        for key in words[i]:
+            keys[find_slot(keys, key)] = key
+    for i in range(len(facts)):
+        tally_words(source, facts[i, TEXT], facts[i, END], kinds, keys, counts)
+    votes = 0
+    for i in range(len(places)):
+        if joins[i] == _UNDECIDED:
+            margin = counts[find_slot(keys, words[i, 0])] - counts[find_slot(keys, words[i, 1])]
+            if margin != 0:
+                joins[i] = _DROP if margin > 0 else _NOTHING
+                votes += 1 if margin > 0 else -1
+    for i in range(len(places)):
+        if joins[i] == _UNDECIDED:
+            joins[i] = _DROP if votes > 0 else _NOTHING
+    return joins
+
+
+def _hash_word(word: bytes) -> int:
+    state = int(_BASIS)
+    for byte in word:
+        state = (state ^ byte) * int(_PRIME) % 2**64
+    return state
+
+
+_SUSPENDED = np.array([_hash_word(word) for word in _CONJUNCTIONS], np.uint64)

@@ -1,0 +1,105 @@
+"""Signs that lines or documents are not what they were taken for, and which option reads them rightly.
+
+In: documents as they were read. Out: counts, sums over documents and so the same for any layout of the files; and the
+advice that follows from the counts of a whole corpus.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer
+
+LINES, WRAPPED, SHORT = NAMES = ("inner_lines", "wrapped_lines", "short_documents")
+SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
+_NARROWEST, _WIDEST = 50, 90  # columns
+_ENOUGH = 100  # lines or documents to judge by
+_FEW_LINES = 12  # of wrapped text: a paragraph's
+
+
+def count_layout(
+    utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: np.ndarray, layout: Counter[str]
+) -> None:
+    """Add the counts of some documents of canonical text.
+
+    inner_lines: that are not the last of a document; wrapped_lines: those of them that are 50 to 90 columns wide and
+    end in no stop; short_documents: of under 400 bytes.
+    """
+    if len(document_offsets) < len(line_offsets):
+        inner, wrapped = count_wrapped(utf8, line_offsets, document_offsets)
+        layout[LINES] += int(inner)
+        layout[WRAPPED] += int(wrapped)
+    lengths = np.diff(line_offsets[document_offsets])
+    layout[SHORT] += int(np.count_nonzero(lengths < SHORT_BYTES))
+
+
+def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
+    """What to change, a sentence each, judged by the counts of a corpus; empty where it looks sound.
+
+    counts: also `documents`; settings: `unwrap` and `documents` of the build; paths: of its inputs.
+    """
+    lines, wrapped, short = (counts.get(name, 0) for name in NAMES)
+    num_documents, found = counts["documents"], []
+    is_wrapped = lines >= _ENOUGH and 2 * wrapped > lines and not settings.get("unwrap")
+    if is_wrapped:
+        found.append(
+            f"{100 * wrapped // lines} % of the line ends inside documents look as if a program had wrapped the "
+            "lines, so that sentences are cut there: pass --unwrap to join them"
+        )
+    is_by_blank = settings.get("documents") == "blank-line" and any(map(_may_be_text, paths))
+    is_short = 2 * short > num_documents or (is_wrapped and _FEW_LINES * num_documents > lines)
+    if is_by_blank and num_documents >= _ENOUGH and is_short:
+        found.append(
+            f"{100 * short // num_documents} % of the {num_documents:,} documents are under {SHORT_BYTES} bytes, too "
+            "short for pairs of some length: if blank lines separate the paragraphs of a .txt file, pass --documents "
+            "file to read each file as one document"
+        )
+    return found
+
+
+def _may_be_text(path: str) -> bool:
+    return ".jsonl" not in path.lower()
+
+
+@helper
+def is_final(last: int) -> bool:
+    """Whether an ASCII character ends a sentence or may follow a stop: . ! ? : ; " ' )"""
+    return last == 46 or last == 33 or last == 63 or last == 58 or last == 59 or last == 34 or last == 39 or last == 41
+
+
+@helper
+def ends_in_stop(data: Pointer, begin: int, end: int) -> bool:
+    """Whether a line ends in a stop or in a mark that may follow one."""
+    last = Int(item(data, end - 1))
+    if last < 0x80:
+        return bool(is_final(last))
+    if end - begin < 3:
+        return False
+    lead, middle = Int(item(data, end - 3)), Int(item(data, end - 2))
+    # U+2000 to U+203F: quotes, the ellipsis; U+3000 to U+303F: ideographic stops; U+F000 to U+FFFF: full-width ones.
+    return bool(lead == 0xEF or (lead == 0xE2 or lead == 0xE3) and middle == 0x80)
+
+
+@kernel
+def count_wrapped(utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: np.ndarray) -> tuple[int, int]:
+    """The lines that are not the last of a document, and those that look wrapped.
+
+    Columns are told by bytes: of a line that begins with a character of three bytes there are two to three of them.
+    """
+    data, inner, wrapped = pointer(utf8), 0, 0
+    for document in range(len(document_offsets) - 1):
+        for line in range(document_offsets[document], document_offsets[document + 1] - 1):
+            begin, end = line_offsets[line], line_offsets[line + 1] - 1
+            inner += 1
+            first, columns = Int(item(data, begin)), end - begin
+            if first >= 0xE0:
+                columns = columns * 2 // 3
+            elif first >= 0xC0:
+                columns = columns * 4 // 7
+            if _NARROWEST <= columns <= _WIDEST and not ends_in_stop(data, begin, end):
+                wrapped += 1
+    return inner, wrapped

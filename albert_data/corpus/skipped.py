@@ -1,0 +1,59 @@
+"""What a folder or a glob holds and is not read: which, and why.
+
+Said in a line for each reason, with a few names and the number of the others: a folder may hold thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst"
+_SHOWN = 3
+
+HIDDEN, UNKNOWN, FOLDER_LINK = "hidden", "unknown", "link"
+PIPE, SOCKET, DEVICE = "pipe", "socket", "device"
+_TO_READ = "; name {it} as an input to read {it}"
+# Of each reason: what one of them is, what several are, and what is to be said after their names.
+_REASONS = {
+    UNKNOWN: ("a file of no known ending", "files of no known ending", f"; readable are {ALLOWED_NAMES}"),
+    HIDDEN: ("a hidden file or folder", "hidden files or folders", _TO_READ),
+    FOLDER_LINK: ("a link to a folder", "links to folders", _TO_READ),
+    PIPE: ("a named pipe, no file", "named pipes, no files", _TO_READ),
+    SOCKET: ("a socket, no file", "sockets, no files", ""),
+    DEVICE: ("a device, no file", "devices, no files", _TO_READ),
+}
+
+
+class Skipped:
+    """Counts what is passed over, by reason, and keeps some of the names."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, reason: str, path: str) -> None:
+        self._counts[reason] = self._counts.get(reason, 0) + 1
+        names = self._names.setdefault(reason, [])
+        if len(names) < _SHOWN:
+            names.append(path)
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        """Say for each reason what was passed over."""
+        for line in self.describe(with_advice=True):
+            say(line)
+
+    def describe(self, *, with_advice: bool = False) -> list[str]:
+        """The same, a line for each reason."""
+        return [
+            _describe(reason, self._counts[reason], self._names[reason], with_advice=with_advice)
+            for reason in _REASONS
+            if reason in self._counts
+        ]
+
+
+def _describe(reason: str, count: int, names: list[str], *, with_advice: bool) -> str:
+    one, several, advice = _REASONS[reason]
+    advice = advice.format(it="it" if count == 1 else "one") if with_advice else ""
+    more = f" and {count - len(names):,} more" if count > len(names) else ""
+    what = one if count == 1 else f"{count:,} {several}"
+    return f"passed over {what}: {', '.join(names)}{more}{advice}"

@@ -1,0 +1,225 @@
+"""Join the lines of hard-wrapped paragraphs: `--unwrap`.
+
+In: documents of valid UTF-8, their lines as they were written. Out: the same with a paragraph a line. What is joined
+is a function of a document's text alone. Nothing marks the line ends that a wrapping program made: they are inferred.
+
+1. A document's width W is the least that 95 % of its lines keep, lines over 160 columns left aside; at least 60 in a
+   document of under 16 lines. Where W is under 32, or half of the text is in lines over 160 columns, none is joined.
+2. A wrapping program breaks a line where the next word does not fit. So the first word of the next line is added to a
+   line: a sum over W - 2 is a wrap. Hands and other programs are less exact, so over 0.8 W will do unless the line ends
+   in a stop, over 0.55 W if the next line begins in lower case, and anything if a hyphen lies between. (A break that is
+   missed costs a cut sentence; one that is joined wrongly after a stop costs nothing, for a sentence ends there.)
+3. A paragraph ends at a blank line; where a line is indented more than the one before, unless it goes on in lower case
+   or belongs to an item of a list; before the mark of a list or of a dialogue, after a stop or inside a list; and at
+   lines without a letter or digit, or with a tab or four spaces inside them (tables).
+4. Verse is not joined: four lines or more between blank ones, none of which begins in lower case, some in upper case,
+   and not all of them full by the first rule of 2.
+5. Lines are joined by a space; by nothing between letters of scripts without spaces, beside the marks of these, beside
+   a dash that has no space on its inner side, and after a hyphen (hyphens.py). A soft hyphen at the end is dropped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_data.corpus.hyphens import resolve_hyphens
+from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE
+from albert_data.corpus.wrapped_lines import (
+    BEGIN,
+    BLANK,
+    DASH_END,
+    DASH_START,
+    EDGE_END,
+    EDGE_START,
+    END,
+    FLAGS,
+    GLUED_END,
+    GLUED_START,
+    HYPHEN,
+    INDENT,
+    LOWER,
+    LOWER_FIRST,
+    MARK,
+    ODD,
+    SOFT,
+    STOP,
+    TEXT,
+    UPPER,
+    WIDTH,
+    WORD,
+    WORD_FIRST,
+    character_classes,
+    measure_lines,
+)
+from albert_data.kernels import copy_items, helper, item, kernel, pointer, put
+
+_LONGEST = 160  # columns of a line that a program has wrapped
+_LEAST_WIDTH, _USUAL_WIDTH = 32, 60
+_FEW_LINES = 16
+_VERSE_LINES = 4
+
+# How a line goes on in the next one.
+ENDS, SPACE, NOTHING, DROP, UNDECIDED = range(5)  # DROP: without its last character, a hyphen
+
+
+def unwrap(data: bytes, ends: np.ndarray | None) -> tuple[bytes, np.ndarray | None] | None:
+    """Join the lines of wrapped paragraphs; None where a document or line is so long that it must be cut first.
+
+    ends: int64, where documents end, each after a line feed; None where blank lines end them.
+    """
+    no_ends = np.zeros(0, np.int64)
+    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:  # spare the memory of facts
+        return None
+    raw, classes = np.frombuffer(data, np.uint8), character_classes()
+    facts, document_lines, longest_line, longest_document = measure_lines(
+        raw, no_ends if ends is None else ends, ends is None, classes
+    )
+    if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
+        return None
+    joins = choose_joins(facts, document_lines)
+    resolve_hyphens(raw, facts, document_lines, joins, classes)
+    joined, new_ends = write_paragraphs(raw, facts, document_lines, joins, ends is None)
+    return joined.tobytes(), None if ends is None else new_ends
+
+
+@helper
+def is_glued(flags: int, following: int) -> bool:
+    """Whether two lines are joined by nothing because of their script or a dash."""
+    if flags & EDGE_END or following & EDGE_START or flags & GLUED_END and following & GLUED_START:
+        return True
+    return following & DASH_START != 0 or flags & DASH_END != 0 and following & WORD_FIRST != 0
+
+
+@helper
+def reach(fact: np.ndarray, following: np.ndarray) -> int:
+    """The columns of a line if the first word of the next one stood in it."""
+    space = 0 if is_glued(fact[FLAGS], following[FLAGS]) else 1
+    return int(fact[WIDTH] + space + following[WORD])
+
+
+@helper
+def find_width(facts: np.ndarray, begin: int, end: int, counts: np.ndarray) -> int:
+    """The width that a document is wrapped at; 0 if it seems not to be. counts: zeros, of each number of columns."""
+    counts[:] = 0
+    num_lines, narrow, wide = 0, 0, 0
+    for i in range(begin, end):
+        if facts[i, FLAGS] & BLANK:
+            continue
+        width = facts[i, WIDTH]
+        if width > _LONGEST:
+            wide += width
+        else:
+            counts[width] += 1
+            num_lines += 1
+            narrow += width
+    if num_lines == 0 or wide > narrow:
+        return 0
+    width, below = 0, counts[0]
+    while 20 * below < 19 * num_lines:
+        width += 1
+        below += counts[width]
+    if num_lines < _FEW_LINES:
+        width = max(width, _USUAL_WIDTH)
+    return width if width >= _LEAST_WIDTH else 0
+
+
+@helper
+def is_verse(facts: np.ndarray, begin: int, end: int, width: int) -> bool:
+    """Whether lines between blank ones are verse."""
+    if end - begin < _VERSE_LINES:
+        return False
+    has_upper, has_short = False, False
+    for i in range(begin, end - 1):
+        following = facts[i + 1, FLAGS]
+        if following & LOWER:
+            return False
+        has_upper = has_upper or following & UPPER != 0
+        has_short = has_short or reach(facts[i], facts[i + 1]) <= width - 2
+    return has_upper and has_short
+
+
+@helper
+def continues(fact: np.ndarray, following: np.ndarray, width: int, in_list: bool) -> bool:
+    """Whether the next line goes on in the paragraph of a line."""
+    flags, after = fact[FLAGS], following[FLAGS]
+    has_stop, is_lower = flags & STOP != 0, after & LOWER != 0
+    if fact[WIDTH] > _LONGEST or following[WIDTH] > _LONGEST:
+        return False
+    if following[INDENT] > fact[INDENT] and not in_list and (has_stop or not is_lower):
+        return False
+    if after & MARK and (has_stop or in_list):
+        return False
+    if flags & HYPHEN and after & LOWER_FIRST:
+        return True
+    columns = reach(fact, following)
+    if is_lower:
+        return 20 * columns > 11 * width
+    return columns > width - 2 if has_stop else 5 * columns > 4 * width
+
+
+@helper
+def choose_join(flags: int, after: int) -> int:
+    """How two lines of one paragraph are joined."""
+    if flags & HYPHEN:
+        return UNDECIDED if after & LOWER_FIRST else NOTHING if after & WORD_FIRST else SPACE
+    return NOTHING if is_glued(flags, after) else SPACE
+
+
+@kernel
+def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
+    """How each line goes on: uint8, one of ENDS, SPACE, NOTHING, DROP and UNDECIDED."""
+    joins = np.zeros(len(facts), np.uint8)
+    counts = np.zeros(_LONGEST + 1, np.int64)
+    for document in range(len(document_lines) - 1):
+        i, end = document_lines[document], document_lines[document + 1]
+        width = find_width(facts, i, end, counts)
+        while i < end:
+            block_end = i
+            while block_end < end and facts[block_end, FLAGS] & BLANK == 0:
+                block_end += 1
+            verse = width > 0 and is_verse(facts, i, block_end, width)
+            in_list = block_end > i and facts[i, FLAGS] & MARK != 0
+            while i + 1 < block_end:
+                flags, after = facts[i, FLAGS], facts[i + 1, FLAGS]
+                if (flags | after) & ODD == 0:
+                    if flags & SOFT and after & WORD_FIRST:
+                        joins[i] = DROP
+                    elif width > 0 and not verse and continues(facts[i], facts[i + 1], width, in_list):
+                        joins[i] = choose_join(flags, after)
+                if joins[i] == ENDS:
+                    in_list = after & MARK != 0
+                i += 1
+            i = block_end + 1
+    return joins
+
+
+@kernel
+def write_paragraphs(
+    raw: np.ndarray, facts: np.ndarray, document_lines: np.ndarray, joins: np.ndarray, ends_at_blank: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The text with its lines joined, and where each document ends in it."""
+    out = np.empty(len(raw) + len(facts) + len(document_lines), np.uint8)
+    ends = np.empty(len(document_lines) - 1, np.int64)
+    source, target = pointer(raw), pointer(out)
+    filled = 0
+    for document in range(len(ends)):
+        first, goes_on = filled, ENDS
+        for i in range(document_lines[document], document_lines[document + 1]):
+            begin, end = facts[i, BEGIN] if goes_on == ENDS else facts[i, TEXT], facts[i, END]
+            goes_on = joins[i]
+            if begin == end:
+                continue
+            if goes_on == DROP:
+                end -= 1
+                while item(source, end) & 0xC0 == 0x80:
+                    end -= 1
+            copy_items(target, filled, source, begin, end - begin)
+            filled += end - begin
+            if goes_on <= SPACE:
+                put(target, filled, 10 if goes_on == ENDS else 32)
+                filled += 1
+        if ends_at_blank or filled == first:
+            put(target, filled, 10)
+            filled += 1
+        ends[document] = filled
+    return out[:filled], ends

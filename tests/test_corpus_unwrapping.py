@@ -1,0 +1,166 @@
+"""Wrapped lines are joined to paragraphs as the slow reference joins them, alike in every format, block and file."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+import unwrapping_reference as reference
+from corpus_fixtures import as_jsonl, block_sizes, read, small_sizes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.config import TextConfig
+from albert_data.corpus.unwrapping import unwrap
+
+FILE, BLANK_LINE = TextConfig(documents="file", unwrap=True), TextConfig(unwrap=True)
+
+WORDS = [
+    *("a", "the", "of", "word", "ex-", "ample", "example", "well-", "known", "well-known", "pre-", "and", "to-day"),
+    *("Tom", "I", "end.", "end?", '"Yes', 'No."', "(so)", "he--", "--she", "—", "they—", "12", "1914-", "etc.:"),
+    *("- ", "1. ", "iv) ", "(3)", "a.", "* ", "* * *", "---", "|", "中文", "字。", "かな", "ไทย", "é", "Éa", "Ünd"),
+    *("\u00ad", "soft\u00ad", "\u2010", "Mr.", "x" * 70, "\u3000", "\u00a0", "😀", "half  gap", "wide    gap"),
+    *("tab\there", "हिन्दी।", "ß", "ǅ", "-", "--", "''", "»"),
+]
+words = st.sampled_from(WORDS)
+indents = st.sampled_from(["", "", "", "", "  ", "\t", " \u3000", "\u3000\u3000", "    "])
+any_line = st.builds(lambda indent, parts: indent + " ".join(parts), indents, st.lists(words, max_size=14))
+any_lines = st.lists(any_line, max_size=24).map("\n".join)
+wrapped = st.builds(
+    lambda parts, width: textwrap.fill(" ".join(parts), width), st.lists(words, max_size=90), st.integers(20, 90)
+)
+any_text = st.one_of(any_lines, wrapped, st.lists(wrapped | any_lines, max_size=4).map("\n\n".join))
+
+
+def join(text: str) -> str:
+    found = unwrap(text.encode(), np.array([len(text.encode())]))
+    assert found is not None
+    return found[0].decode()
+
+
+# ---- the rule ----
+
+
+@given(any_text)
+def test_lines_are_joined_as_the_reference_joins_them(text: str):
+    assert join(text).strip("\n") == reference.unwrap(text).strip("\n")
+
+
+@given(st.text(st.sampled_from("aZ.-— \n\t中。\u3000\u00ad“(1é"), max_size=60))
+def test_lines_of_any_characters_are_joined_as_the_reference_joins_them(text: str):
+    assert join(text).strip("\n") == reference.unwrap(text).strip("\n")
+
+
+def fill(text: str, width: int = 72, **options: str) -> str:
+    return textwrap.fill(text, width, **options)
+
+
+PROSE = (
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. Mr. "
+    "Lorry said that it was the epoch of belief, the epoch of incredulity, the season of Light, and the season of "
+    "Darkness. We had everything before us! Had we nothing before us? We were all going direct to Heaven."
+)
+
+
+@pytest.mark.parametrize("width", [40, 55, 72, 79, 100])
+def test_what_a_program_has_wrapped_is_restored(width: int):
+    paragraphs = [PROSE, PROSE[116:], "CHAPTER II", PROSE[50:]]
+    assert join("\n\n".join(fill(paragraph, width) for paragraph in paragraphs)) == "\n".join(paragraphs) + "\n"
+    indented = "\n".join(fill(paragraph, width, initial_indent="    ") for paragraph in paragraphs)
+    assert join(indented) == "\n".join(paragraphs) + "\n"
+
+
+def test_the_first_word_that_would_have_fitted_ends_a_paragraph_without_any_other_sign():
+    first, second = PROSE[:170] + " days.", PROSE[:200] + " ends."
+    assert join(f"{fill(first)}\n{fill(second)}") == f"{first}\n{second}\n"
+
+
+VERSE = """Shall I compare thee to a summer's day?
+Thou art more lovely and more temperate:
+Rough winds do shake the darling buds of May,
+And summer's lease hath all too short a date;"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VERSE,
+        f"{fill(PROSE)}\n\n{VERSE}\n\n{fill(PROSE)}",
+        "name    age    size of the shoes\nTom     3      4\nEve     12     38",
+        "CHAPTER I\nThe Beginning\n\n* * *\n\n12",
+        "- milk\n- eggs\n- bread",
+        '"Yes."\n"No."\n"Why not?"',
+        PROSE * 3 + "\n" + PROSE * 2,
+        "word\nlist\nof\nshort\nlines",
+    ],
+)
+def test_lines_that_stand_for_themselves_are_not_joined(text: str):
+    kept = [line.strip() for line in text.split("\n") if line.strip() and line not in fill(PROSE).split("\n")]
+    assert [line for line in join(text).rstrip("\n").split("\n") if line != PROSE] == kept
+
+
+def test_the_items_of_a_list_are_joined_each():
+    item = "an item that is so long that it needs more than one line of the width that lists have"
+    text = "\n".join(fill(f"{mark} {item}", subsequent_indent="   ") for mark in ("-", "-", "1.", "(b)", "iv)"))
+    assert join(text) == "".join(f"{mark} {item}\n" for mark in ("-", "-", "1.", "(b)", "iv)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one line that ends with a soft hy\u00ad\nphen", "one line that ends with a soft hyphen"),
+        ("this ex-\nample is no other example", "this example is no other example"),
+        ("this well-\nknown word is well-known", "this well-known word is well-known"),
+        ("a dark-\nblue one", "a dark-blue one"),
+        ("an ex-\nample and infor-\nmation of that example", "an example and information of that example"),
+        ("in pre-\nand post-war times", "in pre- and post-war times"),
+        ("from day-\nto-day", "from day-to-day"),
+        ("as it was once said by all of them in the whole of the Anglo-\nSaxon world", None),
+        ("he was the last of them all, and that was why he had to go--\nand went", None),
+        ("he was the last of them all, and that was why he had to go\n--and went", None),
+        ("he was the last of them all, and that was why he had to go —\nand went", "..go — and went"),
+        ("中文的句子很长很长很长很长很长很长很长很长很长很长很长很长\n很长。", None),
+        ("これはとてもながいぶんですこれはとてもながいぶんです、かな\nカタカナ", None),
+        ("ประโยคนี้ยาวมากประโยคนี้ยาวมากประโยคนี้ยาวมากประโยคนี้ยาวมาก\nจริงๆ", None),
+        ("한국어 문장은 매우 길어서 줄이 바뀌었습니다 그리고 계속됩니다\n띄어쓰기", "..계속됩니다 띄어쓰기"),
+    ],
+)
+def test_what_stands_between_joined_lines(text: str, expected: str | None):
+    """None: nothing; `..`: some beginning."""
+    found = join(text).rstrip("\n")
+    expected = text.replace("\n", "") if expected is None else expected
+    assert found.endswith(expected.removeprefix("..")) if expected.startswith("..") else found == expected
+
+
+# ---- every layout ----
+
+
+@given(any_text, block_sizes, st.booleans())
+def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, block_bytes: int, ensure_ascii: bool):
+    text = text.lstrip("\ufeff")
+    for sizes in ({}, {"max_line": 1 << 20, "max_document": 4 << 20}):
+        with small_sizes(**sizes):
+            lines = as_jsonl([text] if text.strip(reference.WHITE) else [], ensure_ascii=ensure_ascii)
+            found = read(lines, "jsonl", config=FILE)[0]
+            assert read(text.encode(), config=FILE)[0] == found
+            assert read(text.encode(), config=FILE, block_bytes=block_bytes)[0] == found
+
+
+@given(st.lists(any_lines, max_size=5), block_sizes)
+def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str], block_bytes: int):
+    texts = ["\n".join(line for line in text.split("\n") if line.strip(reference.WHITE)) for text in texts]
+    texts = [text for text in texts if text]
+    joined = "\n\n".join(texts).encode()
+    expected = read(as_jsonl(texts), "jsonl", config=BLANK_LINE)[0]
+    assert read(joined, config=BLANK_LINE)[0] == expected
+    with small_sizes(max_line=1 << 20, max_document=4 << 20):
+        assert read(joined, config=BLANK_LINE, block_bytes=block_bytes)[0] == expected
+
+
+@given(any_text)
+def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text: str):
+    config = TextConfig(documents="file")
+    found = read(text.encode(), config=config)[0]
+    assert found == read(as_jsonl([text] if text.strip(reference.WHITE) else []), "jsonl", config=config)[0]
+    assert len(found) == bool(text.strip(reference.WHITE))

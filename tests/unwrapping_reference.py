@@ -1,0 +1,270 @@
+"""What `--unwrap` does, slowly: written from the docstrings of unwrapping.py and hyphens.py, on strings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from albert_data.unicode_tables import category, script
+
+WHITE = " \t\n\r\x0b\x0c"
+GLUED_SCRIPTS = {
+    *("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"),
+}
+STOPS = ".!?:…‼⁇⁈⁉。！？：．｡؟۔।॥།༎။።፧፨։᙮꓿"
+MARK = re.compile(
+    r"(?:[-*+·‒–—―•‣▪◦]|[0-9]{1,3}[.)]|[ivxlcIVXLC]{1,5}[.)]|[A-Za-z][.)]"
+    r"|\((?:[0-9]{1,3}|[ivxlcIVXLC]{1,5}|[A-Za-z])\))[ \t\n\r\x0b\x0c]"
+)
+
+
+def is_in(character: str, *ranges: tuple[int, int]) -> bool:
+    return any(first <= ord(character) <= last for first, last in ranges)
+
+
+def is_wide(character: str) -> bool:
+    return is_in(
+        character,
+        *((0x1100, 0x115F), (0x2E80, 0x303E), (0x3041, 0xA4CF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF)),
+        *((0xFE30, 0xFE4F), (0xFF00, 0xFF60), (0xFFE0, 0xFFE6), (0x1F300, 0x1FAFF), (0x20000, 0x3FFFD)),
+    )
+
+
+def is_glued(character: str) -> bool:
+    marks = ((0x3001, 0x303F), (0x30FB, 0x30FF), (0xFE30, 0xFE4F), (0xFF00, 0xFF65))
+    return script(character) in GLUED_SCRIPTS or is_in(character, *marks)
+
+
+def is_word(character: str) -> bool:
+    return category(character)[0] in "LMN"
+
+
+def is_alpha(character: str) -> bool:
+    return category(character)[0] in "LM"
+
+
+def is_opening(character: str) -> bool:
+    return category(character) in ("Ps", "Pi", "Pf", "Pd") or character in "\"'`*_¿¡"
+
+
+def is_closing(character: str) -> bool:
+    return category(character) in ("Pe", "Pi", "Pf") or character in "\"'`*_"
+
+
+def count_columns(text: str) -> int:
+    return sum(2 if is_wide(character) else 1 for character in text)
+
+
+@dataclass
+class Line:
+    """A line as it was written, with what follows from it."""
+
+    raw: str
+
+    def __post_init__(self) -> None:
+        self.content = self.raw.strip(WHITE)
+        self.text = self.content.lstrip(WHITE + "\u3000\u00a0")
+        indent = 0
+        stripped = self.raw.rstrip(WHITE)
+        for character in stripped[: len(stripped) - len(self.text)]:
+            indent = (indent // 8 + 1) * 8 if character == "\t" else indent + (2 if character == "\u3000" else 1)
+        self.indent = min(indent, 60)
+        self.is_blank = not self.content
+        self.width = self.indent + count_columns(self.text) if self.text else 0
+        first = re.split(f"[{WHITE}]", self.text)[0]
+        if self.text and is_glued(self.text[0]):
+            first = self.text[0]
+        self.word = count_columns(first)
+        letters = [character for character in self.text if is_word(character)]
+        gaps = re.finditer(f"[{WHITE}]{{4,}}", self.text)
+        self.is_odd = not letters or "\t" in self.text or any(map(self._is_gap, gaps))
+        self.is_list = bool(MARK.match(self.text))
+        self.starts_glued = bool(letters) and is_glued(letters[0])
+        self.ends_glued = bool(letters) and is_glued(letters[-1])
+        core = [c for c in self.text if c not in WHITE and not is_closing(c)]
+        self.has_stop = bool(core) and core[-1] in STOPS
+
+    def _is_gap(self, found: re.Match[str]) -> bool:
+        """Whether a character of a run of white space, the fourth or a later one, stands eight columns in."""
+        return count_columns(self.text[: found.end() - 1]) >= 8
+
+    @property
+    def case(self) -> str:
+        """Category of the first letter, at most eight marks before it left aside."""
+        skipped = 0
+        for character in self.text:
+            if character in WHITE:
+                continue
+            skipped += 1
+            if is_word(character) or not is_opening(character) or skipped > 8:
+                return category(character)
+        return ""
+
+    @property
+    def is_lower(self) -> bool:
+        return self.case == "Ll"
+
+    @property
+    def is_upper(self) -> bool:
+        return self.case in ("Lu", "Lt")
+
+    @property
+    def has_hyphen(self) -> bool:
+        return len(self.text) > 1 and self.text[-1] in "-\u2010" and is_word(self.text[-2])
+
+    @property
+    def has_dash_end(self) -> bool:
+        found = re.search("(?P<before>[^-—―])(?P<dashes>[-—―]+)$", self.text)
+        if self.has_hyphen or not found or found["before"] in WHITE:
+            return False
+        return len(found["dashes"]) > 1 or found["dashes"] != "-"
+
+    @property
+    def has_dash_start(self) -> bool:
+        return bool(re.match(f"(?:-[-—―]+|[—―][-—―]*)[^-—―{WHITE}]", self.text))
+
+
+def is_joined_by_nothing(line: Line, after: Line) -> bool:
+    last, first = line.text[-1], after.text[0]
+    return (
+        (line.ends_glued and after.starts_glued)
+        or (is_glued(last) and not is_word(last))
+        or (is_glued(first) and not is_word(first))
+        or after.has_dash_start
+        or (line.has_dash_end and is_word(first))
+    )
+
+
+def reach(line: Line, after: Line) -> int:
+    return line.width + (0 if is_joined_by_nothing(line, after) else 1) + after.word
+
+
+def find_width(lines: list[Line]) -> int:
+    widths = [line.width for line in lines if not line.is_blank]
+    narrow = sorted(width for width in widths if width <= 160)
+    if not narrow or sum(widths) - sum(narrow) > sum(narrow):
+        return 0
+    width = next(w for w in range(161) if sum(n <= w for n in narrow) * 20 >= 19 * len(narrow))
+    if len(narrow) < 16:
+        width = max(width, 60)
+    return width if width >= 32 else 0
+
+
+def is_verse(block: list[Line], width: int) -> bool:
+    if len(block) < 4 or any(line.is_lower for line in block[1:]):
+        return False
+    reaches = [safe_reach(line, after) for line, after in zip(block, block[1:], strict=False)]
+    return any(line.is_upper for line in block[1:]) and min(reaches) <= width - 2
+
+
+def safe_reach(line: Line, after: Line) -> int:
+    """A line of wide spaces alone has neither width nor word."""
+    if not line.text or not after.text:
+        return line.width + after.word + (0 if after.text and is_after_nothing(after) else 1)
+    return reach(line, after)
+
+
+def is_after_nothing(after: Line) -> bool:
+    return after.has_dash_start or (is_glued(after.text[0]) and not is_word(after.text[0]))
+
+
+def continues(line: Line, after: Line, width: int, in_list: bool) -> bool:
+    if line.width > 160 or after.width > 160:
+        return False
+    if after.indent > line.indent and not in_list and (line.has_stop or not after.is_lower):
+        return False
+    if after.is_list and (line.has_stop or in_list):
+        return False
+    if line.has_hyphen and category(after.text[0]) == "Ll":
+        return True
+    if after.is_lower:
+        return 20 * reach(line, after) > 11 * width
+    return reach(line, after) > width - 2 if line.has_stop else 5 * reach(line, after) > 4 * width
+
+
+def fold(word: str) -> str:
+    return re.sub("[A-Z]", lambda found: found.group().lower(), word)
+
+
+def find_words(text: str) -> list[str]:
+    """Runs of letters, and a `-` for each hyphen right after one."""
+    words: list[str] = []
+    for character in text:
+        if is_alpha(character):
+            if words and words[-1] not in ("-", ""):
+                words[-1] += character
+            else:
+                words.append(character)
+        elif character in "-\u2010" and words and words[-1] not in ("-", ""):
+            words.append("-")
+        else:
+            words.append("")
+    return [fold(word) for word in words]
+
+
+def resolve(lines: list[Line], places: list[int]) -> dict[int, str]:
+    """What stands between each of these lines, which end in a hyphen, and the next: "drop", "" or " "."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        words = find_words(line.text)
+        counts.update(word for word in words if word not in ("-", ""))
+        for a, b, c in zip(words, words[1:], words[2:], strict=False):
+            if b == "-" and c not in ("-", ""):
+                counts[f"{a}-{c}"] += 1
+    found, votes = {}, 0
+    for place in places:
+        head = find_words(lines[place].text[:-1])[-1]
+        tail = find_words(lines[place + 1].text)[0]
+        rest = lines[place + 1].text[len(tail) :]
+        if not head:
+            found[place] = ""
+        elif tail in ("and", "or", "to", "und", "oder", "bis") and not rest.startswith("-"):
+            found[place] = " "
+        elif (margin := counts[head + tail] - counts[f"{head}-{tail}"]) != 0:
+            found[place] = "drop" if margin > 0 else ""
+            votes += 1 if margin > 0 else -1
+    return {place: found.get(place, "drop" if votes > 0 else "") for place in places}
+
+
+def unwrap(text: str) -> str:
+    """One document, its paragraphs a line each, blank lines left out."""
+    lines = [Line(raw) for raw in text.split("\n")]
+    width = find_width(lines)
+    joins: dict[int, str] = {}
+    begin = 0
+    while begin < len(lines):
+        end = begin
+        while end < len(lines) and not lines[end].is_blank:
+            end += 1
+        verse = width > 0 and is_verse(lines[begin:end], width)
+        in_list = lines[begin].is_list
+        for place in range(begin, end - 1):
+            line, after = lines[place], lines[place + 1]
+            if not (line.is_odd or after.is_odd):
+                if line.text[-1] == "\u00ad" and is_word(after.text[0]):
+                    joins[place] = "drop"
+                elif width and not verse and continues(line, after, width, in_list):
+                    joins[place] = choose_join(line, after)
+            if place not in joins:
+                in_list = after.is_list
+        begin = end + 1
+    undecided = [place for place, join in joins.items() if join == "undecided"]
+    joins |= resolve(lines, undecided)
+    out, goes_on = "", False
+    for place, line in enumerate(lines):
+        if line.is_blank:
+            continue
+        content = line.text if goes_on else line.content
+        goes_on = place in joins
+        join = joins.get(place, "\n")
+        out += content[:-1] if join == "drop" else content + join
+    return out
+
+
+def choose_join(line: Line, after: Line) -> str:
+    if line.has_hyphen:
+        if category(after.text[0]) == "Ll":
+            return "undecided"
+        return "" if is_word(after.text[0]) else " "
+    return "" if is_joined_by_nothing(line, after) else " "
