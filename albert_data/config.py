@@ -147,6 +147,7 @@ class BuildConfig:
     """All that decides the bytes of a build, beside the documents and the tokenizer.
 
     num_shards: shards of the training split; None lets the amount of data decide.
+    keep_duplicates: whether equal documents are all kept; by default one of them is.
     """
 
     text: TextConfig = TextConfig()
@@ -154,6 +155,7 @@ class BuildConfig:
     validation_fraction: float = 0.005
     num_shards: int | None = None
     compression: str = "none"
+    keep_duplicates: bool = False
 
     def __post_init__(self) -> None:
         check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)

@@ -26,7 +26,7 @@ rows_16 = st.lists(
 )
 
 
-def make_examples(rows: list[Row], dtype: type = np.uint16) -> Examples:
+def make_examples(rows: list[Row], dtype: type = np.uint16, sources: list[int] | None = None) -> Examples:
     masks = [mask for row in rows for mask in row[3]]
     return Examples(
         input_ids=np.array([token for row in rows for token in row[0]], dtype),
@@ -37,13 +37,16 @@ def make_examples(rows: list[Row], dtype: type = np.uint16) -> Examples:
         masked_ids=np.array([original for _, original in masks], dtype),
         mask_offsets=np.cumsum([0, *(len(row[3]) for row in rows)], dtype=np.int64),
         document_keys=np.array([row[4] for row in rows], np.uint64),
+        sources=None if sources is None else np.array(sources, np.uint16),
     )
 
 
 def plain(examples: Examples, dtype: type = np.uint16) -> list[Row]:
     """The rows as lists; checks the dtype of every column."""
-    dtypes = {field.name: getattr(examples, field.name).dtype for field in dataclasses.fields(examples)}
-    assert dtypes == {
+    columns = {field.name: getattr(examples, field.name) for field in dataclasses.fields(examples)}
+    sources = columns.pop("sources")
+    assert sources is None or (sources.dtype == np.uint16 and len(sources) == len(examples))
+    assert {name: column.dtype for name, column in columns.items()} == {
         "input_ids": dtype,
         "offsets": np.int64,
         "segment_a_len": np.int32,

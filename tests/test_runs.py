@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
 from albert_data.build.records import (
+    Dropped,
+    Records,
     Room,
     RowKeys,
+    count_dropped,
     find_records,
     measure_records,
     order_records,
@@ -35,7 +38,12 @@ def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtyp
         np.full(len(rows), passes, np.uint16),
         np.arange(len(rows), dtype=np.uint32)[::-1].copy(),
     )
-    return KeyedRows(examples=examples, keys=keys)
+    return KeyedRows(examples=examples, keys=keys, languages=number_languages(rows))
+
+
+def number_languages(rows: list[Row]) -> np.ndarray:
+    """A language for each row, which its document decides."""
+    return np.array([row[4] % 2**31 for row in rows], np.uint32)
 
 
 def list_keyed(part: KeyedRows, dtype: type = np.uint16) -> list[tuple[tuple[int, ...], Row]]:
@@ -52,34 +60,74 @@ def test_the_order_is_that_of_tuples(rows: list[tuple[int, ...]]):
 
 few = st.integers(0, 1)
 contents = st.tuples(
-    st.lists(few, max_size=2), few, few, st.lists(st.tuples(few, few), max_size=2), st.sampled_from([0, LAST])
+    st.lists(few, min_size=3, max_size=4),
+    few,
+    st.integers(-1, 0),
+    st.lists(st.tuples(few, few), max_size=2),
+    st.sampled_from([0, LAST]),
 )
-keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few), contents)  # shuffle key, pass, index
+# shuffle key, pass and index; row; language
+keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few), contents, st.sampled_from([0, 0x6E65]))
+KeyedRow = tuple[tuple[int, ...], Row, int]
+
+
+def lay_out(rows: list[KeyedRow]) -> tuple[Records, np.ndarray, RowKeys]:
+    examples = make_examples([row for _, row, _ in rows])
+    shuffle_keys, passes, indices = np.array([keys for keys, _, _ in rows], np.uint64).reshape(-1, 3).T
+    keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32))
+    num_words = measure_records(examples)
+    records, places = Room(np.uint16).give(int(num_words.sum())), np.cumsum(num_words) - num_words
+    languages = np.array([language for _, _, language in rows], np.uint32)
+    put_examples(records, places, examples, keys, languages)
+    return records, places, keys
+
+
+def read_back(records: Records, places: np.ndarray, keys: RowKeys) -> list[KeyedRow]:
+    sources = np.array([0x6E65, 0], np.uint32)
+    examples = take_examples(records, places, sources)
+    assert examples.sources is not None
+    columns = zip(*(column.tolist() for column in (keys.shuffle_keys, keys.passes, keys.indices)), strict=True)
+    return list(zip(columns, plain(examples), sources[examples.sources].tolist(), strict=True))
+
+
+def sort_by_keys(row: KeyedRow) -> tuple[int, ...]:
+    (shuffle_key, *others), content, _ = row
+    return shuffle_key, content[4], *others
 
 
 @given(st.lists(keyed_rows, max_size=30), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_depend_on_how_they_stood(
-    rows: list[tuple[tuple[int, ...], Row]], rng: random.Random
-):
+def test_the_order_of_rows_does_not_depend_on_how_they_stood(rows: list[KeyedRow], rng: random.Random):
     """Few values of each key and of the content: many rows agree in some or all."""
 
-    def sort(rows: list[tuple[tuple[int, ...], Row]]) -> list[tuple[tuple[int, ...], Row]]:
-        examples = make_examples([row for _, row in rows])
-        shuffle_keys, passes, indices = np.array([keys for keys, _ in rows], np.uint64).reshape(-1, 3).T
-        keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32))
-        num_words = measure_records(examples)
-        records, places = Room(np.uint16).give(int(num_words.sum())), np.cumsum(num_words) - num_words
-        put_examples(records, places, examples, keys)
-        order = order_records(records, places, keys)
-        found = list_keyed(KeyedRows(examples=take_examples(records, places[order]), keys=keys))
-        columns = zip(*(column[order].tolist() for column in keys), strict=True)
-        return [(key, row) for key, (_, row) in zip(columns, found, strict=True)]
+    def sort(rows: list[KeyedRow]) -> tuple[list[KeyedRow], list[bool]]:
+        records, places, keys = lay_out(rows)
+        order, is_copy = order_records(records, places, keys)
+        ordered = RowKeys(*(column[order] for column in keys))
+        return read_back(records, places[order], ordered), is_copy.tolist()
 
-    ordered = sort(rows)
-    assert [key for key, _ in ordered] == sorted(key for key, _ in ordered)
-    wanted = [((keys[0], row[4], *keys[1:]), row) for keys, row in rows]
-    assert sorted(ordered) == sorted(wanted)
-    assert sort(rng.sample(rows, len(rows))) == ordered
+    ordered, is_copy = sort(rows)
+    assert [sort_by_keys(row) for row in ordered] == sorted(map(sort_by_keys, rows))
+    assert sorted(map(repr, ordered)) == sorted(map(repr, rows))
+    assert is_copy == [at > 0 and row == ordered[at - 1] for at, row in enumerate(ordered)]
+    kept = [row for row, copy in zip(ordered, is_copy, strict=True) if not copy]
+    assert sorted(map(repr, kept)) == sorted(set(map(repr, rows)))
+    assert sort(rng.sample(rows, len(rows))) == (ordered, is_copy)
+
+
+@given(st.lists(keyed_rows, max_size=30))
+def test_what_is_dropped_is_counted_as_a_loop_counts(rows: list[KeyedRow]):
+    records, places, keys = lay_out(rows)
+    order, is_copy = order_records(records, places, keys)
+    seen: list[KeyedRow] = []
+    wanted = Dropped()
+    for row in rows:
+        (_, pass_index, index), (ids, _, label, _, document_key), _ = row
+        is_first = pass_index == 0
+        is_document = is_first and index == 0
+        one = Dropped(1, is_document, is_first * (len(ids) - (2 if label < 0 else 3)), is_document * document_key)
+        wanted = wanted.add(one) if row in seen else wanted
+        seen.append(row)
+    assert count_dropped(records, places[order[is_copy]]) == wanted
 
 
 @given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))
@@ -91,7 +139,7 @@ def test_rows_outlive_being_records(rows: list[Row], data: st.DataObject, dtype:
     places = np.zeros(len(rows), np.int64)
     places[order] = np.cumsum(num_words[order]) - num_words[order]
     records = Room(dtype).give(int(num_words.sum()))
-    put_examples(records, places, part.examples, part.keys)
+    put_examples(records, places, part.examples, part.keys, part.languages)
     wanted = data.draw(st.lists(st.sampled_from(range(len(rows))))) if rows else []
     assert plain(take_examples(records, places[np.array(wanted, np.int64)]), dtype) == [rows[i] for i in wanted]
 
@@ -112,7 +160,7 @@ def test_a_record_that_leads_outside_is_an_error_not_a_crash(number: int, value:
     part = make_part(numbered_rows(1, start=3), [0])
     num_words = int(measure_records(part.examples).sum())
     records = Room(np.uint16).give(num_words)
-    put_examples(records, np.zeros(1, np.int64), part.examples, part.keys)
+    put_examples(records, np.zeros(1, np.int64), part.examples, part.keys, part.languages)
     records.numbers[4 + number] = value
     with pytest.raises(ValueError, match="outside"):
         find_records(records, 0, num_words, np.uint64(0), np.uint64(LAST), np.zeros(9, np.int64), RowKeys.empty(9), 0)
@@ -123,7 +171,7 @@ def test_records_that_are_cut_are_an_error(num_words: int):
     part = make_part(numbered_rows(2, start=3), [0, 1])
     words = measure_records(part.examples)
     records = Room(np.uint16).give(int(words.sum()))
-    put_examples(records, np.cumsum(words) - words, part.examples, part.keys)
+    put_examples(records, np.cumsum(words) - words, part.examples, part.keys, part.languages)
     end, keys = int(words[0]) + num_words, RowKeys.empty(9)
     with pytest.raises(ValueError, match="outside"):
         find_records(records, 0, end, np.uint64(0), np.uint64(LAST), np.zeros(9, np.int64), keys, 0)
@@ -133,7 +181,7 @@ def test_more_records_than_an_index_tells_of_are_an_error():
     part = make_part(numbered_rows(3), [0, 1, 2])
     words = measure_records(part.examples)
     records = Room(np.uint16).give(int(words.sum()))
-    put_examples(records, np.cumsum(words) - words, part.examples, part.keys)
+    put_examples(records, np.cumsum(words) - words, part.examples, part.keys, part.languages)
     places, keys = np.zeros(2, np.int64), RowKeys.empty(2)
     with pytest.raises(ValueError, match="outside"):
         find_records(records, 0, int(words.sum()), np.uint64(0), np.uint64(LAST), places, keys, 0)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import albert_data
@@ -20,8 +21,15 @@ from albert_data.build.ownership import check_targets
 from albert_data.build.plan import MapTask, read_tasks
 from albert_data.build.progress import Progress, Silence
 from albert_data.build.publish import make_manifest, publish
-from albert_data.build.receipts import read_receipt
-from albert_data.build.reducing import ReduceJob, ReduceTask, plan_shards
+from albert_data.build.records import Dropped
+from albert_data.build.reducing import (
+    ReduceJob,
+    ReduceReceipt,
+    ReduceTask,
+    make_rules,
+    plan_reduce,
+    read_reduce_receipt,
+)
 from albert_data.build.stages import Stages
 from albert_data.build.vocabulary import is_saved, learn_vocabulary, no_document, save_vocabulary
 from albert_data.build.warming import compile_kernels
@@ -34,13 +42,12 @@ from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.rules import current_versions
-from albert_data.shards.manifest import SPLITS, InputEntry, Manifest, Plan
+from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
 from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
-_ROW_BYTES = 30  # a row's columns of one value, and its offsets
 _INPUT_BYTES, _INPUT_VALUES = 130, 5  # of an input in the manifest at the most, its path aside
 
 
@@ -214,20 +221,10 @@ class _Build:
                 yield task
 
     def _reduce(self, total: TaskReceipt, tokenizer: Tokenizer) -> list[tuple[ReduceTask, ShardReceipt]]:
-        id_bytes = tokenizer.id_dtype().itemsize
-        tasks = []
-        for split in SPLITS:
-            rows, tokens, masked = (total.counts[f"{split}_{what}"] for what in ("rows", "tokens", "masked"))
-            size = rows * _ROW_BYTES + tokens * id_bytes + masked * (2 + id_bytes)
-            if rows:
-                tasks += plan_shards(split, size, self._config.num_shards if split == "train" else None)
+        rules = make_rules(total, self._config, tokenizer.id_dtype)
+        tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
-        job = ReduceJob(
-            [self._work.runs / name for name in sorted(total.runs)],
-            self._work.shards,
-            tokenizer.id_dtype,
-            self._config.compression,
-        )
+        job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := self._find_shard(task))]
@@ -245,7 +242,8 @@ class _Build:
                 raise
         for outcome in synced:
             outcome.result()
-        return shards
+        total.drop(reduce(Dropped.add, (receipt.dropped for _, receipt in shards)))
+        return [(task, receipt.shard) for task, receipt in shards]
 
     def _sync_shard(self, task: ReduceTask) -> None:
         try:
@@ -259,6 +257,5 @@ class _Build:
     def _receipt_path(self, task: ReduceTask) -> Path:
         return self._work.shards / "receipts" / task.receipt_name
 
-    def _find_shard(self, task: ReduceTask) -> ShardReceipt | None:
-        found = read_receipt(self._receipt_path(task))
-        return ShardReceipt(**found) if found is not None else None
+    def _find_shard(self, task: ReduceTask) -> ReduceReceipt | None:
+        return read_reduce_receipt(self._receipt_path(task))

@@ -20,7 +20,7 @@ configs:
 ---
 # ALBERT pretraining shards
 
-Made by albert-data {version}: {documents:,} documents, {text_mb:,.1f} MB of text, {tokens:,} tokens.
+Made by albert-data {version}: {documents:,} documents, {text_mb:,.1f} MB of text, {tokens:,} tokens.{dropped}
 
 | split | examples | tokens | masked | shards |
 |---|---:|---:|---:|---:|
@@ -36,7 +36,7 @@ Each row is one example, `[CLS] A [SEP] B [SEP]` of at most {max_seq_len} tokens
 | `masked_positions` | list of uint16 | positions to predict, counted from [CLS] |
 | `masked_ids` | list of {id_type} | what stood there |
 | `document_key` | uint64 | the document that the row was cut from |
-
+{source}
 Of the maskable tokens {mask_percent:g} % are masked, in spans of 1 to {ngram} words with the shares {shares}.
 
     from albert_data import open_shards
@@ -45,6 +45,8 @@ Of the maskable tokens {mask_percent:g} % are masked, in spans of 1 to {ngram} w
 
 `manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
 """
+_DROPPED = "\nOf equal documents one was kept: {:,} copies were dropped."
+_SOURCE = "| `source` | uint16 | the document's language, counted from 0: {} |\n"
 
 
 def make_card(manifest: Manifest) -> bytes:
@@ -57,6 +59,8 @@ def make_card(manifest: Manifest) -> bytes:
         documents=manifest.counts.documents,
         text_mb=manifest.counts.text_bytes / 1e6,
         tokens=manifest.counts.tokens,
+        dropped=_DROPPED.format(manifest.counts.duplicate_documents) if manifest.counts.duplicate_documents else "",
+        source=_SOURCE.format(", ".join(manifest.sources)) if manifest.sources else "",
         splits="\n".join(
             f"| {name} | {split.num_rows:,} | {split.num_tokens:,} | {split.num_masked:,} | {len(split.shards)} |"
             for name, split in splits.items()

@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from albert_data.build.parts import split_lines
 from albert_data.build.plan import MapTask
 from albert_data.build.receipts import read_receipt, write_receipt
-from albert_data.build.records import Room, RowKeys
+from albert_data.build.records import Dropped, Room, RowKeys
 from albert_data.build.runs import KeyedRows, join_keys, sort_rows, write_run
+from albert_data.build.sizes import SizeSample
 from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
@@ -26,20 +28,37 @@ from albert_data.corpus.fields import Fields
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
-from albert_data.examples.ragged import Examples
 from albert_data.sentences.text import make_text
+from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Documents, Tokenizer
 
 RUN_BYTES = 32 << 20
+ROW_BYTES = 30  # a row's columns of one value, and its offsets
+
+
+class Outermost(NamedTuple):
+    """A document that has rows, and the least or the greatest split key of all. num_bytes: of its rows of one pass."""
+
+    split_key: int
+    document_key: int
+    num_bytes: int
+
+
+def _make_samples() -> dict[str, SizeSample]:
+    return {split: SizeSample() for split in SPLITS}
 
 
 @dataclass(kw_only=True)
 class TaskReceipt:
     """What one task made.
 
-    counts: documents, sentences, text_bytes, tokens; rows, row_tokens and row_masks of each split;
-    fields: of records without text; documents_digest: the sum of the document keys modulo 2**64, the same in whatever
-    order they come;
+    counts: documents, sentences, text_bytes, tokens, those of corpus/layout.py; rows, tokens and masked of each split, as
+    in train_rows;
+    fields: of records without text;
+    documents_digest: the sum of the keys of documents with rows, modulo 2**64, the same in whatever order they come;
+    samples: of each split; sizes are those of one pass, in bytes;
+    least, greatest: None where there is no row;
+    languages: packed codes of the documents, where they have one each;
     seconds: of each stage.
     """
 
@@ -49,6 +68,10 @@ class TaskReceipt:
     damage: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
     documents_digest: int = 0
+    samples: dict[str, SizeSample] = field(default_factory=_make_samples)
+    least: Outermost | None = None
+    greatest: Outermost | None = None
+    languages: set[int] = field(default_factory=set)
     seconds: Stages = field(default_factory=Stages)
 
     def add(self, other: TaskReceipt) -> None:
@@ -57,7 +80,46 @@ class TaskReceipt:
         self.damage += other.damage
         self.fields.merge(other.fields)
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
+        for split, sample in other.samples.items():
+            self.samples[split].add(sample.hashes, sample.sizes)
+        if other.least and other.greatest:
+            self.add_outermost(other.least, other.greatest)
+        self.languages |= other.languages
         self.seconds.add(other.seconds)
+
+    def add_outermost(self, least: Outermost, greatest: Outermost) -> None:
+        self.least = min(self.least or least, least)
+        self.greatest = max(self.greatest or greatest, greatest)
+
+    def drop(self, dropped: Dropped) -> None:
+        """Leave dropped copies out of the digest, and count them beside what was read."""
+        self.documents_digest = (self.documents_digest - dropped.digest) % 2**64
+        self.counts.update(duplicate_documents=dropped.documents, duplicate_tokens=dropped.tokens)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The languages as shards count them: packed codes, in the order of their letters."""
+        return tuple(sorted(self.languages, key=lambda code: code.to_bytes(4, "little")))
+
+    def to_values(self) -> dict[str, Any]:
+        """The receipt as JSON holds it."""
+        samples = {split: sample.to_text() for split, sample in self.samples.items()}
+        others = {"fields": self.fields.to_dict(), "samples": samples, "languages": sorted(self.languages)}
+        return {**vars(self), **others}
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
+        made = {
+            "counts": Counter(values["counts"]),
+            "damage": Counter(values["damage"]),
+            "fields": Fields.from_dict(values["fields"]),
+            "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
+            "least": values["least"] and Outermost(*values["least"]),
+            "greatest": values["greatest"] and Outermost(*values["greatest"]),
+            "languages": set(values["languages"]),
+            "seconds": Stages(values["seconds"]),
+        }
+        return cls(**{**values, **made})
 
 
 def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
@@ -65,15 +127,7 @@ def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
     found = read_receipt(path)
     if found is None or not all((runs / name).is_file() for name in found["runs"]):
         return None
-    return TaskReceipt(
-        fingerprint=found["fingerprint"],
-        runs=found["runs"],
-        counts=Counter(found["counts"]),
-        damage=Counter(found["damage"]),
-        fields=Fields.from_dict(found["fields"]),
-        documents_digest=found["documents_digest"],
-        seconds=Stages(found["seconds"]),
-    )
+    return TaskReceipt.from_values(found)
 
 
 class MapJob:
@@ -99,7 +153,7 @@ class MapJob:
             self._write_run(task, held, receipt)
         receipt.damage, receipt.fields = damage.counts, damage.fields
         receipt.counts += damage.layout
-        write_receipt(self._receipts / f"{task.name}.json", vars(receipt) | {"fields": receipt.fields.to_dict()})
+        write_receipt(self._receipts / f"{task.name}.json", receipt.to_values())
         return receipt
 
     def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Iterator[Documents]:
@@ -130,7 +184,8 @@ class MapJob:
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
         )
-        return KeyedRows(examples=examples, keys=keys)
+        languages = np.zeros(len(pairs), np.uint32) if pairs.languages is None else pairs.languages
+        return KeyedRows(examples=examples, keys=keys, languages=languages)
 
     def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt) -> None:
         with receipt.seconds.time("sort"):
@@ -143,19 +198,42 @@ class MapJob:
             with receipt.seconds.time("write runs"):
                 write_run(self._runs / name, rows)
             receipt.runs.append(name)
-            _count_rows([part.examples for part in held], is_validation, receipt)
+            _count_rows(held, keys, splits, is_validation, receipt)
         held.clear()
 
 
-def _count_rows(parts: list[Examples], is_validation: np.ndarray, receipt: TaskReceipt) -> None:
+def _count_rows(
+    parts: list[KeyedRows], keys: RowKeys, splits: np.ndarray, is_validation: np.ndarray, receipt: TaskReceipt
+) -> None:
+    """Count the rows of all parts, in the order of `keys`. splits: uint64, the split key of each row."""
     tokens, masked = (
         np.concatenate([np.diff(offsets) for offsets in column])
-        for column in zip(*((part.offsets, part.mask_offsets) for part in parts), strict=True)
+        for column in zip(*((part.examples.offsets, part.examples.mask_offsets) for part in parts), strict=True)
     )
+    id_bytes = parts[0].examples.input_ids.itemsize
+    firsts = np.flatnonzero(keys.indices == 0)  # a document's rows of one pass lie together
+    sizes = np.add.reduceat(ROW_BYTES + tokens * id_bytes + masked * (2 + id_bytes), firsts)
+    is_pass = keys.passes[firsts] == 0
+    firsts, sizes = firsts[is_pass], sizes[is_pass]
     for split, is_here in (("train", ~is_validation), ("validation", is_validation)):
         receipt.counts[f"{split}_rows"] += int(np.count_nonzero(is_here))
         receipt.counts[f"{split}_tokens"] += int(tokens[is_here].sum())
         receipt.counts[f"{split}_masked"] += int(masked[is_here].sum())
+        here = is_here[firsts]
+        receipt.samples[split].add(keys.shuffle_keys[firsts[here]], sizes[here])
+    if len(firsts):
+        receipt.add_outermost(*_find_outermost(splits[firsts], keys.document_keys[firsts], sizes))
+
+
+def _find_outermost(
+    split_keys: np.ndarray, document_keys: np.ndarray, sizes: np.ndarray
+) -> tuple[Outermost, Outermost]:
+    """The documents of the least and the greatest split key; of several with one key, the smallest and the largest."""
+    least, greatest = (np.flatnonzero(split_keys == bound) for bound in (split_keys.min(), split_keys.max()))
+    return (
+        Outermost(int(split_keys[least[0]]), int(document_keys[least[0]]), int(sizes[least].min())),
+        Outermost(int(split_keys[greatest[0]]), int(document_keys[greatest[0]]), int(sizes[greatest].max())),
+    )
 
 
 def _count(lines: Lines, documents: Documents, receipt: TaskReceipt) -> None:
@@ -165,10 +243,18 @@ def _count(lines: Lines, documents: Documents, receipt: TaskReceipt) -> None:
         text_bytes=len(lines.utf8),
         tokens=len(documents.ids),
     )
-    digest = int(lines.document_keys.sum(dtype=np.uint64))
+    has_rows = _measure(documents) > 0
+    digest = int(documents.document_keys[has_rows].sum(dtype=np.uint64))
     receipt.documents_digest = (receipt.documents_digest + digest) % 2**64
+    if documents.languages is not None:
+        receipt.languages |= set(np.unique(documents.languages[has_rows]).tolist())
 
 
 def _count_empty(documents: Documents) -> int:
-    lengths = np.diff(documents.sentence_offsets[documents.document_offsets])
-    return int(np.count_nonzero(lengths == 0))
+    return int(np.count_nonzero(_measure(documents) == 0))
+
+
+def _measure(documents: Documents) -> np.ndarray:
+    """How many tokens each document has: int64."""
+    lengths: np.ndarray = np.diff(documents.sentence_offsets[documents.document_offsets])
+    return lengths

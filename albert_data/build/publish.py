@@ -24,9 +24,9 @@ from albert_data.build.ownership import (
 from albert_data.build.reducing import ReduceTask
 from albert_data.build.workdir import WorkDir
 from albert_data.config import BuildConfig
-from albert_data.corpus.layout import NAMES as LAYOUT_NAMES
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import is_there, sync_path, to_json
+from albert_data.languages import unpack_language
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
@@ -71,10 +71,11 @@ def make_manifest(
         inputs=plan.inputs,
         plan=plan,
         documents_digest=f"{total.documents_digest:016x}",
-        counts=Counts(**{name: total.counts[name] for name in (*CORPUS_COUNTS, *LAYOUT_NAMES)}),
+        counts=Counts(**{field.name: total.counts[field.name] for field in dataclasses.fields(Counts)}),
         damage=dict(sorted(total.damage.items())),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
+        sources=tuple(map(unpack_language, total.sources)) or None,
     )
     card = CardEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
     return dataclasses.replace(manifest, card=card).seal()

@@ -30,10 +30,11 @@ _HEAD_WORDS = 2 * len(SPLITS)  # of each split the entries of its index, and the
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedRows:
-    """Rows and their place in the order of all."""
+    """Rows and their place in the order of all. languages: uint32, packed codes; 0 where the build has one language."""
 
     examples: Examples
     keys: RowKeys
+    languages: np.ndarray
 
 
 class SortedRows(NamedTuple):
@@ -63,7 +64,7 @@ def sort_rows(parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarr
     begin = 0
     for part in parts:
         end = begin + len(part.examples)
-        put_examples(records, places[begin:end], part.examples, part.keys)
+        put_examples(records, places[begin:end], part.examples, part.keys, part.languages)
         begin = end
     entries = [rows[::_STEP] for rows in splits]
     sizes = [size for rows, some in zip(splits, entries, strict=True) for size in (len(some), num_words[rows].sum())]

@@ -70,6 +70,11 @@ from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
     show_default=True,
     help="Share of the documents kept out of training.",
 )
+@click.option(
+    "--keep-duplicates",
+    is_flag=True,
+    help="Keep every copy of equal documents; otherwise the first one stays.",
+)
 @click.option("--num-shards", type=int, help="Training shards.  [default: one for about 32 MiB]")
 @click.option(
     "--compression",

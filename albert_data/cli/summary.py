@@ -62,11 +62,14 @@ def describe_build(report: BuildReport, out: Path) -> str:
         f"documents  {counts.documents:,} ({counts.text_bytes / 1e6:,.1f} MB, "
         f"{counts.sentences:,} sentences, {counts.tokens:,} tokens)"
     )
+    if counts.duplicate_documents:
+        copies = _count(counts.duplicate_documents, "copy of a document", "copies of documents")
+        lines.append(f"dropped    {copies}, {counts.duplicate_tokens:,} tokens; --keep-duplicates keeps them")
     for name, split in splits.items():
         shards = _count(len(split.shards), "shard")
         lines.append(f"{name:<10} {split.num_rows:,} examples, {split.num_tokens:,} tokens, {shards}")
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
-        lines.append("           no document fell to validation: raise --validation-fraction to evaluate on some")
+        lines.append("           a corpus of one document leaves none to evaluate on; give two or more")
     lines += _describe_damage(manifest.damage)
     lines += _describe_advice(advise_on(manifest))
     lines += _describe_config(manifest.config, manifest.ngram_shares)

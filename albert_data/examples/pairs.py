@@ -69,6 +69,7 @@ def make_pairs(
         sop_label=cuts.labels,
         document_keys=documents.document_keys[cuts.owners],
         indices=cuts.indices,
+        languages=None if documents.languages is None else documents.languages[cuts.owners],
     )
 
 

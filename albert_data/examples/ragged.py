@@ -19,6 +19,7 @@ class Pairs:
     sop_label: int8; 0 in order, 1 swapped, -1 no second segment.
     document_keys: uint64, the document that the row was cut from.
     indices: uint32, the row's number in its document and pass.
+    languages: uint32, packed codes (albert_data.languages); None where the build has one language.
     """
 
     ids: np.ndarray
@@ -27,6 +28,7 @@ class Pairs:
     sop_label: np.ndarray
     document_keys: np.ndarray
     indices: np.ndarray
+    languages: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)
@@ -40,6 +42,7 @@ class Examples:
     segment_a_len: int32; sop_label: int8; document_keys: uint64 (see Pairs).
     masked_positions: uint16, flat, rising inside a row, counted from the row's [CLS];
     masked_ids: as input_ids, the originals; mask_offsets: int64, num_rows + 1.
+    sources: uint16, indices into the manifest's `sources`; None where the shards have no such column.
     """
 
     input_ids: np.ndarray
@@ -50,6 +53,7 @@ class Examples:
     masked_ids: np.ndarray
     mask_offsets: np.ndarray
     document_keys: np.ndarray
+    sources: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)

@@ -19,7 +19,7 @@ from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.model import Specials, Tokenizer
 
 SOUND, LENGTH, ID, SEGMENT, LABEL, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(10)
-MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_ID, REPLACEMENT, BROKEN_WORD, SHARED_KEY = range(10, 17)
+MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_ID, REPLACEMENT, BROKEN_WORD, SHARED_KEY, UNKNOWN_SOURCE = range(10, 18)
 IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(7))
 
 _MESSAGES = {
@@ -39,6 +39,7 @@ _MESSAGES = {
     REPLACEMENT: "token {place} is masked by {piece}; allowed are [MASK], a piece of text or the original",
     BROKEN_WORD: "the word from token {place} on is masked in part; words must be masked whole",
     SHARED_KEY: "its document is in the validation split too; allowed is one split",
+    UNKNOWN_SOURCE: "source is {value}; allowed are those of the manifest's {num_sources} sources, from 0 on",
 }
 
 
@@ -49,7 +50,7 @@ class RowRules:
     traits: uint8 over the vocabulary, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer makes
     of no text, so that it can't lie inside a segment; MAY_STAND, may replace a masked token; STARTS and STANDALONE, and
     CONTINUES and JOINS_NEXT where WordRule says NEVER. alien_low, alien_high: the least and the greatest alien id.
-    validation_keys: uint64, sorted; documents that must not be here.
+    validation_keys: uint64, sorted; documents that must not be here. num_sources: of the manifest.
     """
 
     schema: pyarrow.Schema
@@ -60,6 +61,7 @@ class RowRules:
     alien_low: int
     alien_high: int
     validation_keys: np.ndarray
+    num_sources: int
 
 
 def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
@@ -76,7 +78,9 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
         traits[values < 0] |= never
     aliens = np.flatnonzero(traits & IS_ALIEN)
     return RowRules(
-        schema=shard_schema(tokenizer.id_dtype, manifest.format_version),
+        schema=shard_schema(
+            tokenizer.id_dtype, manifest.format_version, has_source=manifest.sources is not None
+        ),
         config=manifest.config.examples,
         specials=tokenizer.specials,
         pieces=tokenizer.pieces,
@@ -84,6 +88,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
         alien_low=int(aliens.min(initial=tokenizer.vocab_size)),
         alien_high=int(aliens.max(initial=-1)),
         validation_keys=np.empty(0, np.uint64),
+        num_sources=len(manifest.sources or ()),
     )
 
 
@@ -109,6 +114,9 @@ def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tup
     )
     if len(rules.validation_keys):
         codes[(codes == SOUND) & np.isin(examples.document_keys, rules.validation_keys)] = SHARED_KEY
+    if examples.sources is not None:
+        is_unknown = (codes == SOUND) & (examples.sources >= rules.num_sources)
+        codes[is_unknown], values[is_unknown] = UNKNOWN_SOURCE, examples.sources[is_unknown]
     for row in np.flatnonzero(codes).tolist():
         yield row, describe(int(codes[row]), int(places[row]), int(values[row]), rules)
 
@@ -122,6 +130,7 @@ def describe(code: int, place: int, value: int, rules: RowRules) -> str:
         piece=rules.pieces[value] if 0 <= value < vocab_size else "no piece",
         max_seq_len=rules.config.max_seq_len,
         vocab_size=vocab_size,
+        num_sources=rules.num_sources,
     )
 
 

@@ -127,6 +127,8 @@ def _list_counts(manifest: Manifest) -> list[str]:
     counts = manifest.counts
     parts = [count_noun(counts.documents, "document"), count_noun(counts.sentences, "sentence")]
     parts += [f"{format_bytes(counts.text_bytes)} of text", count_noun(counts.tokens, "token")]
+    if counts.duplicate_documents:
+        parts.append(f"{count_noun(counts.duplicate_documents, 'equal document')} dropped")
     return ["Corpus", *_fill(", ".join(parts), "  ")]
 
 

@@ -8,7 +8,6 @@ a time, so a table keeps where each column of each record batch begins, and the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +15,14 @@ import pyarrow
 
 from albert_data.examples.ragged import Examples
 from albert_data.kernels import Int, Pointer, copy_items, helper, item, kernel, pointer, pointer_at
+from albert_data.shards.schema import SOURCE
 
 
 class Addresses(NamedTuple):
-    """Where the columns of each record batch begin, and how many values its lists have: int64 [record batches]."""
+    """Where the columns of each record batch begin, and how many values its lists have: int64 [record batches].
+
+    sources: of a column that shards may lack; then 0.
+    """
 
     offsets: np.ndarray
     input_ids: np.ndarray
@@ -31,6 +34,7 @@ class Addresses(NamedTuple):
     masked_ids: np.ndarray
     num_masks: np.ndarray
     document_keys: np.ndarray
+    sources: np.ndarray
 
 
 class Columns:
@@ -43,6 +47,7 @@ class Columns:
         self._batches = list(batches)
         found = np.array([_find_addresses(batch) for batch in batches], np.int64).reshape(-1, len(Addresses._fields))
         self._addresses = Addresses(*np.ascontiguousarray(found.T))
+        self._has_source = SOURCE in batches[0].schema.names
         self._no_ids = np.zeros(0, batches[0].column("input_ids").values.to_numpy(zero_copy_only=True).dtype)
 
     def take(self, batches: np.ndarray, rows: np.ndarray) -> Examples:
@@ -51,8 +56,20 @@ class Columns:
         A number beyond the record batch reads what lies there. Raises ValueError for lists that lead outside their
         values.
         """
-        names = [field.name for field in fields(Examples)]
-        return Examples(**dict(zip(names, copy_rows(self._addresses, batches, rows, self._no_ids), strict=True)))
+        ids, offsets, segment_a_len, sop_label, positions, masked, mask_offsets, keys, sources = copy_rows(
+            self._addresses, batches, rows, self._no_ids, self._has_source
+        )
+        return Examples(
+            input_ids=ids,
+            offsets=offsets,
+            segment_a_len=segment_a_len,
+            sop_label=sop_label,
+            masked_positions=positions,
+            masked_ids=masked,
+            mask_offsets=mask_offsets,
+            document_keys=keys,
+            sources=sources if self._has_source else None,
+        )
 
 
 def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
@@ -68,6 +85,7 @@ def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
         _address(originals.values),
         min(len(positions.values), len(originals.values)),
         _address(batch.column("document_key")),
+        _address(batch.column(SOURCE)) if SOURCE in batch.schema.names else 0,
     ]
 
 
@@ -86,15 +104,15 @@ def measure_list(offsets: Pointer, row: int, num_values: int) -> Int:
 
 @kernel
 def copy_rows(
-    addresses: Addresses, batches: np.ndarray, rows: np.ndarray, no_ids: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    addresses: Addresses, batches: np.ndarray, rows: np.ndarray, no_ids: np.ndarray, has_source: bool
+) -> tuple[np.ndarray, ...]:
     """Copy rows: the columns of `Examples`, in their order. no_ids: an array of the type of the ids."""
     num_rows = len(rows)
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
     segment_a_len, sop_label = np.empty(num_rows, np.int32), np.empty(num_rows, np.int8)
-    document_keys = np.empty(num_rows, np.uint64)
+    document_keys, sources = np.empty(num_rows, np.uint64), np.empty(num_rows if has_source else 0, np.uint16)
     # Pointers to int32, int8, ..: the types of those to the columns.
-    ints, bytes_, words = pointer(segment_a_len), pointer(sop_label), pointer(document_keys)
+    ints, bytes_, words, shorts = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
     for i in range(num_rows):
         batch, row = batches[i], rows[i]
         lists, masks = pointer_at(ints, addresses.offsets[batch]), pointer_at(ints, addresses.mask_offsets[batch])
@@ -103,6 +121,8 @@ def copy_rows(
         segment_a_len[i] = item(pointer_at(ints, addresses.segment_a_len[batch]), row)
         sop_label[i] = item(pointer_at(bytes_, addresses.sop_label[batch]), row)
         document_keys[i] = item(pointer_at(words, addresses.document_keys[batch]), row)
+        if has_source:
+            sources[i] = item(pointer_at(shorts, addresses.sources[batch]), row)
     input_ids, masked_ids = np.empty(offsets[-1], no_ids.dtype), np.empty(mask_offsets[-1], no_ids.dtype)
     masked_positions = np.empty(mask_offsets[-1], np.uint16)
     out_ids, out_masked, out_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
@@ -126,4 +146,5 @@ def copy_rows(
         masked_ids,
         mask_offsets,
         document_keys,
+        sources,
     )

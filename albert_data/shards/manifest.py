@@ -90,18 +90,19 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Of one pass over the corpus. duplicate_documents: None where they were not looked for; the last three, which tell
-    whether the text looks wrapped or its documents too short (corpus/layout.py): None where they were not counted.
+    """Of one pass over the corpus as it was read. duplicate_documents, duplicate_tokens: what was dropped of that; the last
+    three tell whether the text looks wrapped or its documents too short (corpus/layout.py).
     """
 
     documents: Count
     sentences: Count
     text_bytes: Count
     tokens: Count
-    duplicate_documents: Count | None = None
-    inner_lines: Count | None = None
-    wrapped_lines: Count | None = None
-    short_documents: Count | None = None
+    duplicate_documents: Count = since(2, 0)
+    duplicate_tokens: Count = since(2, 0)
+    inner_lines: Count = since(2, 0)
+    wrapped_lines: Count = since(2, 0)
+    short_documents: Count = since(2, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ class Example:
 
     input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied; segment_a_len: tokens of A.
     sop_label: 0 in order, 1 swapped, -1 no segment B. masked_positions: uint16; masked_ids: the originals.
+    source: the document's language, by its place in the manifest's `sources`; None where that is missing.
     """
 
     input_ids: np.ndarray
@@ -49,6 +50,7 @@ class Example:
     masked_positions: np.ndarray
     masked_ids: np.ndarray
     document_key: int
+    source: int | None = None
 
     @property
     def original_ids(self) -> np.ndarray:
@@ -69,8 +71,11 @@ class Shards:
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
         self._root = Path(os.path.abspath(folder))
+        self._has_source = manifest.sources is not None
         self._bounds = Bounds(
-            vocab_size=manifest.tokenizer.vocab_size, max_seq_len=manifest.config.examples.max_seq_len
+            vocab_size=manifest.tokenizer.vocab_size,
+            max_seq_len=manifest.config.examples.max_seq_len,
+            num_sources=len(manifest.sources or ()),
         )
         readers = [_open_shard(folder, shard) for shard in manifest.splits[split].shards]
         self._places = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
@@ -96,7 +101,7 @@ class Shards:
         try:
             with self._lock:  # Arrow does not say that threads may share a reader
                 batch = reader.get_batch(i)
-            check_batch(batch)
+            check_batch(batch, has_source=self._has_source)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
             raise self._complain(f"batch {number}", explain_damage(error)) from error
@@ -176,7 +181,7 @@ class Shards:
         """
         numbers = to_row_numbers(indices, len(self))
         if not self._places:
-            return no_rows()
+            return no_rows(has_source=self._has_source)
         batches = np.searchsorted(self._begins, numbers, side="right") - 1
         try:
             found = self._columns.take(batches, numbers - self._begins[batches])
@@ -207,6 +212,7 @@ def _to_example(one: Examples) -> Example:
         masked_positions=one.masked_positions,
         masked_ids=one.masked_ids,
         document_key=int(one.document_keys[0]),
+        source=None if one.sources is None else int(one.sources[0]),
     )
 
 

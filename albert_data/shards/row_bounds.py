@@ -19,10 +19,11 @@ LEAST_LEN = 2  # [CLS] and [SEP]
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """vocab_size: ids are below it; max_seq_len: the most tokens of a row."""
+    """vocab_size: ids are below it; max_seq_len: the most tokens of a row; num_sources: sources are below it."""
 
     vocab_size: int
     max_seq_len: int
+    num_sources: int = 0
 
     def find_unsound(self, rows: Examples) -> int | None:
         """The number of the first row that leaves its bounds."""
@@ -39,6 +40,8 @@ class Bounds:
             if ids.max(initial=0) >= self.vocab_size:  # which one is looked for only then
                 first = int(np.argmax(ids >= self.vocab_size))
                 found.append(int(np.searchsorted(offsets, first, side="right")) - 1)
+        if rows.sources is not None and rows.sources.max(initial=0) >= self.num_sources and len(rows):
+            found.append(int(np.argmax(rows.sources >= self.num_sources)))
         return min(found, default=None)
 
     def explain(self, rows: Examples, row: int) -> str:
@@ -58,6 +61,8 @@ class Bounds:
         ):
             if (values >= end).any():
                 return f"{name} holds {values.max():,}; allowed are 0 to {end - 1:,}"
+        if one.sources is not None and one.sources[0] >= self.num_sources:
+            return f"source is {one.sources[0]}; the manifest lists {self.num_sources} under `sources`"
         raise AssertionError("the row is sound")
 
 

@@ -1,13 +1,15 @@
-"""Some rows of ragged arrays, and none."""
+"""Some rows of ragged arrays, rows of several, and none."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from albert_data.examples.ragged import Examples
 
 
-def no_rows() -> Examples:
+def no_rows(*, has_source: bool = False) -> Examples:
     """Not one row."""
     ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
     return Examples(
@@ -19,6 +21,7 @@ def no_rows() -> Examples:
         masked_ids=ids,
         mask_offsets=offsets,
         document_keys=np.zeros(0, np.uint64),
+        sources=np.zeros(0, np.uint16) if has_source else None,
     )
 
 
@@ -35,4 +38,32 @@ def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
         masked_ids=examples.masked_ids[masks],
         mask_offsets=mask_offsets - mask_offsets[0],
         document_keys=examples.document_keys[begin:end],
+        sources=None if examples.sources is None else examples.sources[begin:end],
     )
+
+
+def join_rows(parts: Sequence[Examples]) -> Examples:
+    """The rows of one or more parts of the same columns, one part after another."""
+    return Examples(
+        input_ids=np.concatenate([part.input_ids for part in parts]),
+        offsets=_join_offsets([part.offsets for part in parts]),
+        segment_a_len=np.concatenate([part.segment_a_len for part in parts]),
+        sop_label=np.concatenate([part.sop_label for part in parts]),
+        masked_positions=np.concatenate([part.masked_positions for part in parts]),
+        masked_ids=np.concatenate([part.masked_ids for part in parts]),
+        mask_offsets=_join_offsets([part.mask_offsets for part in parts]),
+        document_keys=np.concatenate([part.document_keys for part in parts]),
+        sources=_join_sources([part.sources for part in parts]),
+    )
+
+
+def _join_offsets(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Offsets that each begin with 0, as of lists that lie one after another."""
+    lengths = np.concatenate([np.diff(part) for part in parts])
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+
+
+def _join_sources(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    there = [part for part in parts if part is not None]
+    assert len(there) in (0, len(parts)), "all parts have sources, or none"
+    return np.concatenate(there) if there else None

@@ -18,11 +18,14 @@ from albert_data.examples.ragged import Examples
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, FORMAT_VERSION)  # their columns are the same
 SHARD_SUFFIX = ".arrow"
+SOURCE = "source"  # the column that only some shards have
 MAX_TOLD = 300  # characters of what a damaged file says of itself
 
 
-def shard_schema(id_dtype: type[Any], format_version: int = FORMAT_VERSION) -> pyarrow.Schema:
-    """Columns of a shard whose token ids are uint16 or uint32."""
+def shard_schema(
+    id_dtype: type[Any], format_version: int = FORMAT_VERSION, *, has_source: bool = False
+) -> pyarrow.Schema:
+    """Columns of a shard whose token ids are uint16 or uint32. has_source: whether the documents had languages."""
     ids = pyarrow.list_(pyarrow.field("item", pyarrow.from_numpy_dtype(id_dtype), nullable=False))
     positions = pyarrow.list_(pyarrow.field("item", pyarrow.uint16(), nullable=False))
     columns = {
@@ -32,6 +35,7 @@ def shard_schema(id_dtype: type[Any], format_version: int = FORMAT_VERSION) -> p
         "masked_positions": positions,
         "masked_ids": ids,
         "document_key": pyarrow.uint64(),
+        **({SOURCE: pyarrow.uint16()} if has_source else {}),
     }
     return pyarrow.schema(
         [pyarrow.field(name, kind, nullable=False) for name, kind in columns.items()],
@@ -41,17 +45,17 @@ def shard_schema(id_dtype: type[Any], format_version: int = FORMAT_VERSION) -> p
 
 def to_record_batch(examples: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     """One batch of rows. The batch must hold fewer than 2**31 tokens."""
-    return pyarrow.record_batch(
-        [
-            _to_list(examples.offsets, examples.input_ids),
-            _to_array(examples.segment_a_len),
-            _to_array(examples.sop_label),
-            _to_list(examples.mask_offsets, examples.masked_positions),
-            _to_list(examples.mask_offsets, examples.masked_ids),
-            _to_array(examples.document_keys),
-        ],
-        schema=schema,
-    )
+    columns = [
+        _to_list(examples.offsets, examples.input_ids),
+        _to_array(examples.segment_a_len),
+        _to_array(examples.sop_label),
+        _to_list(examples.mask_offsets, examples.masked_positions),
+        _to_list(examples.mask_offsets, examples.masked_ids),
+        _to_array(examples.document_keys),
+    ]
+    if examples.sources is not None:
+        columns.append(_to_array(examples.sources))
+    return pyarrow.record_batch(columns, schema=schema)
 
 
 def _to_list(offsets: np.ndarray, values: np.ndarray) -> pyarrow.ListArray:
@@ -94,12 +98,12 @@ def describe_columns(schema: pyarrow.Schema) -> str:
     return f"has the columns {shorten(found)}; see docs/format.md for those that are allowed"
 
 
-def check_batch(batch: pyarrow.RecordBatch) -> None:
+def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None:
     """Raise ValueError unless a batch has our columns, whole and without nulls, and as many masks as originals.
 
     Arrow looks at none of this when it reads, and who follows a damaged offset reads beyond the file.
     """
-    if not any(batch.schema.equals(shard_schema(dtype)) for dtype in (np.uint16, np.uint32)):
+    if not any(batch.schema.equals(shard_schema(dtype, has_source=has_source)) for dtype in (np.uint16, np.uint32)):
         raise ValueError(describe_columns(batch.schema))
     batch.validate(full=True)
     if any(has_nulls(column) for column in batch.columns):
@@ -127,6 +131,7 @@ def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:
         masked_ids=_flat(masked),
         mask_offsets=_offsets(masked),
         document_keys=_values(batch.column("document_key")),
+        sources=_values(batch.column(SOURCE)) if SOURCE in batch.schema.names else None,
     )
 
 

@@ -57,6 +57,7 @@ class Documents:
 
     ids: uint16 or uint32, flat; sentence_offsets: int64, num_sentences + 1, in tokens;
     is_heading: bool, of each sentence; document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
+    languages: uint32, packed codes (albert_data.languages) of the documents; None where the build has one language.
     """
 
     ids: np.ndarray
@@ -64,6 +65,7 @@ class Documents:
     is_heading: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
+    languages: np.ndarray | None = None
 
 
 class Tokenizer:

@@ -1,0 +1,177 @@
+"""Equal documents are dropped where their rows meet in the merge: a build is one of the set of documents."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, digest_shards, run_build
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.shards.reader import Example, open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+DOCUMENTS = fixtures.make_documents(120, seed=7)
+COPIES = [*DOCUMENTS, *DOCUMENTS[:40], *DOCUMENTS[20:60], *[DOCUMENTS[3]] * 50]
+SPLITS = ("train", "validation")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(1 << 12):
+        yield
+
+
+@pytest.fixture(scope="module")
+def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build of the documents, each given once."""
+    folder = tmp_path_factory.mktemp("once")
+    fixtures.write_corpus(folder / "in", DOCUMENTS, "txt", random.Random(0))
+    run_build(folder / "in", folder / "out", tokenizer)
+    return folder / "out"
+
+
+def read_counts(out: Path) -> dict[str, int]:
+    counts: dict[str, int] = open_shards(out).manifest["counts"]
+    return counts
+
+
+def check_same_set(out: Path, reference: Path) -> None:
+    assert digest_shards(out) == digest_shards(reference)
+    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
+    assert found["documents_digest"] == wanted["documents_digest"]
+    assert found["splits"] == wanted["splits"]
+    assert found["digest"] == wanted["digest"]
+
+
+def list_texts(out: Path) -> Counter[tuple[bytes, ...]]:
+    return Counter(describe(row) for split in SPLITS for row in open_shards(out, split))
+
+
+def describe(row: Example) -> tuple[bytes, ...]:
+    columns = (row.input_ids, row.masked_positions, row.masked_ids)
+    return (*(column.tobytes() for column in columns), repr((row.segment_a_len, row.sop_label)).encode())
+
+
+@pytest.mark.parametrize("layout", fixtures.LAYOUTS)
+def test_copies_spread_over_any_files_give_the_bytes_of_the_documents_alone(
+    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", COPIES, layout, random.Random(layout))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    check_same_set(tmp_path / "out", reference)
+    counts = read_counts(tmp_path / "out")
+    assert counts["documents"] == len(COPIES)
+    assert counts["duplicate_documents"] == len(COPIES) - len(DOCUMENTS)
+    assert counts["tokens"] - counts["duplicate_tokens"] == read_counts(reference)["tokens"]
+    assert read_counts(reference)["duplicate_documents"] == read_counts(reference)["duplicate_tokens"] == 0
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [MultiprocessEngine(1), MultiprocessEngine(2), MultiprocessEngine(4), PicklingEngine()],
+    ids=["1 worker", "2 workers", "4 workers", "pickling"],
+)
+def test_copies_are_dropped_by_any_number_of_workers(
+    engine: Engine, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", COPIES, "mixed", random.Random(5))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine)
+    check_same_set(tmp_path / "out", reference)
+    assert read_counts(tmp_path / "out")["duplicate_documents"] == len(COPIES) - len(DOCUMENTS)
+
+
+@pytest.mark.parametrize("results", [1, 9, 30])
+def test_a_killed_build_counts_the_copies_of_the_shards_that_were_done(
+    results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", COPIES, "txt", random.Random(5))
+    run_build(tmp_path / "in", tmp_path / "whole", tokenizer, num_shards=6)
+    with pytest.raises(KeyboardInterrupt):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(results), num_shards=6)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, num_shards=6)
+    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "whole")
+
+
+def test_all_copies_are_kept_on_request(reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", COPIES, "txt", random.Random(5))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, keep_duplicates=True)
+    fixtures.write_corpus(tmp_path / "other", COPIES, "mixed", random.Random(6))
+    run_build(tmp_path / "other", tmp_path / "again", tokenizer, MultiprocessEngine(2), keep_duplicates=True)
+    check_same_set(tmp_path / "again", tmp_path / "out")
+    assert read_counts(tmp_path / "out")["duplicate_documents"] == 0
+    kept, once = list_texts(tmp_path / "out"), list_texts(reference)
+    assert kept.keys() == once.keys()
+    by_key = Counter(map(fixtures.document_key, COPIES))
+    for split in SPLITS:
+        found = Counter(row.document_key for row in open_shards(tmp_path / "out", split))
+        alone = Counter(row.document_key for row in open_shards(reference, split))
+        assert found == Counter({key: count * by_key[key] for key, count in alone.items()})
+
+
+def test_passes_over_one_document_are_no_copies(tokenizer: Tokenizer, tmp_path: Path):
+    for name, documents in (("once", ["the\n\nwater"]), ("twice", ["the\n\nwater", "the\n\nwater"])):
+        fixtures.write_corpus(tmp_path / name, documents, "txt", random.Random(0))
+        run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, dupe_factor=4)
+    check_same_set(tmp_path / "twice-out", tmp_path / "once-out")
+    assert len(open_shards(tmp_path / "twice-out")) == 4
+    assert read_counts(tmp_path / "twice-out")["duplicate_documents"] == 1
+
+
+@pytest.mark.parametrize("num_shards", [None, 3])
+@pytest.mark.parametrize("slices_read", [1, 6])
+def test_many_copies_change_no_shard_and_no_slice(
+    num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """More bytes are read of a slice than one read may hold, so it is read in parts."""
+    monkeypatch.setattr("albert_data.build.reducing.SLICE_BYTES", 1 << 12)
+    monkeypatch.setattr("albert_data.build.reducing.SHARD_BYTES", 1 << 14)
+    monkeypatch.setattr("albert_data.build.reducing._SLICES_READ", slices_read)
+    for name, documents in (("once", DOCUMENTS), ("often", DOCUMENTS * 9)):
+        fixtures.write_corpus(tmp_path / name, documents, "jsonl", random.Random(1))
+        run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, num_shards=num_shards)
+    check_same_set(tmp_path / "often-out", tmp_path / "once-out")
+    assert len(list((tmp_path / "once-out/train").iterdir())) == (num_shards or 9)
+
+
+def test_different_documents_of_one_key_are_both_kept(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """All documents have one of three keys, and each is given twice."""
+    monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
+    documents = DOCUMENTS[:60]
+    for name, some in (("once", documents), ("twice", documents * 2)):
+        fixtures.write_corpus(tmp_path / name, some, "txt", random.Random(name))
+        run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, max_seq_len=512)
+    check_same_set(tmp_path / "twice-out", tmp_path / "once-out")
+    assert sum(list_texts(tmp_path / "once-out").values()) >= len(documents)
+    assert read_counts(tmp_path / "twice-out")["duplicate_documents"] == len(documents)
+
+
+texts = st.text(st.sampled_from("the water a. \n"), min_size=1, max_size=30).filter(lambda text: text.strip())
+
+
+@settings(max_examples=20)
+@given(st.lists(texts, min_size=1, max_size=9), st.sampled_from(fixtures.LAYOUTS), st.integers(0, 2**63 - 1))
+def test_any_list_of_documents_gives_the_bytes_of_its_set(
+    tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, documents: list[str], layout: str, seed: int
+):
+    folder = tmp_path_factory.mktemp("any")
+    documents = [*documents, "One that surely holds a token."]
+    alone = list({fixtures.canonical(document): document for document in documents}.values())
+    options: dict[str, Any] = {"seed": seed, "max_seq_len": 8, "validation_fraction": 0.3, "sentences": "lines"}
+    for name, some, how in (("list", documents, layout), ("set", alone, "txt")):
+        fixtures.write_corpus(folder / name, some, how, random.Random(seed))
+        run_build(folder / name, folder / f"{name}-out", tokenizer, InlineEngine(), **options)
+    check_same_set(folder / "list-out", folder / "set-out")
+    skipped = open_shards(folder / "list-out").manifest["damage"].get("no_tokens", 0)
+    skipped -= open_shards(folder / "set-out").manifest["damage"].get("no_tokens", 0)
+    assert read_counts(folder / "list-out")["duplicate_documents"] == len(documents) - len(alone) - skipped

@@ -1,0 +1,67 @@
+"""The sample of sizes is one of a set, is joined from parts in any order, and estimates what it should."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.build import sizes
+from albert_data.build.sizes import SAMPLE, SizeSample
+
+documents = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
+
+
+def make_sample(*parts: list[tuple[int, int]]) -> SizeSample:
+    sample = SizeSample()
+    for part in parts:
+        hashes, found = np.array(part, np.int64).reshape(-1, 2).T
+        sample.add(hashes.astype(np.uint64), found)
+    return sample
+
+
+def list_sample(sample: SizeSample) -> list[tuple[int, int]]:
+    return list(zip(sample.hashes.tolist(), sample.sizes.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("capacity", [1, 5, SAMPLE])
+@given(documents=documents, data=st.data())
+def test_a_sample_is_the_least_of_a_set_however_it_is_joined(
+    capacity: int, documents: list[tuple[int, int]], data: st.DataObject
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizes, "SAMPLE", capacity)
+        shuffled = data.draw(st.permutations(documents))
+        at = data.draw(st.integers(0, len(documents)))
+        joined = make_sample(shuffled[at:])
+        rest = make_sample(shuffled[:at])
+        joined.add(rest.hashes, rest.sizes)
+        wanted = sorted(set(documents))[:capacity]
+        for sample in (make_sample(documents), make_sample(shuffled[:at], shuffled[at:]), joined):
+            assert list_sample(sample) == wanted
+
+
+@given(documents)
+def test_a_sample_outlives_being_text(documents: list[tuple[int, int]]):
+    sample = make_sample(documents)
+    assert list_sample(SizeSample.from_text(json.loads(json.dumps(sample.to_text())))) == list_sample(sample)
+
+
+def test_few_documents_are_summed_exactly_each_once():
+    assert SizeSample().estimate() == 0
+    assert make_sample([(5, 100), (9, 7), (5, 100)], [(9, 7)]).estimate() == 107
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_many_documents_are_estimated(copies: int):
+    """30,000 sizes that vary as much as their mean; four standard errors of sqrt(2 / SAMPLE)."""
+    rng = np.random.default_rng(0)
+    hashes, found = rng.integers(0, 2**64, 30_000, np.uint64), rng.exponential(5000, 30_000).astype(np.int64) + 1
+    sample = SizeSample()
+    for part in np.array_split(np.tile(np.arange(30_000), copies), 7):
+        sample.add(hashes[part], found[part])
+    assert len(sample.hashes) == SAMPLE
+    assert abs(sample.estimate() / int(found.sum()) - 1) < 4 * (2 / SAMPLE) ** 0.5

@@ -1,0 +1,190 @@
+"""The column `source`: from a document's language to a number in the shard, and checked like all other values."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import numpy as np
+import pyarrow
+import pytest
+from build_fixtures import digest_shards, run_build
+from hypothesis import given
+from hypothesis import strategies as st
+from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
+from shard_fixtures import change_manifest, describe_again, write_shards
+
+from albert_data.build.engine import MultiprocessEngine
+from albert_data.build.mapping import MapJob
+from albert_data.errors import ShardError
+from albert_data.languages import pack_language
+from albert_data.shards.columns import Columns
+from albert_data.shards.reader import Shards, open_shards
+from albert_data.shards.rows import join_rows, no_rows, slice_rows
+from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch
+from albert_data.shards.writer import write_shard
+from albert_data.tokenizer.model import Documents, Tokenizer
+
+NAMES = ("de", "en", "zh")
+LANGUAGES = ("zh", "en", "de")  # by a document's key modulo 3
+DOCUMENTS = fixtures.make_documents(60, seed=9)
+
+
+# ---- rows ----
+
+
+@given(rows_16, st.data())
+def test_sources_go_through_a_record_batch_and_stay_with_their_rows(rows: list[Row], data: st.DataObject):
+    sources = [row[4] % 2**16 for row in rows]
+    examples, schema = make_examples(rows, sources=sources), shard_schema(np.uint16, has_source=True)
+    batch = to_record_batch(examples, schema)
+    assert batch.column("source").type == pyarrow.uint16()
+    assert batch.column("source").to_pylist() == sources
+    assert list_sources(from_record_batch(batch)) == sources
+    wanted = data.draw(st.lists(st.sampled_from(range(len(rows))))) if rows else []
+    taken = Columns([batch]).take(np.zeros(len(wanted), np.int64), np.array(wanted, np.int64))
+    assert plain(taken) == [rows[i] for i in wanted]
+    assert list_sources(taken) == [sources[i] for i in wanted]
+    assert list_sources(slice_rows(examples, 0, len(rows) // 2)) == sources[: len(rows) // 2]
+
+
+def list_sources(examples: Any) -> list[int]:
+    assert examples.sources.dtype == np.uint16
+    return list(examples.sources.tolist())
+
+
+@given(rows_16, st.data(), st.booleans())
+def test_parts_of_rows_are_joined_as_lists_are(rows: list[Row], data: st.DataObject, has_source: bool):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
+    examples = make_examples(rows, sources=[row[4] % 2**16 for row in rows] if has_source else None)
+    bounds = [0, *cuts, len(rows)]
+    parts = [slice_rows(examples, begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
+    joined = join_rows(parts)
+    assert plain(joined) == rows
+    assert (joined.sources is not None) == has_source
+    if has_source:
+        assert list_sources(joined) == list_sources(examples)
+
+
+def test_the_schema_has_the_column_only_where_it_is_asked_for():
+    assert "source" not in shard_schema(np.uint16).names
+    assert shard_schema(np.uint16, has_source=True).names == [*shard_schema(np.uint16).names, "source"]
+    assert no_rows().sources is None
+    assert list_sources(no_rows(has_source=True)) == []
+
+
+# ---- reading ----
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """50 rows in two record batches, of three sources in turn."""
+    write_shards(tmp_path / "out", [[]])
+    write_rows(tmp_path / "out", [number % 3 for number in range(50)])
+    change_manifest(tmp_path / "out", lambda manifest: manifest.update(sources=list(NAMES)))
+    return tmp_path / "out"
+
+
+def write_rows(folder: Path, sources: list[int], *, has_source: bool = True) -> None:
+    examples = make_examples(numbered_rows(50), sources=sources if has_source else None)
+    batches = [slice_rows(examples, 0, 20), slice_rows(examples, 20, 50)]
+    write_shard(folder / "train/0.arrow", batches, shard_schema(np.uint16, has_source=has_source), "none")
+    describe_again(folder)
+
+
+def test_a_row_tells_its_source_in_every_way_of_asking(folder: Path):
+    shards = open_shards(folder)
+    wanted = [number % 3 for number in range(50)]
+    assert [example.source for example in shards] == wanted
+    assert [shards[number].source for number in range(50)] == wanted
+    assert [source for batch in shards.batches() for source in list_sources(batch)] == wanted
+    assert list_sources(shards.rows(np.arange(49, -1, -1))) == wanted[::-1]
+    assert list_sources(shards.rows([])) == []
+
+
+def read_in_any_way(shards: Shards) -> Iterator[object]:
+    yield lambda: list(shards)
+    yield lambda: list(shards.batches())
+    yield lambda: shards.rows(np.arange(50))
+
+
+def test_a_source_beyond_the_manifests_is_an_error(folder: Path):
+    write_rows(folder, [0] * 30 + [3] + [0] * 19)
+    for read in read_in_any_way(open_shards(folder)):
+        with pytest.raises(ShardError, match=r"row 30: source is 3; the manifest lists 3 under `sources`.*verify"):
+            read()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("has_source", [True, False])
+def test_a_column_that_the_manifest_does_not_tell_of_or_that_is_missing_is_an_error(folder: Path, has_source: bool):
+    write_rows(folder, [0] * 50, has_source=has_source)
+    if has_source:
+        change_manifest(folder, lambda manifest: manifest.pop("sources"))
+    with pytest.raises(ShardError, match="has the columns"):
+        open_shards(folder)[0]
+
+
+def test_rows_without_the_column_have_no_source(tmp_path: Path):
+    shards = open_shards(write_shards(tmp_path / "out", [[numbered_rows(3)]]))
+    assert shards[0].source is None
+    assert shards.rows([0]).sources is None
+
+
+# ---- building ----
+
+
+@pytest.fixture
+def with_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each document has the language that its key says, as if its line had said so."""
+    read = MapJob.read
+    codes = np.array([pack_language(name) for name in LANGUAGES], np.uint32)
+
+    def read_languages(self: MapJob, *arguments: Any) -> Iterator[Documents]:
+        receipt = arguments[2]
+        for documents in read(self, *arguments):
+            languages = codes[documents.document_keys % np.uint64(3)]
+            receipt.languages |= set(np.unique(languages).tolist())
+            yield dataclasses.replace(documents, languages=languages)
+
+    monkeypatch.setattr(MapJob, "read", read_languages)
+
+
+def test_a_build_writes_the_sources_whatever_the_layout(with_languages: None, tokenizer: Tokenizer, tmp_path: Path):
+    with fixtures.small_tasks(1 << 12):
+        for name, layout, documents in (("a", "txt", DOCUMENTS), ("b", "mixed", DOCUMENTS * 2)):
+            fixtures.write_corpus(tmp_path / name, documents, layout, random.Random(name))
+            run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, MultiprocessEngine(2))
+    assert digest_shards(tmp_path / "a-out") == digest_shards(tmp_path / "b-out")
+    for split in ("train", "validation"):
+        shards = open_shards(tmp_path / "b-out", split)
+        assert shards.manifest["sources"] == list(NAMES)
+        for row in shards:
+            assert row.source is not None
+            assert NAMES[row.source] == LANGUAGES[row.document_key % 3]
+
+
+def test_equal_texts_of_two_languages_are_two_documents(
+    with_languages: None, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The second file gives the same documents another language."""
+    read = MapJob.read
+
+    def read_second(self: MapJob, block: Any, *arguments: Any) -> Iterator[Documents]:
+        for documents in read(self, block, *arguments):
+            assert documents.languages is not None
+            yield dataclasses.replace(
+                documents, languages=np.roll(documents.languages, 0 if "a.txt" in block.path else 1)
+            )
+
+    monkeypatch.setattr(MapJob, "read", read_second)
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"in/{name}.txt").write_bytes(fixtures.to_txt(DOCUMENTS[:20]))
+    report = run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    codes = [LANGUAGES[fixtures.document_key(document) % 3] for document in DOCUMENTS[:20]]
+    num_equal = sum(one == other for one, other in zip(codes, [codes[-1], *codes], strict=False))
+    assert report.manifest["counts"]["duplicate_documents"] == num_equal
