@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.shards.manifest import Counts
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -38,17 +39,28 @@ def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
     return folder / "out"
 
 
-def read_counts(out: Path) -> dict[str, int]:
-    counts: dict[str, int] = open_shards(out).manifest["counts"]
-    return counts
+def read_counts(out: Path) -> Counts:
+    return open_shards(out).manifest.counts
 
 
 def check_same_set(out: Path, reference: Path) -> None:
     assert digest_shards(out) == digest_shards(reference)
     found, wanted = open_shards(out).manifest, open_shards(reference).manifest
-    assert found["documents_digest"] == wanted["documents_digest"]
-    assert found["splits"] == wanted["splits"]
-    assert found["digest"] == wanted["digest"]
+    assert (found.documents_digest, found.splits, found.digest) == (
+        wanted.documents_digest,
+        wanted.splits,
+        wanted.digest,
+    )
+
+
+def check_tokens_add_up(out: Path) -> None:
+    """What is in the rows, special tokens aside, is what was read less what was dropped, once a pass."""
+    manifest = open_shards(out).manifest
+    counts, splits = manifest.counts, manifest.splits.values()
+    num_specials = sum(3 * split.num_rows - (split.num_unpaired or 0) for split in splits)
+    passes = manifest.config.examples.dupe_factor
+    num_text = sum(split.num_tokens for split in splits) - num_specials
+    assert num_text == passes * (counts.tokens - counts.duplicate_tokens)
 
 
 def list_texts(out: Path) -> Counter[tuple[bytes, ...]]:
@@ -68,10 +80,12 @@ def test_copies_spread_over_any_files_give_the_bytes_of_the_documents_alone(
     run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     check_same_set(tmp_path / "out", reference)
     counts = read_counts(tmp_path / "out")
-    assert counts["documents"] == len(COPIES)
-    assert counts["duplicate_documents"] == len(COPIES) - len(DOCUMENTS)
-    assert counts["tokens"] - counts["duplicate_tokens"] == read_counts(reference)["tokens"]
-    assert read_counts(reference)["duplicate_documents"] == read_counts(reference)["duplicate_tokens"] == 0
+    assert counts.documents == len(COPIES)
+    assert counts.duplicate_documents == len(COPIES) - len(DOCUMENTS)
+    assert counts.tokens - counts.duplicate_tokens == read_counts(reference).tokens
+    assert read_counts(reference).duplicate_documents == read_counts(reference).duplicate_tokens == 0
+    for folder in (reference, tmp_path / "out"):
+        check_tokens_add_up(folder)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,7 @@ def test_copies_are_dropped_by_any_number_of_workers(
     fixtures.write_corpus(tmp_path / "in", COPIES, "mixed", random.Random(5))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine)
     check_same_set(tmp_path / "out", reference)
-    assert read_counts(tmp_path / "out")["duplicate_documents"] == len(COPIES) - len(DOCUMENTS)
+    assert read_counts(tmp_path / "out").duplicate_documents == len(COPIES) - len(DOCUMENTS)
 
 
 @pytest.mark.parametrize("results", [1, 9, 30])
@@ -107,7 +121,7 @@ def test_all_copies_are_kept_on_request(reference: Path, tokenizer: Tokenizer, t
     fixtures.write_corpus(tmp_path / "other", COPIES, "mixed", random.Random(6))
     run_build(tmp_path / "other", tmp_path / "again", tokenizer, MultiprocessEngine(2), keep_duplicates=True)
     check_same_set(tmp_path / "again", tmp_path / "out")
-    assert read_counts(tmp_path / "out")["duplicate_documents"] == 0
+    assert read_counts(tmp_path / "out").duplicate_documents == 0
     kept, once = list_texts(tmp_path / "out"), list_texts(reference)
     assert kept.keys() == once.keys()
     by_key = Counter(map(fixtures.document_key, COPIES))
@@ -123,7 +137,8 @@ def test_passes_over_one_document_are_no_copies(tokenizer: Tokenizer, tmp_path: 
         run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, dupe_factor=4)
     check_same_set(tmp_path / "twice-out", tmp_path / "once-out")
     assert len(open_shards(tmp_path / "twice-out")) == 4
-    assert read_counts(tmp_path / "twice-out")["duplicate_documents"] == 1
+    assert read_counts(tmp_path / "twice-out").duplicate_documents == 1
+    check_tokens_add_up(tmp_path / "twice-out")
 
 
 @pytest.mark.parametrize("num_shards", [None, 3])
@@ -153,7 +168,8 @@ def test_different_documents_of_one_key_are_both_kept(
         run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, max_seq_len=512)
     check_same_set(tmp_path / "twice-out", tmp_path / "once-out")
     assert sum(list_texts(tmp_path / "once-out").values()) >= len(documents)
-    assert read_counts(tmp_path / "twice-out")["duplicate_documents"] == len(documents)
+    assert read_counts(tmp_path / "twice-out").duplicate_documents == len(documents)
+    check_tokens_add_up(tmp_path / "twice-out")
 
 
 texts = st.text(st.sampled_from("the water a. \n"), min_size=1, max_size=30).filter(lambda text: text.strip())
@@ -172,6 +188,7 @@ def test_any_list_of_documents_gives_the_bytes_of_its_set(
         fixtures.write_corpus(folder / name, some, how, random.Random(seed))
         run_build(folder / name, folder / f"{name}-out", tokenizer, InlineEngine(), **options)
     check_same_set(folder / "list-out", folder / "set-out")
-    skipped = open_shards(folder / "list-out").manifest["damage"].get("no_tokens", 0)
-    skipped -= open_shards(folder / "set-out").manifest["damage"].get("no_tokens", 0)
-    assert read_counts(folder / "list-out")["duplicate_documents"] == len(documents) - len(alone) - skipped
+    check_tokens_add_up(folder / "list-out")
+    skipped = open_shards(folder / "list-out").manifest.damage.get("no_tokens", 0)
+    skipped -= open_shards(folder / "set-out").manifest.damage.get("no_tokens", 0)
+    assert read_counts(folder / "list-out").duplicate_documents == len(documents) - len(alone) - skipped

@@ -21,6 +21,7 @@ from shard_fixtures import change_manifest, describe_again, write_shards
 from albert_data.build.engine import MultiprocessEngine
 from albert_data.build.mapping import MapJob
 from albert_data.errors import ShardError
+from albert_data.inspect.verify import verify
 from albert_data.languages import pack_language
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import Shards, open_shards
@@ -161,7 +162,7 @@ def test_a_build_writes_the_sources_whatever_the_layout(with_languages: None, to
     assert digest_shards(tmp_path / "a-out") == digest_shards(tmp_path / "b-out")
     for split in ("train", "validation"):
         shards = open_shards(tmp_path / "b-out", split)
-        assert shards.manifest["sources"] == list(NAMES)
+        assert shards.manifest.sources == NAMES
         for row in shards:
             assert row.source is not None
             assert NAMES[row.source] == LANGUAGES[row.document_key % 3]
@@ -187,4 +188,23 @@ def test_equal_texts_of_two_languages_are_two_documents(
     report = run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     codes = [LANGUAGES[fixtures.document_key(document) % 3] for document in DOCUMENTS[:20]]
     num_equal = sum(one == other for one, other in zip(codes, [codes[-1], *codes], strict=False))
-    assert report.manifest["counts"]["duplicate_documents"] == num_equal
+    assert report.manifest.counts.duplicate_documents == num_equal
+
+
+def test_verify_names_the_row_of_a_source_beyond_the_manifests(
+    with_languages: None, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
+    out = tmp_path / "out"
+    run_build(tmp_path / "in", out, tokenizer)
+    assert not list(verify(out))
+    change_manifest(out, lambda manifest: manifest["sources"].pop())
+    row = next(number for number, source in enumerate(read_sources(out)) if source == 2)
+    what = "source is 2; allowed are those of the manifest's 2 sources, from 0 on"
+    assert f"train/shard-00000.arrow, row {row}: {what}" in list(map(str, verify(out)))
+
+
+def read_sources(out: Path) -> list[int]:
+    table = pyarrow.ipc.open_file(out / "train/shard-00000.arrow").read_all()
+    found: list[int] = table.column("source").to_pylist()
+    return found

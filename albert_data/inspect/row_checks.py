@@ -78,9 +78,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
         traits[values < 0] |= never
     aliens = np.flatnonzero(traits & IS_ALIEN)
     return RowRules(
-        schema=shard_schema(
-            tokenizer.id_dtype, manifest.format_version, has_source=manifest.sources is not None
-        ),
+        schema=shard_schema(tokenizer.id_dtype, manifest.format_version, has_source=manifest.sources is not None),
         config=manifest.config.examples,
         specials=tokenizer.specials,
         pieces=tokenizer.pieces,

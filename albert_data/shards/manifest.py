@@ -90,19 +90,20 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Of one pass over the corpus as it was read. duplicate_documents, duplicate_tokens: what was dropped of that; the last
-    three tell whether the text looks wrapped or its documents too short (corpus/layout.py).
+    """Of one pass over the corpus as it was read. duplicate_documents, duplicate_tokens: what was dropped of that.
+
+    The last three tell whether the text looks wrapped or its documents too short (corpus/layout.py).
     """
 
     documents: Count
     sentences: Count
     text_bytes: Count
     tokens: Count
-    duplicate_documents: Count = since(2, 0)
-    duplicate_tokens: Count = since(2, 0)
-    inner_lines: Count = since(2, 0)
-    wrapped_lines: Count = since(2, 0)
-    short_documents: Count = since(2, 0)
+    duplicate_documents: Count = 0
+    duplicate_tokens: Count = 0
+    inner_lines: Count = 0
+    wrapped_lines: Count = 0
+    short_documents: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)
