@@ -118,6 +118,11 @@ def test_the_order_of_rows_does_not_depend_on_how_they_stood(rows: list[KeyedRow
 def test_what_is_dropped_is_counted_as_a_loop_counts(rows: list[KeyedRow]):
     records, places, keys = lay_out(rows)
     order, is_copy = order_records(records, places, keys)
+    assert count_dropped(records, places[order[is_copy]]) == count_slowly(rows)
+
+
+def count_slowly(rows: list[KeyedRow]) -> Dropped:
+    """What all rows come to that stood in the list before."""
     seen: list[KeyedRow] = []
     wanted = Dropped()
     for row in rows:
@@ -127,7 +132,34 @@ def test_what_is_dropped_is_counted_as_a_loop_counts(rows: list[KeyedRow]):
         one = Dropped(1, is_document, is_first * (len(ids) - (2 if label < 0 else 3)), is_document * document_key)
         wanted = wanted.add(one) if row in seen else wanted
         seen.append(row)
-    assert count_dropped(records, places[order[is_copy]]) == wanted
+    return wanted
+
+
+@given(st.lists(st.lists(keyed_rows, max_size=12), min_size=1, max_size=3), st.sampled_from([0, 1, 2]))
+def test_copies_dropped_in_runs_and_in_the_merge_are_those_of_all(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], modulus: int
+):
+    """All rows of a document are of one split, as in a build."""
+    folder, opened, dropped = tmp_path_factory.mktemp("runs"), [], Dropped()
+    for number, rows in enumerate(runs):
+        records, places, keys = lay_out(rows)
+        languages = np.array([language for _, _, language in rows], np.uint32)
+        part = KeyedRows(examples=take_examples(records, places), keys=keys, languages=languages)
+        is_validation = keys.document_keys % np.uint64(2) < np.uint64(modulus)
+        found = sort_rows([part], keys, is_validation, Room(np.uint16), keep_copies=False)
+        dropped = dropped.add(found.dropped)
+        write_run(folder / str(number), found)
+        opened.append(Run(folder / str(number)))
+    kept: list[KeyedRow] = []
+    for split in ("train", "validation"):
+        records, places, keys = read_range(opened, split, 0, LAST, Room(np.uint16))
+        order, is_copy = order_records(records, places, keys)
+        dropped = dropped.add(count_dropped(records, places[order[is_copy]]))
+        order = order[~is_copy]
+        kept += read_back(records, places[order], RowKeys(*(column[order] for column in keys)))
+    everything = [row for rows in runs for row in rows]
+    assert sorted(map(repr, kept)) == sorted(set(map(repr, everything)))
+    assert dropped == count_slowly(everything)
 
 
 @given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))

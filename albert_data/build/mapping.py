@@ -59,6 +59,7 @@ class TaskReceipt:
     samples: of each split; sizes are those of one pass, in bytes;
     least, greatest: None where there is no row;
     languages: packed codes of the documents, where they have one each;
+    dropped: copies that are in no run;
     seconds: of each stage.
     """
 
@@ -72,6 +73,7 @@ class TaskReceipt:
     least: Outermost | None = None
     greatest: Outermost | None = None
     languages: set[int] = field(default_factory=set)
+    dropped: Dropped = Dropped()
     seconds: Stages = field(default_factory=Stages)
 
     def add(self, other: TaskReceipt) -> None:
@@ -85,6 +87,7 @@ class TaskReceipt:
         if other.least and other.greatest:
             self.add_outermost(other.least, other.greatest)
         self.languages |= other.languages
+        self.dropped = self.dropped.add(other.dropped)
         self.seconds.add(other.seconds)
 
     def add_outermost(self, least: Outermost, greatest: Outermost) -> None:
@@ -92,9 +95,13 @@ class TaskReceipt:
         self.greatest = max(self.greatest or greatest, greatest)
 
     def drop(self, dropped: Dropped) -> None:
-        """Leave dropped copies out of the digest, and count them beside what was read."""
-        self.documents_digest = (self.documents_digest - dropped.digest) % 2**64
-        self.counts.update(duplicate_documents=dropped.documents, duplicate_tokens=dropped.tokens)
+        """Leave all dropped copies out of the digest, and count them beside what was read.
+
+        dropped: those that were found in the merge.
+        """
+        self.dropped = self.dropped.add(dropped)
+        self.documents_digest = (self.documents_digest - self.dropped.digest) % 2**64
+        self.counts.update(duplicate_documents=self.dropped.documents, duplicate_tokens=self.dropped.tokens)
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -117,6 +124,7 @@ class TaskReceipt:
             "least": values["least"] and Outermost(*values["least"]),
             "greatest": values["greatest"] and Outermost(*values["greatest"]),
             "languages": set(values["languages"]),
+            "dropped": Dropped(*values["dropped"]),
             "seconds": Stages(values["seconds"]),
         }
         return cls(**{**values, **made})
@@ -192,12 +200,13 @@ class MapJob:
             keys = join_keys(held)
             splits = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
             is_validation = splits < threshold(self._config.validation_fraction)
-            rows = sort_rows(held, keys, is_validation, self._room)
+            rows = sort_rows(held, keys, is_validation, self._room, keep_copies=self._config.keep_duplicates)
         if len(keys.indices):
             name = f"{task.name}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):
                 write_run(self._runs / name, rows)
             receipt.runs.append(name)
+            receipt.dropped = receipt.dropped.add(rows.dropped)
             _count_rows(held, keys, splits, is_validation, receipt)
         held.clear()
 

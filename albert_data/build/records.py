@@ -44,6 +44,15 @@ class RowKeys(NamedTuple):
         order[tied] = rows[np.lexsort([column[rows] for column in reversed(self)])]
         return order
 
+    def find_ties(self, order: np.ndarray) -> np.ndarray:
+        """For each place in an order, whether its row has all the keys of the one before: bool."""
+        is_tie = np.zeros(len(order), bool)
+        is_tie[1:] = self.shuffle_keys[order[1:]] == self.shuffle_keys[order[:-1]]
+        if is_tie.any():
+            for column in self:
+                is_tie[1:] &= column[order[1:]] == column[order[:-1]]
+        return is_tie
+
 
 class Records(NamedTuple):
     """A buffer of records as uint64, and the same bytes as int32, as uint16 and as ids (uint16 or uint32)."""
@@ -131,12 +140,8 @@ def order_records(records: Records, places: np.ndarray, keys: RowKeys) -> tuple[
     Where all keys are equal, the content decides. Mostly it is equal too, of a document that comes twice; it is not
     where the keys of two documents collide.
     """
-    order, is_tie = keys.order(), np.zeros(len(places), bool)
-    is_tie[1:] = keys.shuffle_keys[order[1:]] == keys.shuffle_keys[order[:-1]]
-    if not is_tie.any():
-        return order, is_tie
-    for column in keys:
-        is_tie[1:] &= column[order[1:]] == column[order[:-1]]
+    order = keys.order()
+    is_tie = keys.find_ties(order)
     is_copy = find_copies(records, places[order], is_tie)
     differs = np.flatnonzero(is_tie & ~is_copy)
     if not len(differs):

@@ -15,7 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.build.records import Records, Room, RowKeys, find_records, measure_records, put_examples
+from albert_data.build.records import (
+    Dropped,
+    Records,
+    Room,
+    RowKeys,
+    count_dropped,
+    find_copies,
+    find_records,
+    measure_records,
+    put_examples,
+)
 from albert_data.errors import OutputError
 from albert_data.examples.ragged import Examples
 from albert_data.files import replace_file
@@ -38,10 +48,11 @@ class KeyedRows:
 
 
 class SortedRows(NamedTuple):
-    """What a run's file holds, both uint64: the head with the index, and the records."""
+    """What a run's file holds, both uint64: the head with the index, and the records; and what was left out of it."""
 
     head: np.ndarray
     records: np.ndarray
+    dropped: Dropped
 
 
 def join_keys(parts: Sequence[KeyedRows]) -> RowKeys:
@@ -49,10 +60,13 @@ def join_keys(parts: Sequence[KeyedRows]) -> RowKeys:
     return RowKeys(*map(np.concatenate, zip(*(part.keys for part in parts), strict=True)))
 
 
-def sort_rows(parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarray, room: Room) -> SortedRows:
+def sort_rows(
+    parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarray, room: Room, *, keep_copies: bool = True
+) -> SortedRows:
     """Put the rows of all parts in order, as records in `room`.
 
-    keys: of all parts, joined; is_validation: of each row.
+    keys: of all parts, joined; is_validation: of each row. keep_copies: or a row is dropped that is equal to the one
+    before it, so that a document of a million copies is never merged at once; merging finds the other copies.
     """
     order = keys.order()
     splits = (order[~is_validation[order]], order[is_validation[order]])
@@ -66,10 +80,20 @@ def sort_rows(parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarr
         end = begin + len(part.examples)
         put_examples(records, places[begin:end], part.examples, part.keys, part.languages)
         begin = end
+    words, dropped = records.words[: num_words.sum()], Dropped()
+    is_copy = np.zeros(len(order), bool) if keep_copies else find_copies(records, places[order], keys.find_ties(order))
+    if is_copy.any():
+        dropped = count_dropped(records, places[order[is_copy]])
+        words = words[np.repeat(~is_copy, num_words[order])]
+        is_gone = np.zeros(len(order), bool)
+        is_gone[order[is_copy]] = True
+        splits = tuple(rows[~is_gone[rows]] for rows in splits)
+        order = np.concatenate(splits)
+        places[order] = np.cumsum(num_words[order]) - num_words[order]
     entries = [rows[::_STEP] for rows in splits]
     sizes = [size for rows, some in zip(splits, entries, strict=True) for size in (len(some), num_words[rows].sum())]
     index = [column[some] for some in entries for column in (keys.shuffle_keys, places.astype(np.uint64))]
-    return SortedRows(np.concatenate((np.array(sizes, np.uint64), *index)), records.words[: num_words.sum()])
+    return SortedRows(np.concatenate((np.array(sizes, np.uint64), *index)), words, dropped)
 
 
 def write_run(path: Path, rows: SortedRows) -> None:

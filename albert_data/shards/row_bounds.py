@@ -40,8 +40,8 @@ class Bounds:
             if ids.max(initial=0) >= self.vocab_size:  # which one is looked for only then
                 first = int(np.argmax(ids >= self.vocab_size))
                 found.append(int(np.searchsorted(offsets, first, side="right")) - 1)
-        if rows.sources is not None and rows.sources.max(initial=0) >= self.num_sources and len(rows):
-            found.append(int(np.argmax(rows.sources >= self.num_sources)))
+        if rows.sources is not None and (is_beyond := rows.sources >= self.num_sources).any():
+            found.append(int(np.argmax(is_beyond)))
         return min(found, default=None)
 
     def explain(self, rows: Examples, row: int) -> str:
