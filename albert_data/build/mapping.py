@@ -52,8 +52,8 @@ def _make_samples() -> dict[str, SizeSample]:
 class TaskReceipt:
     """What one task made.
 
-    counts: documents, sentences, text_bytes, tokens, those of corpus/layout.py; rows, tokens and masked of each split, as
-    in train_rows;
+    counts: documents, sentences, text_bytes, tokens, those of corpus/layout.py; rows, tokens and masked of each split,
+    by names as train_rows;
     fields: of records without text;
     documents_digest: the sum of the keys of documents with rows, modulo 2**64, the same in whatever order they come;
     samples: of each split; sizes are those of one pass, in bytes;

@@ -43,8 +43,6 @@ from albert_data.shards.manifest import (
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import Tokenizer
 
-CORPUS_COUNTS = ("documents", "sentences", "text_bytes", "tokens")
-
 
 def make_manifest(
     plan: Plan,

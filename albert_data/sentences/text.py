@@ -30,7 +30,8 @@ class Text:
 
     utf8: uint8; sentence_begins, sentence_ends: int64, where each sentence stands in it, in order;
     document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64;
-    is_heading: bool, of each sentence, whether it belongs with the next one.
+    is_heading: bool, of each sentence, whether it belongs with the next one;
+    languages: uint32, packed codes (albert_data.languages) of the documents; None where the build has one language.
     """
 
     utf8: np.ndarray
@@ -39,6 +40,7 @@ class Text:
     document_offsets: np.ndarray
     document_keys: np.ndarray
     is_heading: np.ndarray
+    languages: np.ndarray | None = None
 
 
 def make_text(lines: Lines, config: TextConfig) -> Text:
@@ -58,6 +60,7 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
         document_offsets=line_sentences[lines.document_offsets],
         document_keys=lines.document_keys,
         is_heading=is_heading,
+        languages=lines.languages,
     )
 
 

@@ -243,6 +243,7 @@ class Tokenizer:
             is_heading=text.is_heading,
             document_offsets=text.document_offsets,
             document_keys=text.document_keys,
+            languages=text.languages,
         )
 
     def normalise(self, text: str) -> str:
