@@ -95,7 +95,9 @@ class Reading:
         num_faults, prefix, read = len(self.faults), f"{where}." if where else "", {}
         for field in fields:
             if field.name in value:
-                read[field.name] = self.read(field.kind, value[field.name], prefix + field.name)
+                item = value[field.name]
+                is_plain = type(item) is field.kind  # at once, as most values of a manifest of many inputs are
+                read[field.name] = item if is_plain else self.read(field.kind, item, prefix + field.name)
             elif not field.may_miss(self.format_version):
                 self.faults.append(f"{prefix}{field.name} is missing; {_NAMES[_base(field.kind)]} is needed")
         if len(self.faults) == num_faults:
