@@ -1,18 +1,115 @@
-"""The rule of sentences: hard cases, and what holds of any text."""
+"""The rule of sentences: hard cases, its slow reference, and what holds of any text."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import sentence_cases
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sentence_reference import segment_line
 
 from albert_data import split_sentences
+from albert_data.config import TextConfig
+from albert_data.corpus.documents import Lines
+from albert_data.languages import pack_language
+from albert_data.sentences.text import make_text, slice_sentences
 
+LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
 CASES = [
     (language, case) for language, cases in sentence_cases.BY_LANGUAGE.items() for case in cases.strip().splitlines()
 ]
+# What the rule looks at, words of every class, and letters of every kind.
+WORDS = """
+. .. ... …  ! ? ?! 。 ！ ？ ． । ۔ ؟ ։ ። ፡ ; : , | 、 - – — * / · • ⁃
+" ' “ ” ‘ ’ „ ‚ « » ‹ › 「 」 『 』 《 》 ( ) （ ） [ ] 【 】 ¿ ¡ [1] [12] ² \u0301 😀 \U00011047
+a b i I A B x X é É z 5 12 1999 1. 2. 3. 1) 2) a. b. II. IV. 3rd it's I'm don’t ’Twas
+Mr. Dr. No. no. Vol. p. etc. Inc. U.S. U. S. p.m. a.m. e.g. Ph.D. Co. J. R. z. B. z.B. Nr.
+The He It At And and or you said cried Tom Smith Januar usw. г. т. е. Он д. Хлеб хлеб τι κ. Ο
+中 文 他说 说 と あ ア 가 그는 네. د. محمد है डॉ. वह ए. پی۔ ها ბ. ნა ა ሀ ት Ա ա ກ ก ကာ
+www.a.com a@b.c file.txt 3.14 ３．１４ 1,000.5 (a.) “A.” “A!” ‘A?’ 'A.' "A." «A.» 「A。」 (A. B.)
+"""
+PIECES = [*WORDS.split(), *5 * [" "], "  ", "\t", "\u00a0", "\u3000", "\u2009", "\u200b"]
+lines = st.lists(st.sampled_from(PIECES) | st.sampled_from(" .A"), max_size=40).map("".join)
+anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def read(texts: list[str], languages: list[str] | None = None) -> Lines:
+    """Lines, each a document of its own."""
+    parts = [text.encode() + b"\n" for text in texts]
+    offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    found = Lines(
+        utf8=np.frombuffer(b"".join(parts), np.uint8),
+        line_offsets=offsets,
+        document_offsets=np.arange(len(texts) + 1),
+        document_keys=np.zeros(len(texts), np.uint64),
+    )
+    if languages is not None:
+        object.__setattr__(found, "languages", np.array([pack_language(code) for code in languages], np.uint32))
+    return found
+
+
+def segment(texts: list[str], language: str = "en", languages: list[str] | None = None) -> list[list[str]]:
+    found = make_text(read(texts, languages), TextConfig(language=language))
+    parts = [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
+    bounds = found.document_offsets.tolist()
+    return [parts[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)]
+
+
+def canonical(text: str) -> str:
+    return "".join(c for c in text if c not in "\n\r\v\f\x85\u2028\u2029").strip(" \t\n\r\v\f") or "-"
+
+
+# ---- cases ----
 
 
 @pytest.mark.parametrize(("language", "case"), CASES)
 def test_hard_cases(language: str, case: str):
     sentences = case.split("|")
     assert split_sentences(case.replace("|", sentence_cases.find_space(language)), language) == sentences
+
+
+@pytest.mark.parametrize(("language", "case"), CASES)
+def test_the_reference_finds_them_too(language: str, case: str):
+    assert segment_line(case.replace("|", sentence_cases.find_space(language)), language)[0] == case.split("|")
+
+
+# ---- the reference ----
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(LANGUAGES), st.lists((lines | anything).map(canonical), min_size=1, max_size=8))
+@example("en", ["“" * 20 + "A. B.” C. D.”", "(" * 17 + "A. B" + ")" * 17 + " C."])
+@example("en", ["“A" + "b" * 248 + ". C.” D.", "“A" + "b" * 249 + ". C.” D.", "“A" + "b" * 250 + ". C.” D."])
+@example("en", ["x" * 46 + "Co. The", "x" * 47 + ". The", "x" * 49 + ". the", "A" + "\u0301" * 30 + ". B. C"])
+@example("de", ["Am 5. Mai. Am 55. Mai. Am 555. Mai. Am 5. 5. 2000. Der XIV. Ludwig."])
+@example("en", ["1. A 2. B 4. C", "1.) A 2.) B", "1) A 2. B 2) C", "• A • B", "• 1. A • 2. B", "（1） A （2） B 2） C"])
+def test_sentences_are_those_of_the_reference(language: str, texts: list[str]):
+    found = make_text(read(texts), TextConfig(language=language))
+    expected = [segment_line(text, language)[0] for text in texts]
+    assert segment(texts, language) == expected
+    assert found.is_heading.tolist() == [False] * len(found.sentence_begins), "each document is one line"
+
+
+# ---- any text ----
+
+
+@given(st.sampled_from(LANGUAGES), st.lists((lines | anything).map(canonical), min_size=1, max_size=5))
+def test_a_sentence_depends_on_its_line_alone(language: str, texts: list[str]):
+    assert segment(texts, language) == [segment([text], language)[0] for text in texts]
+
+
+@given(st.sampled_from(LANGUAGES), (lines | anything).map(canonical))
+def test_only_white_space_is_lost(language: str, text: str):
+    def strip_all(part: str) -> str:
+        return "".join(c for c in part if c not in " \t\n\r\v\f")
+
+    sentences = segment([text], language)[0]
+    assert strip_all("".join(sentences)) == strip_all(text)
+    assert all(sentence and sentence == sentence.strip(" \t\n\r\v\f") for sentence in sentences)
+
+
+@given(st.lists(st.tuples(lines.map(canonical), st.sampled_from(LANGUAGES)), min_size=1, max_size=8))
+def test_each_document_is_segmented_by_the_rule_of_its_language(documents: list[tuple[str, str]]):
+    texts, languages = map(list, zip(*documents, strict=True))
+    assert segment(texts, "en", languages) == [segment([text], language)[0] for text, language in documents]

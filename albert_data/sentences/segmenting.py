@@ -111,7 +111,7 @@ def skip_notes(source: Source, at: int, end: int) -> int:
         if kind == FIRST_PAIR + 2 * SQUARE:
             while after < end and after - at < 5 and read_kind(source, after) == DIGIT:
                 after = step(source, after)
-            if after == at + 1 or kind_at(source, after, end) != FIRST_PAIR + 2 * SQUARE + 1:
+            if after == step(source, at) or kind_at(source, after, end) != FIRST_PAIR + 2 * SQUARE + 1:
                 break
             after = step(source, after)
         elif kind != MARK:
@@ -145,7 +145,7 @@ def can_end(source: Source, state: Pointer, stop: int, strength: int, group: int
     kind = kind_at(source, at, end)
     if kind == BLANK:
         return True
-    if kind == DASH and group >= FIRST_QUOTE:  # “So.”—“No.”
+    if kind == DASH:  # “So.”—“No.”
         after = step(source, at)
         return after < end and find_role(source, state, item(state, LINE), after, end) == OPENS
     if COMMA <= kind <= DASH or kind == JOIN or DOT <= kind <= DOUBLE:
@@ -188,7 +188,7 @@ def read_marker(source: Source, begin: int, stop: int, end: int) -> tuple[int, i
     and its style. The style is 0 where there is no marker: a number of up to three digits, or a lower-case letter,
     between white space.
     """
-    delimiter, after = item(source.utf8, stop), stop + 1
+    delimiter, after = item(source.utf8, stop), step(source, stop)
     if delimiter == 46 and after < end and item(source.utf8, after) == 41:  # 1.)
         delimiter, after = 42, after + 1
     at, number = stop, 0
