@@ -18,13 +18,15 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import write_bytes, write_json
-from albert_data.shards.manifest import Manifest
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, read_object, show
+
+if TYPE_CHECKING:  # it imports Arrow, which no --help needs
+    from albert_data.shards.manifest import Manifest
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
