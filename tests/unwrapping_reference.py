@@ -14,7 +14,7 @@ GLUED_SCRIPTS = {
 }
 STOPS = ".!?:…‼⁇⁈⁉。！？：．｡؟۔।॥།༎။።፧፨։᙮꓿"
 MARK = re.compile(
-    r"(?:[-*+·‒–—―•‣▪◦]|[0-9]{1,3}[.)]|[ivxlcIVXLC]{1,5}[.)]|[A-Za-z][.)]"
+    r"(?:[-*+·‒–—―•‣▪◦]|[0-9]{1,3}[.)]|(?![A-Z]\.)[ivxlcIVXLC]{1,5}[.)]|[a-z][.)]|[A-Z]\)"
     r"|\((?:[0-9]{1,3}|[ivxlcIVXLC]{1,5}|[A-Za-z])\))[ \t\n\r\x0b\x0c]"
 )
 
@@ -169,10 +169,16 @@ def is_after_nothing(after: Line) -> bool:
     return after.has_dash_start or (is_glued(after.text[0]) and not is_word(after.text[0]))
 
 
-def continues(line: Line, after: Line, width: int, in_list: bool) -> bool:
+def indents_paragraphs(lines: list[Line]) -> bool:
+    pairs = [(a, b) for a, b in zip(lines, lines[1:], strict=False) if a.indent and not a.is_blank and not b.is_blank]
+    first = sum(not after.indent for _, after in pairs)
+    return first > 0 and 4 * first >= len(pairs) - first
+
+
+def continues(line: Line, after: Line, width: int, by_indent: bool, in_list: bool) -> bool:
     if line.width > 160 or after.width > 160:
         return False
-    if after.indent > line.indent and not in_list and (line.has_stop or not after.is_lower):
+    if after.indent > (0 if by_indent else line.indent) and not in_list and (line.has_stop or not after.is_lower):
         return False
     if after.is_list and (line.has_stop or in_list):
         return False
@@ -212,25 +218,31 @@ def resolve(lines: list[Line], places: list[int]) -> dict[int, str]:
         for a, b, c in zip(words, words[1:], words[2:], strict=False):
             if b == "-" and c not in ("-", ""):
                 counts[f"{a}-{c}"] += 1
+    for place in places:
+        counts[find_words(lines[place].text[:-1])[-1]] -= 1
+        counts[find_words(lines[place + 1].text)[0]] -= 1
     found, votes = {}, 0
     for place in places:
         head = find_words(lines[place].text[:-1])[-1]
         tail = find_words(lines[place + 1].text)[0]
         rest = lines[place + 1].text[len(tail) :]
-        if not head:
+        before = lines[place].text[: -1 - len(head)]
+        if not head or before.endswith("-") or rest.startswith("-"):
             found[place] = ""
-        elif tail in ("and", "or", "to", "und", "oder", "bis") and not rest.startswith("-"):
+        elif tail in ("and", "or", "to", "und", "oder", "bis"):
             found[place] = " "
         elif (margin := counts[head + tail] - counts[f"{head}-{tail}"]) != 0:
             found[place] = "drop" if margin > 0 else ""
             votes += 1 if margin > 0 else -1
+        elif counts[head] > 0 and counts[tail] > 0:
+            found[place] = ""
     return {place: found.get(place, "drop" if votes > 0 else "") for place in places}
 
 
 def unwrap(text: str) -> str:
     """One document, its paragraphs a line each, blank lines left out."""
     lines = [Line(raw) for raw in text.split("\n")]
-    width = find_width(lines)
+    width, by_indent = find_width(lines), indents_paragraphs(lines)
     joins: dict[int, str] = {}
     begin = 0
     while begin < len(lines):
@@ -244,7 +256,7 @@ def unwrap(text: str) -> str:
             if not (line.is_odd or after.is_odd):
                 if line.text[-1] == "\u00ad" and is_word(after.text[0]):
                     joins[place] = "drop"
-                elif width and not verse and continues(line, after, width, in_list):
+                elif width and not verse and continues(line, after, width, by_indent, in_list):
                     joins[place] = choose_join(line, after)
             if place not in joins:
                 in_list = after.is_list

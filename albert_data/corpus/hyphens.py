@@ -1,8 +1,9 @@
 """Hyphens at the ends of wrapped lines: of a broken word, which is dropped, or of a compound, which stays.
 
 "ex-" before "ample" is "example" or "ex-ample": the document tells. The form that is more frequent inside its lines
-wins, ASCII letters in either case. If none is, all such hyphens of the document follow the majority of those that could
-be decided, and stay where there is none. Before one of a few conjunctions the hyphen is a suspended one ("pre- and
+wins, ASCII letters in either case. If none is, the hyphen stays where both halves are words elsewhere in the document,
+or where another hyphen is next to one ("five-and-" before "twenty"); all others follow the majority of those that the
+forms decided, and stay where there is none. Before one of a few conjunctions the hyphen is a suspended one ("pre- and
 post-war"), and a space follows.
 """
 
@@ -120,10 +121,10 @@ def decide(
     """
     source, kinds = pointer(raw), pointer(classes)
     size = 8
-    while size < 4 * len(places):
+    while size < 8 * len(places):
         size *= 2
     keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-    words = np.zeros((len(places), 2), np.uint64)  # the hashes without the hyphen, and with it
+    words = np.zeros((len(places), 4), np.uint64)  # the hashes without the hyphen, with it, and of the halves
     joins = np.full(len(places), _UNDECIDED, np.uint8)
     for i in range(len(places)):
         fact, following = facts[places[i]], facts[places[i] + 1]
@@ -140,8 +141,13 @@ def decide(
         whole, _ = add_word(source, following[TEXT], following[END], head, kinds)
         pair, _ = add_word(source, following[TEXT], following[END], add_byte(head, _DASH), kinds)
         words[i, 0], words[i, 1] = whole | Word(1), pair | Word(1)
-        for key in words[i]:
-            keys[find_slot(keys, key)] = key
+        words[i, 2], words[i, 3] = head | Word(1), alone | Word(1)
+        for half in range(4):
+            slot = find_slot(keys, words[i, half])
+            keys[slot] = words[i, half]
+            counts[slot] -= half >= 2  # these very places are no words
+        if is_compound or begin > fact[TEXT] and item(source, begin - 1) == _DASH:
+            joins[i] = _NOTHING
     for i in range(len(facts)):
         tally_words(source, facts[i, TEXT], facts[i, END], kinds, keys, counts)
     votes = 0
@@ -151,6 +157,8 @@ def decide(
             if margin != 0:
                 joins[i] = _DROP if margin > 0 else _NOTHING
                 votes += 1 if margin > 0 else -1
+            elif counts[find_slot(keys, words[i, 2])] > 0 and counts[find_slot(keys, words[i, 3])] > 0:
+                joins[i] = _NOTHING
     for i in range(len(places)):
         if joins[i] == _UNDECIDED:
             joins[i] = _DROP if votes > 0 else _NOTHING

@@ -11,7 +11,8 @@ is a function of a document's text alone. Nothing marks the line ends that a wra
    missed costs a cut sentence; one that is joined wrongly after a stop costs nothing, for a sentence ends there.)
 3. A paragraph ends at a blank line; where a line is indented more than the one before, unless it goes on in lower case
    or belongs to an item of a list; before the mark of a list or of a dialogue, after a stop or inside a list; and at
-   lines without a letter or digit, or with a tab or four spaces inside them (tables).
+   lines without a letter or digit, or with a tab or four spaces inside them (tables). Where first lines are indented in
+   a document (of its indented lines, a fifth or more are followed by one that is not), every indented line begins one.
 4. Verse is not joined: four lines or more between blank ones, none of which begins in lower case, some in upper case,
    and not all of them full by the first rule of 2.
 5. Lines are joined by a space; by nothing between letters of scripts without spaces, beside the marks of these, beside
@@ -139,13 +140,27 @@ def is_verse(facts: np.ndarray, begin: int, end: int, width: int) -> bool:
 
 
 @helper
-def continues(fact: np.ndarray, following: np.ndarray, width: int, in_list: bool) -> bool:
+def indents_paragraphs(facts: np.ndarray, begin: int, end: int) -> bool:
+    """Whether the first lines of a document's paragraphs are indented, and the others are not."""
+    first, others = 0, 0
+    for i in range(begin, end - 1):
+        if facts[i, INDENT] > 0 and (facts[i, FLAGS] | facts[i + 1, FLAGS]) & BLANK == 0:
+            if facts[i + 1, INDENT] == 0:
+                first += 1
+            else:
+                others += 1
+    return first > 0 and 4 * first >= others
+
+
+@helper
+def continues(fact: np.ndarray, following: np.ndarray, width: int, by_indent: bool, in_list: bool) -> bool:
     """Whether the next line goes on in the paragraph of a line."""
     flags, after = fact[FLAGS], following[FLAGS]
     has_stop, is_lower = flags & STOP != 0, after & LOWER != 0
     if fact[WIDTH] > _LONGEST or following[WIDTH] > _LONGEST:
         return False
-    if following[INDENT] > fact[INDENT] and not in_list and (has_stop or not is_lower):
+    least = 0 if by_indent else fact[INDENT]
+    if following[INDENT] > least and not in_list and (has_stop or not is_lower):
         return False
     if after & MARK and (has_stop or in_list):
         return False
@@ -172,7 +187,7 @@ def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
     counts = np.zeros(_LONGEST + 1, np.int64)
     for document in range(len(document_lines) - 1):
         i, end = document_lines[document], document_lines[document + 1]
-        width = find_width(facts, i, end, counts)
+        width, by_indent = find_width(facts, i, end, counts), indents_paragraphs(facts, i, end)
         while i < end:
             block_end = i
             while block_end < end and facts[block_end, FLAGS] & BLANK == 0:
@@ -184,7 +199,7 @@ def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
                 if (flags | after) & ODD == 0:
                     if flags & SOFT and after & WORD_FIRST:
                         joins[i] = DROP
-                    elif width > 0 and not verse and continues(facts[i], facts[i + 1], width, in_list):
+                    elif width > 0 and not verse and continues(facts[i], facts[i + 1], width, by_indent, in_list):
                         joins[i] = choose_join(flags, after)
                 if joins[i] == ENDS:
                     in_list = after & MARK != 0

@@ -123,7 +123,10 @@ def is_digit(byte: int) -> bool:
 
 @helper
 def has_mark(raw: Pointer, at: int, end: int) -> bool:
-    """Whether a line begins with `-`, `*`, `+`, a bullet or a dash, `12.`, `iv)`, `a.` or `(3)`, and white space."""
+    """Whether a line begins with `-`, `*`, `+`, a bullet or a dash, `12.`, `iv)`, `a.` or `(3)`, and white space.
+
+    A capital letter and a full stop are an initial.
+    """
     code, after = read_code(raw, at)
     if after < end and is_white(item(raw, after)):
         if code == 45 or code == 42 or code == 43 or code == 0xB7 or 0x2012 <= code <= 0x2015:
@@ -143,6 +146,8 @@ def has_mark(raw: Pointer, at: int, end: int) -> bool:
     if at == first or at - first > most or at + 1 >= end:
         return False
     closing = item(raw, at)
+    if closing == 46 and at == first + 1 and 65 <= item(raw, first) <= 90:
+        return False
     return (closing == 41 or closing == 46 and not is_open) and is_white(item(raw, at + 1))
 
 
