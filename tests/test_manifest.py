@@ -155,6 +155,14 @@ def test_what_comes_later_is_needed_from_its_version_on():
     assert old.splits["train"].num_unpaired is None
 
 
+def test_a_language_that_only_version_1_took_is_english_as_its_rules_were():
+    found = values()
+    found["config"]["language"] = "xx-yy"
+    assert Manifest.from_values(to_version_1(found)).config.text.language == "en"
+    with pytest.raises(ShardError, match="config.language is 'xx-yy'"):
+        Manifest.from_values(found)
+
+
 def test_a_key_that_may_be_missing_may_not_be_null():
     for key in ("card", "sources", "manifest_sha256"):
         with pytest.raises(ShardError, match=f"{key} is None"):

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import AlbertDataError
+from albert_data.languages import is_language
 
 
 class _Count(int):
@@ -113,6 +114,8 @@ class Reading:
         def build(**read: Any) -> BuildConfig:
             text = {name: read.pop(name) for name in _names(TextConfig) if name in read}
             examples = {name: read.pop(name) for name in _names(ExampleConfig)}
+            if self.format_version == 1 and _is_english_in_version_1(text.get("language", "en")):
+                text["language"] = "en"
             return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **read)
 
         fields = (
@@ -153,6 +156,11 @@ def list_fields(kind: Any) -> tuple[_Field, ...]:
         )
         for field in dataclasses.fields(kind)
     )
+
+
+def _is_english_in_version_1(language: str) -> bool:
+    """Whether version 1 took such a code, not a known one, and segmented by the rules of English then."""
+    return 2 <= len(language) <= 16 and language.replace("-", "").isalnum() and not is_language(language)
 
 
 def _names(kind: Any) -> list[str]:
