@@ -131,7 +131,7 @@ def test_vocab_build_inspect_and_verify_need_no_torch(here: Path):
 import sys
 sys.modules["torch"] = None
 from albert_data.cli.main import run
-assert run(["vocab", "corpus.txt", "--vocab-size", "130", "-o", "vocab", "--workers", "1"]) == 0
+assert run(["vocab", "corpus.txt", "--vocab-size", "115", "-o", "vocab", "--workers", "1"]) == 0
 assert run(["build", "corpus.txt", "--tokenizer", "vocab", "-o", "out", "--workers", "1"]) == 0
 assert run(["inspect", "out"]) == 0
 assert run(["verify", "out"]) == 0
@@ -342,10 +342,10 @@ def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.Cap
 
 def test_vocab_writes_a_tokenizer_that_build_takes(here: Path, capsys: pytest.CaptureFixture[str]):
     Path("long.txt").write_text("word " * 1000)
-    arguments = ["corpus.txt", "long.txt", "--vocab-size", "130", "--uncased", "-o", "new/vocab"]
+    arguments = ["corpus.txt", "long.txt", "--vocab-size", "115", "--uncased", "-o", "new/vocab"]
     assert run(["vocab", *arguments, "--workers", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "new/vocab/spiece.model: 90 pieces (unigram)" in shown
+    assert "new/vocab/spiece.model: 115 pieces (unigram)" in shown
     assert "of 61 documents" in shown
     assert "left out 1 sentence of over 4,192 bytes" in shown
     assert not json.loads(Path("new/vocab/vocab.json").read_text())["cased"]

@@ -267,7 +267,7 @@ def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Pa
     }
     assert json.loads((tmp_path / "new/vocab/vocab.json").read_text()) == settings
     assert settings["dummy_prefix"] is True
-    assert settings["characters"]["lost"] == {chr(code): count for code, count in report.alphabet.lost.items()}
+    assert settings["characters"]["lost"] == [[chr(code), count] for code, count in report.alphabet.lost.items()]
     assert settings["documents"] == len(DOCUMENTS)
     assert settings["text_bytes"] == sum(len(fixtures.canonical(document)) for document in DOCUMENTS)
     pieces = (tmp_path / "new/vocab/pieces.txt").read_text().split("\n")

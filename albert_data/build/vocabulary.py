@@ -318,7 +318,7 @@ def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
         "with_a_piece": len(alphabet.codes),
         "num_lost": len(alphabet.lost),
         "lost_in_corpus": alphabet.num_lost,
-        "lost": {chr(code): count for code, count in islice(alphabet.lost.items(), _MAX_LISTED)},
+        "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
     }
 
 
