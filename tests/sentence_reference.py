@@ -276,11 +276,16 @@ class Line:
         is_spaced = self.kind(run.end) == k.BLANK
         word, is_quoted = self.skip_marks(self.skip_blanks(run.end))
         first = self.kind(word)
+        if first == k.LOWER and self.kind(word + 1) == k.BLANK and self.kind(word - 1) in SINGLES:  # 's Avonds
+            first = self.kind(word + 2)
         if not self.has_word(run.end):
             return False
         if 0 <= run.group < k.FIRST_QUOTE and run.where != "first":
             return False
         if run.group == k.TITLE_MARKS and not is_spaced:
+            return False
+        left = self.kind(run.stop - 1)
+        if run.dots > 1 and opens_by_shape(left) and group_of(left) < k.FIRST_QUOTE:
             return False
         if run.is_quoted and first in CASELESS and not is_quoted:
             return run.where == "elsewhere" and not "\u3040" <= self.text[word] <= "\u309f"
@@ -382,8 +387,7 @@ class Line:
         if classes & (w.VOLUME | w.MAYBE) or shape == "acronym":
             return starts
         if shape == "initial":
-            is_small = self.kind(word) == k.LOWER and classes == 0
-            return not self.is_initial(after) and (starts or is_small or self.is_pronoun(word))
+            return not self.is_initial(after) and (starts or self.is_pronoun(word))
         return starts or not self.has_ordinals or not self.is_roman(word, stop)
 
     # ---- lists ----

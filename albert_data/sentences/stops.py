@@ -276,9 +276,26 @@ def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: 
         next_end = find_word_end(source, next_word, end)
         if is_single(source, next_word, next_end) and kind_at(source, next_end, end) == DOT:
             return False
-        kind = read_kind(source, word)
-        return starts or (kind == LOWER and classes == 0) or is_pronoun(source, begin, word)
+        return starts or is_pronoun(source, begin, word)
     return starts or item(source.settings, 1) == 0 or not is_roman(source, word, stop)
+
+
+@helper
+def read_first(source: Source, word: int, end: int) -> int:
+    """The kind that a word begins with; of the Dutch 's and 't that of the next one."""
+    kind, then = kind_at(source, word, end), step(source, word)
+    if kind == LOWER and kind_at(source, then, end) == BLANK:
+        left = kind_before(source, 0, word)
+        if left in (STRAIGHT_SINGLE, CLOSE_SINGLE):
+            return kind_at(source, step(source, then), end)
+    return kind
+
+
+@helper
+def is_omission(source: Source, begin: int, stop: int) -> bool:
+    """Whether dots stand in brackets of their own: [...]."""
+    left = kind_before(source, begin, stop)
+    return is_opening(left) and group_of(left) < FIRST_QUOTE
 
 
 @helper
@@ -292,12 +309,14 @@ def is_end(
     """
     is_spaced = kind_at(source, at, end) == BLANK
     next_word, is_quoted = skip_marks(source, skip_blanks(source, at, end), end)
-    first = kind_at(source, next_word, end)
+    first = read_first(source, next_word, end)
     if not find_any_word(source, state, at):
         return False
     if 0 <= group < FIRST_QUOTE and place != IS_FIRST:
         return False  # the stop belongs to a parenthesis
     if group == TITLE_MARKS and not is_spaced:
+        return False
+    if dots > 1 and is_omission(source, item(state, LINE), stop):
         return False
     if group >= FIRST_QUOTE and (OTHER <= first <= IDEO) and not is_quoted:  # with no capital letters to tell
         return place == ELSEWHERE and not is_hiragana(source, next_word)

@@ -26,6 +26,7 @@ _UPPER += "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩΆΈΉΊΌΎΏАБВ�
 _LOWER += "աբգդեզէըթժիլխծկհձղճմյնշոչպջռսվտրցւփքօֆ"
 _UPPER += "ԱԲԳԴԵԶԷԸԹԺԻԼԽԾԿՀՁՂՃՄՅՆՇՈՉՊՋՌՍՎՏՐՑՒՓՔՕՖ"
 _CAPITALS = dict(zip(_LOWER, _UPPER, strict=True)) | {chr(97 + i): chr(65 + i) for i in range(26)}
+_SMALL = {capital: small for small, capital in _CAPITALS.items()}
 # ASCII characters that end sentences in some languages: the Greek question mark, typed dandas and Armenian full stops.
 _ASCII_STOPS = {"el": (";", EXCLAIM), "grc": (";", EXCLAIM), "hy": (":", EXCLAIM)}
 _ASCII_STOPS |= dict.fromkeys(("hi", "mr", "ne", "sa", "bho", "mai", "bn", "as", "or", "pa", "gu"), ("|", EXCLAIM))
@@ -60,9 +61,19 @@ def read_tables() -> dict[str, dict[str, int]]:
         elif line and not line.startswith("#"):
             name, *words = line.split()
             for word in words:
-                for form in (word,) if name in _CASELESS else (word, _CAPITALS.get(word[0], word[0]) + word[1:]):
+                for form in _find_forms(name, word):
                     table[form] = table.get(form, 0) | 1 << _CLASSES.index(name)
     return tables
+
+
+def _find_forms(name: str, word: str) -> set[str]:
+    """A word of a class as it may be written: with a capital, and a title without."""
+    if name in _CASELESS:
+        return {word}
+    forms = {word, _CAPITALS.get(word[0], word[0]) + word[1:]}
+    if name == "title" and len(word) > 1:
+        forms.add(_SMALL.get(word[0], word[0]) + word[1:])
+    return forms
 
 
 def _make_table(words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
