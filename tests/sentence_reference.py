@@ -72,7 +72,6 @@ class Line:
     ends: list[int] = field(default_factory=list)
     marks: list[Open] = field(default_factory=list)
     item: tuple[int, str, bool] | None = None
-    last_stop: int = -1
 
     def __post_init__(self) -> None:
         source = w.make_source(self.language)
@@ -429,7 +428,6 @@ class Line:
             if run.end > at:
                 run.end = self.skip_notes(run.end)
                 self.pass_closing(run)
-                self.last_stop = run.end
                 if run.end < len(self.text) and self.can_end(run) and self.is_end(run):
                     self.ends.append(run.end)
                 at = run.end
@@ -448,7 +446,6 @@ class Line:
         return [self.text[begin:end].strip(" \t\n\r\v\f") for begin, end in zip(bounds, bounds[1:], strict=False)]
 
 
-def segment_line(text: str, language: str) -> tuple[list[str], bool]:
-    """The sentences of a canonical line, and whether it ends with a stop."""
-    line = Line(text, language)
-    return line.segment(), line.last_stop == len(text)
+def segment_line(text: str, language: str) -> list[str]:
+    """The sentences of a canonical line."""
+    return Line(text, language).segment()

@@ -11,7 +11,9 @@ from sentence_reference import segment_line
 
 from albert_data import split_sentences
 from albert_data.config import TextConfig
-from albert_data.corpus.documents import Lines
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import Lines, read_documents
 from albert_data.languages import pack_language
 from albert_data.sentences.text import make_text, slice_sentences
 
@@ -71,7 +73,7 @@ def test_hard_cases(language: str, case: str):
 
 @pytest.mark.parametrize(("language", "case"), CASES)
 def test_the_reference_finds_them_too(language: str, case: str):
-    assert segment_line(case.replace("|", sentence_cases.find_space(language)), language)[0] == case.split("|")
+    assert segment_line(case.replace("|", sentence_cases.find_space(language)), language) == case.split("|")
 
 
 # ---- the reference ----
@@ -86,9 +88,9 @@ def test_the_reference_finds_them_too(language: str, case: str):
 @example("en", ["1. A 2. B 4. C", "1.) A 2.) B", "1) A 2. B 2) C", "• A • B", "• 1. A • 2. B", "（1） A （2） B 2） C"])
 def test_sentences_are_those_of_the_reference(language: str, texts: list[str]):
     found = make_text(read(texts), TextConfig(language=language))
-    expected = [segment_line(text, language)[0] for text in texts]
+    expected = [segment_line(text, language) for text in texts]
     assert segment(texts, language) == expected
-    assert found.is_heading.tolist() == [False] * len(found.sentence_begins), "each document is one line"
+    assert not found.is_heading.any(), "each document is one line"
 
 
 # ---- any text ----
@@ -113,3 +115,39 @@ def test_only_white_space_is_lost(language: str, text: str):
 def test_each_document_is_segmented_by_the_rule_of_its_language(documents: list[tuple[str, str]]):
     texts, languages = map(list, zip(*documents, strict=True))
     assert segment(texts, "en", languages) == [segment([text], language)[0] for text, language in documents]
+
+
+# ---- headings ----
+
+
+@pytest.mark.parametrize(
+    ("document", "marked"),
+    [
+        (["The Farm", "It was old."], [True, False]),
+        (["Chapter I. The Farm", "It was old. It stood."], [True, True, False, False]),
+        (["Book", "Part", "Chapter", "It was old."], [True, True, True, False]),
+        (["One", "two", "three", "four", "It was old."], [False] * 5),
+        (["It was old.", "The End"], [False, False]),
+        (["He came in. He said:", "“Hello.”"], [True, True, False]),
+        (["He came in, and it was very late in the evening. It" + 30 * " it", "No."], [False, True, False]),
+        (["x" * 201, "It was old."], [False, False]),
+        (["“But if—”", "“No.”"], [False, False]),
+        (["Is it?", "It is!", "“Yes.”", "(No.)", "Or…", "So"], [False] * 6),
+        (["第一章", "今天很冷。"], [True, False]),
+        (["ปฏิญญา", "สิทธิ", "มนุษยชน", "ทั้งหลาย"], [False] * 4),
+    ],
+)
+def test_headings_belong_with_the_next_sentence(document: list[str], marked: list[bool]):
+    text = "\n".join(document)
+    assert find_headings(f"{text}\n\n{text}") == marked + marked, "and never with that of another document"
+
+
+def test_lines_that_are_sentences_are_no_headings():
+    assert find_headings("The Farm\nIt was old.", sentences="lines") == [False, False]
+
+
+def find_headings(text: str, sentences: str = "prose") -> list[bool]:
+    config = TextConfig(sentences=sentences)
+    lines = read_documents(Block(data=text.encode(), format="txt", path="", start=0), config, Damage())
+    found: list[bool] = make_text(lines, config).is_heading.tolist()
+    return found

@@ -32,6 +32,7 @@ from albert_data.sentences.kinds import (
     OTHER,
     ROUND,
     SQUARE,
+    STRAIGHT_SINGLE,
     UPPER,
     WIDE_DOT,
     Source,
@@ -283,6 +284,20 @@ def segment_line(source: Source, state: Pointer, begin: int, end: int, size: int
     put(state, FILLED, filled + 1)
 
 
+@helper
+def is_broken_off(source: Source, begin: int, end: int) -> bool:
+    """Whether a line ends with a dash, before closing marks: “But if—”."""
+    at = end
+    for _ in range(4):
+        kind = kind_before(source, begin, at)
+        if kind == DASH:
+            return True
+        if kind < STRAIGHT_SINGLE:
+            return False
+        at = step_back(source, at)
+    return False
+
+
 @kernel
 def segment_lines(
     source: Source, line_offsets: np.ndarray, begins: np.ndarray, ends: np.ndarray, counts: np.ndarray, filled: int
@@ -290,7 +305,7 @@ def segment_lines(
     """Write where sentences begin and end, from the place `filled` on, and return how many there are then.
 
     line_offsets: of the lines to segment, and of the end of the last one; counts: int64, of sentences, for each line;
-    negative where the line does not end with a stop.
+    negative where the line ends with neither a stop nor a dash.
     """
     found, size = point_to_source(source), len(source.utf8)
     states = np.zeros(STATE_SIZE, np.int64)
@@ -305,5 +320,6 @@ def segment_lines(
             while begin < end and (item(found.utf8, begin) == 32 or 9 <= item(found.utf8, begin) <= 13):
                 begin += 1
         count = item(state, FILLED) - first
-        counts[line] = count if item(state, LAST_STOP) == end else -count
+        is_ended = item(state, LAST_STOP) == end or is_broken_off(found, item(offsets, line), end)
+        counts[line] = count if is_ended else -count
     return int(item(state, FILLED))

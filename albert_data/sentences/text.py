@@ -20,6 +20,7 @@ from albert_data.sentences.segmenting import segment_lines
 from albert_data.sentences.words import make_source
 
 _MAX_HEADING = 200  # bytes
+_MAX_TITLE = 100  # bytes: all sentences of such a heading belong to the next one, otherwise its last one does
 _MAX_HEADINGS = 3  # lines: more without a stop are verse, a list, or a language without stops
 _MIN_SENTENCE = 2  # bytes, white space after it included
 
@@ -51,7 +52,7 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
     else:
         begins, ends, signed_counts = _segment(lines, config.language)
         counts = np.abs(signed_counts)
-        is_heading = np.repeat(_find_headings(lines, signed_counts > 0), counts)
+        is_heading = _mark_headings(lines, signed_counts)
     line_sentences = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return Text(
         utf8=lines.utf8,
@@ -103,8 +104,20 @@ def _find_runs(lines: Lines, language: str) -> list[tuple[str, int, int]]:
     return list(zip(codes, bounds[:-1], bounds[1:], strict=True))
 
 
+def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
+    """Which sentences belong with the next one (bool)."""
+    counts, are_headings = np.abs(signed_counts), _find_headings(lines, signed_counts > 0)
+    are_titles = are_headings & (np.diff(lines.line_offsets) <= _MAX_TITLE)
+    is_heading: np.ndarray = np.repeat(are_titles, counts)
+    is_heading[np.cumsum(counts)[are_headings] - 1] = True
+    return is_heading
+
+
 def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
-    """Which lines are headings (bool): short, without a stop at the end, at most three on end, then one with a stop."""
+    """Which lines are headings (bool): short, without a stop at the end, at most three on end, then one with a stop.
+
+    has_stop: bool, of each line, whether it ends with a stop or is broken off.
+    """
     candidates = ~has_stop & (np.diff(lines.line_offsets) <= _MAX_HEADING)
     is_first, is_last = np.zeros(len(has_stop), bool), np.zeros(len(has_stop), bool)  # of their documents
     is_first[lines.document_offsets[:-1]] = is_last[lines.document_offsets[1:] - 1] = True
