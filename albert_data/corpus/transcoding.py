@@ -17,11 +17,15 @@ _DAMAGED = "albert_data.damaged"  # the name of the error handler
 
 
 def _mark_damage(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Decode what is damaged to a character that encodes to 0xFF, which no UTF-8 holds."""
+    """Decode what is damaged to a character that encodes to 0xFF, which no UTF-8 holds.
+
+    One for each byte, since some codecs report the bytes of a chunk together; one for each unit of UTF-16 and UTF-32.
+    """
     if isinstance(error, UnicodeDecodeError):
-        return "\udcff", error.end
+        is_wide = error.encoding.lower().replace("-", "").startswith(("utf16", "utf32"))
+        return "\udcff" * (1 if is_wide else error.end - error.start), error.end
     if isinstance(error, UnicodeEncodeError):
-        return b"\xff", error.end
+        return b"\xff" * (error.end - error.start), error.end
     raise error
 
 

@@ -1,0 +1,140 @@
+"""Input that was meant to be read in another way is noticed by counts, and the option that does so is named."""
+
+from __future__ import annotations
+
+import io
+import json
+import textwrap
+from collections import Counter
+
+import pytest
+from corpus_fixtures import any_bytes, block_sizes, read
+from hypothesis import given
+
+from albert_data.build.vocabulary import no_document
+from albert_data.config import TextConfig
+from albert_data.corpus import json_lines
+from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.fields import Fields
+from albert_data.corpus.layout import SHORT_BYTES, advise
+
+WORDS = "It was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness "
+
+
+def count(data: bytes, format: str = "txt", block_bytes: int = 4096) -> Damage:
+    damage = Damage()
+    blocks = read_blocks(io.BytesIO(data), path="p", format=format, damage=damage, block_bytes=lambda at: block_bytes)
+    for block in blocks:
+        read_documents(block, TextConfig(), damage)
+    return damage
+
+
+@given(any_bytes, block_sizes)
+def test_lines_and_documents_are_counted_as_the_reference_counts_them(data: bytes, block_bytes: int):
+    documents = [document.split(b"\n")[:-1] for document in read(data)[0]]
+    inner = [line for lines in documents for line in lines[:-1]]
+    layout = count(data, block_bytes=block_bytes).layout
+    assert layout["inner_lines"] == len(inner)
+    assert layout["short_documents"] == sum(sum(len(line) + 1 for line in lines) < SHORT_BYTES for lines in documents)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_wrapped"),
+    [
+        ("x" * 49, False),
+        ("x" * 50, True),
+        ("x" * 90 + ",", False),
+        ("x" * 89 + ",", True),
+        *(("x" * 60 + stop, False) for stop in (".", '."', "!", "?", ":", "…", ".”", "。", "！")),
+        *(("中" * length, expected) for length, expected in ((24, False), (25, True), (45, True), (46, False))),
+        ("й" * 60 + "ё", True),
+    ],
+)
+def test_a_line_looks_wrapped_by_its_width_and_its_end(line: str, is_wrapped: bool):
+    layout = count(f"{line}\nlast\n".encode()).layout
+    assert (layout["inner_lines"], layout["wrapped_lines"]) == (1, is_wrapped)
+
+
+def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
+    damage = Damage()
+    config = TextConfig(**settings)  # type: ignore[arg-type]
+    num_documents = 0
+    for block in read_blocks(io.BytesIO(text.encode()), path="p", format="txt", damage=damage, text=config):
+        num_documents += len(read_documents(block, config, damage).document_keys)
+    return advise({"documents": num_documents, **damage.layout}, vars(config), [path])
+
+
+def test_wrapped_paragraphs_are_noticed_and_both_options_named():
+    text = "\n\n".join(textwrap.fill(WORDS * 4, 72) for _ in range(200))
+    first, second = advise_on(text)
+    assert "100 % of the line ends inside documents look as if" in first
+    assert "pass --unwrap" in first
+    assert "the 200 documents are under 400 bytes" in second
+    assert "pass --documents file" in second
+    assert advise_on(text, documents="file") == [first]
+    assert advise_on(text, documents="file", unwrap=True) == []
+    assert advise_on(text, path="a.jsonl") == [first]
+
+
+def test_paragraphs_that_are_read_as_documents_are_noticed():
+    text = "\n\n".join(["A short paragraph. It has two sentences."] * 300)
+    (found,) = advise_on(text)
+    assert found.startswith("100 % of the 300 documents are under 400 bytes, too short for pairs of some length")
+    assert advise_on(text, documents="file") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n\n".join([f"{WORDS * 5}.\n{WORDS * 9}."] * 300),
+        "\n\n".join(["Roses are red,\nViolets are blue,\n" * 20] * 300),
+        "\n\n".join([textwrap.fill(WORDS * 4, 72)] * 5),
+    ],
+    ids=["paragraphs a line", "verse", "too little to judge by"],
+)
+def test_sound_text_gets_no_advice(text: str):
+    assert advise_on(text) == []
+
+
+# ---- fields ----
+
+
+def explain(lines: list[object]) -> str:
+    damage = count(b"".join(json.dumps(line).encode() + b"\n" for line in lines), "jsonl")
+    return str(no_document(damage.counts, damage.fields))
+
+
+def test_the_fields_that_were_seen_are_listed_and_the_one_with_text_is_named():
+    records: list[object] = [{"id": str(number), "content": "Some text.", "n": 3} for number in range(30)]
+    assert explain(records) == (
+        'the corpus holds no document (30 missing field); the 30 records have the fields "content" (30), "id" (30), '
+        '"n" (30); pass --text-field content'
+    )
+    assert explain([{"text": ["a"], "it's": "a"}]).endswith(
+        """(1 field not text); the record has the fields "it's" (1), "text" (1); pass --text-field 'it'"'"'s'"""
+    )
+    assert explain([{"n": 1}]).endswith('the field "n" (1); pass --text-field NAME with the one that holds the text')
+    assert explain([]) == "the corpus holds no document; give files with text in them"
+
+
+def test_names_of_fields_are_harmless_and_bounded():
+    message = explain([{"\x1b[2J" + "x" * 99: "text"}, *({f"field {number}": number} for number in range(500))])
+    assert "\x1b" not in message
+    assert '"\\x1b[2J' in message or "and 92 more" in message
+    assert len(message) < 500
+
+
+def test_a_large_line_shows_its_first_field(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_lines, "LARGE_LINE", 4)
+    assert '"content" (2)' in explain([{"content": "Some text.", "n": 3}] * 2)
+
+
+def test_fields_are_added_up_over_tasks_and_receipts():
+    first, second = Fields(), Fields()
+    first.add({"a": "text", "\ud800": 1})
+    second.add({"a": "more", "b": 2})
+    first.merge(Fields.from_dict(json.loads(json.dumps(second.to_dict()))))
+    assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\ud800": 1}), 8)
+    json.dumps(first.to_dict()).encode()

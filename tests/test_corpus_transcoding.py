@@ -1,0 +1,118 @@
+"""Text of another encoding becomes the documents that its UTF-8 would be; what can't be decoded counts."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from corpus_fixtures import block_sizes, read, small_sizes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.build.plan import read_tasks
+from albert_data.config import TextConfig
+from albert_data.corpus import transcoding
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.transcoding import Transcoded
+from albert_data.errors import ConfigError, InputError
+
+TEXT = "Füße über 中文。\n\nЗдравствуй, 😀!\r\nzwei\n"
+MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE, "utf-32-le": codecs.BOM_UTF32_LE}
+
+
+def read_corpus(path: Path, text: TextConfig, *, strict: bool = False) -> tuple[list[bytes], Counter[str]]:
+    """The canonical text of all blocks of a file, and what was counted."""
+    damage = Damage(strict=strict)
+    tasks = read_tasks(find_inputs([str(path)], text=text), text, damage)
+    found = [read_documents(block, text, damage).utf8.tobytes() for task in tasks for block in task.read(damage)]
+    return found, damage.counts
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \u2028中"), max_size=60),
+    st.sampled_from(["utf-16-le", "utf-16-be", "utf-16", "utf-32", "gb18030", "utf-8-sig", "utf-7"]),
+    block_sizes,
+    st.integers(1, 9),
+)
+def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_bytes: int, chunk: int):
+    text = text.lstrip("\ufeff")
+    with pytest.MonkeyPatch.context() as patch, small_sizes():
+        patch.setattr(transcoding, "_CHUNK", chunk)
+        stream = Transcoded(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
+        found = read(io.BufferedReader(stream), block_bytes=block_bytes)
+        assert found == read(text.encode(), block_bytes=block_bytes)
+
+
+@pytest.mark.parametrize("encoding", MARKS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_names_the_encoding(tmp_path: Path, encoding: str, pack: type[bytes]):
+    path = tmp_path / ("a.txt" if pack is bytes else "a.txt.gz")
+    path.write_bytes(pack(MARKS[encoding] + (TEXT * 99).encode(encoding)))
+    (item,) = find_inputs([str(path)])
+    assert not item.is_splittable
+    assert read_corpus(path, TextConfig()) == read_corpus_of(tmp_path, (TEXT * 99).encode())
+
+
+def read_corpus_of(folder: Path, data: bytes) -> tuple[list[bytes], Counter[str]]:
+    (folder / "utf8.txt").write_bytes(data)
+    return read_corpus(folder / "utf8.txt", TextConfig())
+
+
+@given(
+    st.binary(max_size=40), st.sampled_from(["ascii", "cp1253", "shift_jis", "gb18030", "utf-16-le"]), st.integers(1, 9)
+)
+def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: str, chunk: int):
+    found = []
+    for size in (chunk, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transcoding, "_CHUNK", size)
+            stream = io.BufferedReader(io.BytesIO(data))
+            found.append(Transcoded(stream, encoding, "p", strict=False).readall())
+    assert found[0] == found[1]
+
+
+def test_the_settings_name_any_other_encoding(tmp_path: Path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("Été à Noël, où l'œuf\n".encode("cp1252") * 99)
+    with pytest.raises(InputError, match="pass --encoding cp1252"):
+        read_corpus(path, TextConfig())
+    expected = read_corpus_of(tmp_path, "Été à Noël, où l'œuf\n".encode() * 99)
+    assert read_corpus(path, TextConfig(encoding="windows-1252")) == expected
+    assert read_corpus(path, TextConfig(encoding="utf8"))[1] == {"invalid_utf8": 1}, "it was asked for"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "at_byte", "expected"),
+    [
+        ("utf-16-le", b"a\0\n\0\n\0" + b"b\0\x00\xd8c\0" + b"\n\0", 8, [b"a\nb\xef\xbf\xbdc\n"]),
+        ("utf-16-be", b"\0a\0", 2, [b"a\xef\xbf\xbd\n"]),
+        ("shift_jis", b"abc \xa0 \x81", 4, ["abc \ufffd \ufffd\n".encode()]),
+        ("ascii", b"a\xe9\xc3\xa9", 1, ["a\ufffd\ufffd\ufffd\n".encode()]),
+    ],
+)
+def test_what_can_not_be_decoded_counts_or_is_named(
+    tmp_path: Path, encoding: str, data: bytes, at_byte: int, expected: list[bytes]
+):
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    assert read_corpus(path, TextConfig(encoding=encoding)) == (expected, {"invalid_utf8": 1})
+    codec = codecs.lookup(encoding).name
+    with pytest.raises(InputError, match=rf"a\.txt, byte {at_byte}: no {codec}: byte 0x.*leave out --strict"):
+        read_corpus(path, TextConfig(encoding=encoding), strict=True)
+
+
+@pytest.mark.parametrize("name", ["latin 47", "", "hex", "rot13", "undefined", "a\0b"])
+def test_what_is_no_encoding_of_text_is_refused(name: str):
+    with pytest.raises(ConfigError, match="is no encoding of text that Python knows; allowed are names such as"):
+        TextConfig(encoding=name)
+
+
+def test_one_encoding_has_one_name():
+    assert TextConfig(encoding="UTF8") == TextConfig(encoding="utf-8")
+    assert TextConfig(encoding="latin1").encoding == "iso8859-1"
