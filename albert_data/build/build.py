@@ -83,6 +83,7 @@ def build(
     Raises InputError, TokenizerError, OutputError or WorkerError; finished tasks are then kept.
     """
     started, progress = time.monotonic(), progress or Silence()
+    _check_encoding(inputs, config)
     plan = make_plan(inputs, tokenizer, config)
     _check_size(plan)
     work = WorkDir(out)
@@ -125,6 +126,15 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
             for item in inputs
         ),
     )
+
+
+def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
+    encoding = config.text.encoding
+    if encoding is not None and any(item.encoding != encoding for item in inputs):
+        raise InputError(
+            f"the inputs were not found with the encoding of the settings, {encoding}; "
+            "pass these settings to find_inputs: find_inputs(names, text=config.text)"
+        )
 
 
 def _check_size(plan: Plan) -> None:

@@ -95,7 +95,10 @@ def count_wrapped(utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: 
         for line in range(document_offsets[document], document_offsets[document + 1] - 1):
             begin, end = line_offsets[line], line_offsets[line + 1] - 1
             inner += 1
-            first, columns = Int(item(data, begin)), end - begin
+            columns = end - begin
+            if not _NARROWEST <= columns <= 2 * _WIDEST:  # most lines: their text is not looked at
+                continue
+            first = Int(item(data, begin))
             if first >= 0xE0:
                 columns = columns * 2 // 3
             elif first >= 0xC0:

@@ -1,0 +1,159 @@
+"""A build of whole files, wrapped lines, other encodings and several languages has the bytes of its documents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+
+from albert_data.build.build import build
+from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import InputError
+from albert_data.files import read_json
+from albert_data.tokenizer.model import Tokenizer
+
+DOCUMENTS = [
+    "\n\n".join(textwrap.fill(line, 60) for line in document.split("\n"))
+    for document in fixtures.make_documents(24, seed=5)
+]
+FILE = {"documents": "file", "unwrap": True}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixtures.skip_syncing(monkeypatch)
+    fixtures.make_tasks_small(monkeypatch, 1 << 10)
+
+
+def run(names: list[Path | str], out: Path, tokenizer: Tokenizer, engine: Engine | None = None, **settings: Any) -> Any:
+    config = fixtures.make_config(**settings)
+    inputs = find_inputs([str(name) for name in names], text=config.text)
+    return build(inputs, out, tokenizer, config, engine or fixtures.InlineEngine()).manifest
+
+
+def write_files(folder: Path, ending: str = ".txt", encode: Callable[[str], bytes] = str.encode) -> Path:
+    folder.mkdir()
+    for number, document in enumerate(DOCUMENTS):
+        (folder / f"{number}{ending}").write_bytes(encode(document))
+    return folder
+
+
+@pytest.fixture
+def wanted(tmp_path: Path, tokenizer: Tokenizer) -> str:
+    """The digest of the documents, each a JSON line."""
+    (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
+    return str(run([tmp_path / "in.jsonl"], tmp_path / "wanted", tokenizer, unwrap=True).digest)
+
+
+@pytest.mark.parametrize("engine", [fixtures.InlineEngine(), MultiprocessEngine(2)], ids=["inline", "2 workers"])
+@pytest.mark.parametrize(
+    ("ending", "encode"),
+    [
+        (".txt", str.encode),
+        (".txt", lambda text: text.replace("\n", "\r\n").encode("utf-8-sig")),
+        (".txt", lambda text: text.encode("utf-16")),
+        (".txt.gz", lambda text: gzip.compress(b"\n\n" + text.encode() + b"\n\n")),
+    ],
+    ids=["txt", "CR LF and BOM", "UTF-16", "gz"],
+)
+def test_files_that_are_documents_give_the_bytes_of_these_documents(
+    engine: Engine,
+    ending: str,
+    encode: Callable[[str], bytes],
+    wanted: str,
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+):
+    folder = write_files(tmp_path / "in", ending, encode)
+    manifest = run([folder], tmp_path / "out", tokenizer, engine, **FILE)
+    assert manifest.counts.documents == len(DOCUMENTS)
+    assert manifest.digest == wanted
+
+
+def test_a_named_encoding_gives_the_same_bytes(wanted: str, tokenizer: Tokenizer, tmp_path: Path):
+    folder = write_files(tmp_path / "in", encode=lambda text: text.encode("gb18030"))
+    assert run([folder], tmp_path / "out", tokenizer, encoding="gb18030", **FILE).digest == wanted
+    with pytest.raises(InputError, match="the inputs were not found with the encoding of the settings, gb18030"):
+        build(
+            find_inputs(["-"]),
+            tmp_path / "x",
+            tokenizer,
+            fixtures.make_config(encoding="gb18030"),
+            MultiprocessEngine(1),
+        )
+
+
+def test_stdin_is_one_document(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fixtures.set_stdin(monkeypatch, "\n\n".join(DOCUMENTS).encode())
+    assert run(["-"], tmp_path / "out", tokenizer, **FILE, validation_fraction=0.0).counts.documents == 1
+
+
+def test_a_giant_file_is_cut_alike_in_every_format(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name, size in (("MAX_DOCUMENT", 3000), ("MAX_LINE", 700)):
+        for module in ("documents", "long_documents", "unwrapping"):
+            monkeypatch.setattr(f"albert_data.corpus.{module}.{name}", size)
+    monkeypatch.setattr("albert_data.corpus.blocks.GIANT_BYTES", 9000)
+    monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", 4000)
+    text = "\n\n".join(DOCUMENTS)
+    (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl([text]))
+    (tmp_path / "in.txt").write_text(text)
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(text.encode()))
+    manifests = [
+        run([tmp_path / f"in.{name}"], tmp_path / name, tokenizer, **FILE) for name in ("jsonl", "txt", "txt.gz")
+    ]
+    assert len({manifest.digest for manifest in manifests}) == 1
+    assert [manifest.damage for manifest in manifests] == [manifests[0].damage] * 3
+    assert manifests[0].damage["long_document_cut"] > 1
+
+
+# ---- what is recorded, and what is said ----
+
+
+def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp_path: Path):
+    folder = write_files(tmp_path / "in")
+    run([f"{folder}/1*.txt:de", folder], tmp_path / "out", tokenizer, **FILE)
+    inputs = read_json(tmp_path / "out" / "manifest.json")["inputs"]
+    assert {entry["path"].removeprefix(f"{folder}/")[0]: entry["language"] for entry in inputs}["1"] == "de"
+    assert {entry["language"] for entry in inputs} == {"de", "en"}
+    run([folder], tmp_path / "other", tokenizer, **FILE)
+    assert "language" not in read_json(tmp_path / "other" / "manifest.json")["inputs"][0]
+
+
+def test_a_corpus_without_the_field_names_those_that_were_seen(tokenizer: Tokenizer, tmp_path: Path):
+    lines = [json.dumps({"content": document, "id": number}) for number, document in enumerate(DOCUMENTS)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    message = (
+        r'\(24 missing field\); the 24 records have the fields "content" \(24\), "id" \(24\); pass --text-field cont'
+    )
+    with pytest.raises(InputError, match=message):
+        run([tmp_path / "in.jsonl"], tmp_path / "out", tokenizer, MultiprocessEngine(2))
+
+
+def test_every_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
+    folder = write_files(tmp_path / "in")
+    settings: list[dict[str, Any]] = [{}, {"documents": "file"}, {"unwrap": True}, FILE]
+    digests = {run([folder], tmp_path / str(i), tokenizer, **some).digest for i, some in enumerate(settings)}
+    assert len(digests) == len(settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["One sentence.", "One document. It has two sentences.", "CHAPTER I\n\nCHAPTER II\n\nTHE END", "word " * 3000],
+)
+@pytest.mark.parametrize("settings", [{}, FILE, {"language_field": "lang"}])
+def test_little_and_odd_corpora_make_sound_rows(
+    text: str, settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
+):
+    (tmp_path / "in.txt").write_text(text)
+    manifest = run([tmp_path / "in.txt"], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
+    assert manifest.counts.documents >= 1
+    assert manifest.splits["train"].num_rows >= 1
