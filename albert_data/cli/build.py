@@ -111,9 +111,10 @@ def build(
 ) -> None:
     """Turn text into ALBERT pretraining shards.
 
-    INPUT is a file, a folder, a glob in quotes, or - for stdin; .txt (a blank line ends a document) and
-    .jsonl, plain, .gz or .zst. The shards depend on the documents, the tokenizer and the settings alone:
-    workers, file layout and order change no byte. The same command goes on with a build that was killed.
+    INPUT is a file, a folder, a glob in quotes, or - for stdin; .txt (a blank line ends a document,
+    or see --documents) and .jsonl, plain, .gz or .zst. INPUT:de is an input in German.
+    The shards depend on the documents, the tokenizer and the settings alone: workers, file layout
+    and order change no byte. The same command goes on with a build that was killed.
 
     \b
     albert-data build corpus/ --tokenizer vocab -o shards

@@ -76,8 +76,9 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) -> None:
     """Train a SentencePiece vocabulary on text.
 
-    INPUT is a file, a folder, a glob in quotes, or - for stdin; .txt (a blank line ends a document) and
-    .jsonl, plain, .gz or .zst. The vocabulary depends on the text and these options alone.
+    INPUT is a file, a folder, a glob in quotes, or - for stdin; .txt (a blank line ends a document,
+    or see --documents) and .jsonl, plain, .gz or .zst. INPUT:de is an input in German.
+    The vocabulary depends on the text and these options alone.
 
     \b
     albert-data vocab corpus/ --vocab-size 8000 -o vocab
