@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from build_fixtures import run_build
 from hypothesis import example, given
 from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
 
+from albert_data.cli.main import run as run_command
+from albert_data.inspect.decoding import decode_segments
+from albert_data.inspect.verify import verify
+from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 
@@ -34,3 +42,20 @@ def test_a_model_without_a_piece_for_the_space(settings: dict[str, object], text
     assert SPACE not in tokenizer.pieces
     assert tokenizer.slow_reason is None
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
+def test_a_build_without_a_prefix_reads_as_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """No gap before a sentence; sentences stand in the rows as they stand in the text, one behind another."""
+    tokenizer = train(add_dummy_prefix=False)
+    documents = [NO_SPACE[i : i + 8] for i in range(0, 80, 8)]
+    (tmp_path / "in.txt").write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
+    run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, language="zh", max_seq_len=64)
+    assert not list(verify(tmp_path / "out"))
+    text = "".join(tokenizer.normalise(line).replace(SPACE, " ") for line in NO_SPACE)
+    rows = list(open_shards(tmp_path / "out"))
+    for row in rows:
+        for segment in decode_segments(row, tokenizer):
+            shown = "".join(token.original for token in segment.tokens).replace(SPACE, " ")
+            assert re.search(re.escape(shown).replace("<unk>", ".+"), text)
+    assert run_command(["inspect", str(tmp_path / "out"), "--grep", tokenizer.decode(rows[0].original_ids[1:4])]) == 0
+    assert "row " in capsys.readouterr().out
