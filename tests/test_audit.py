@@ -33,6 +33,7 @@ from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
 NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters"}
+NOT_TOLD = {"labels_against_quotes"}  # no quotation of the made-up documents goes on across sentences
 Documents = list[str]
 
 
@@ -71,12 +72,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> tup
 
 
 def test_a_clean_corpus_is_ok_in_all(clean: tuple[Path, Audit]):
-    assert verdicts(clean[1]) == {rule.name: OK for rule in RULES}
+    assert verdicts(clean[1]) == {rule.name: NOT_KNOWN if rule.name in NOT_TOLD else OK for rule in RULES}
 
 
 def test_without_the_corpus_sources_are_not_known(clean: tuple[Path, Audit]):
     found = verdicts(audit_folder(clean[0] / "out"))
-    assert found == {rule.name: NOT_KNOWN if rule.name in NEED_CORPUS else OK for rule in RULES}
+    assert found == {rule.name: NOT_KNOWN if rule.name in NEED_CORPUS | NOT_TOLD else OK for rule in RULES}
 
 
 def repeat_sentences(documents: Documents) -> Documents:
@@ -96,7 +97,7 @@ def add_shorts(documents: Documents) -> Documents:
 
 
 def add_words(documents: Documents) -> Documents:
-    return [*documents, *(sorted(line.split(), key=len)[0] for line in make_sentences(300, seed=8))]
+    return [*documents, *(sorted(line.split(), key=len)[0] for line in make_sentences(900, seed=8))]
 
 
 def add_endless_words(documents: Documents) -> Documents:
@@ -340,7 +341,7 @@ def test_json_has_every_check_by_name(clean: tuple[Path, Audit]):
     )
     found = json.loads(result.stdout)
     assert found["checks"].keys() == {rule.name for rule in RULES}
-    assert found["verdicts"] == {"ok": len(RULES), "not_known": 0, "look": 0, "bad": 0}
+    assert found["verdicts"] == {"ok": len(RULES) - 1, "not_known": 1, "look": 0, "bad": 0}
     assert found["checks"]["equal_segments"].keys() >= {
         "verdict",
         "figure",

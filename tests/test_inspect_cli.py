@@ -73,7 +73,7 @@ def test_each_figure_stands_between_its_intention_and_both_splits(built) -> None
         shown = line.split()[-3:]
         expected = [train.intended, train.realised, validation.realised]
         if train.name.startswith("num_"):
-            assert shown == [str(value) for value in expected]
+            assert shown == ["-" if value is None else str(value) for value in expected]
         else:
             assert shown == ["-" if value is None else f"{value:.2%}" for value in expected]
 

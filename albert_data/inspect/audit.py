@@ -17,9 +17,10 @@ import numpy as np
 from albert_data.corpus.inputs import Input
 from albert_data.inspect import audit_rules as rules
 from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus
+from albert_data.inspect.audit_guesses import check_surface, judge_guess
 from albert_data.inspect.audit_order import guess_order
 from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, gather_windows
-from albert_data.inspect.audit_rules import Check, Rule
+from albert_data.inspect.audit_rules import Check, Rule, show_percent
 from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
@@ -31,7 +32,6 @@ MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # documents that a run of tokens must stan
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the room, or under four tokens
 _UNKNOWN_DOCUMENT = 0.05
 _SHOWN = 5
-_CHANCE, _ERRORS = 0.5, 3
 _NEEDS_CORPUS = "shards don't say which file a row is from; give the build's inputs with --corpus"
 
 
@@ -90,14 +90,10 @@ def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else 0.0
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:,.2f} %"
-
-
 def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -> Check:
     """A check whose figure is a share of things that are counted."""
     share = _share(part, whole)
-    finding = f"{_percent(share)}, {part:,} of {count_noun(whole, noun)}"
+    finding = f"{show_percent(share)}, {part:,} of {count_noun(whole, noun)}"
     return Check(rule=rule, figure=share, finding=finding, details={"count": part, "of": whole, **details})
 
 
@@ -108,6 +104,7 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     is_pair = facts.labels >= 0
     yield _check_order(facts, is_pair)
+    yield from check_surface(subject.shards)
     num_equal = int(np.count_nonzero(facts.is_equal & is_pair))
     yield _check_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
     yield _check_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
@@ -126,14 +123,7 @@ def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
     if guessed is None:
         finding = f"{count_noun(int(is_pair.sum()), 'pair')} are too few to tell"
         return Check(rule=rule, figure=None, finding=finding)
-    accuracy, error = guessed
-    finding = (
-        f"{_percent(accuracy)} of the guesses are right; chance is {_percent(_CHANCE)} with a standard error of "
-        f"{_percent(error)}, {abs(accuracy - _CHANCE) / error:.1f} of these away"
-    )
-    gain = accuracy - _CHANCE if accuracy - _CHANCE > _ERRORS * error else 0.0
-    details = {"accuracy": accuracy, "chance": _CHANCE, "standard_error": error}
-    return Check(rule=rule, figure=gain, finding=finding, details=details)
+    return judge_guess(rule, *guessed)
 
 
 def _check_near_empty(subject: Subject) -> Check:
@@ -143,8 +133,8 @@ def _check_near_empty(subject: Subject) -> Check:
     asked = config.short_seq_prob * least / config.max_tokens
     share = _share(count, len(facts))
     finding = (
-        f"{_percent(share)}, {count_noun(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
-        f"{_percent(asked)}"
+        f"{show_percent(share)}, {count_noun(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
+        f"{show_percent(asked)}"
     )
     details = {"count": count, "of": len(facts), "share": share, "asked_for": asked, "under_tokens": least}
     return Check(rule=rules.NEAR_EMPTY_ROWS, figure=max(0.0, share - asked), finding=finding, details=details)
@@ -209,7 +199,7 @@ def _check_boilerplate(subject: Subject) -> Check:
     least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
     share, most = _share(int(np.count_nonzero(spread >= least)), len(spread)), int(np.argmax(spread))
     documents = count_noun(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
-    finding = f"{_percent(share)} of the runs of {WINDOW} tokens stand in at least {least:,} of {documents} each"
+    finding = f"{show_percent(share)} of the runs of {WINDOW} tokens stand in at least {least:,} of {documents} each"
     details: dict[str, Any] = {
         "share": share,
         "in_documents": least,
@@ -262,7 +252,7 @@ def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     yield Check(
         rule=rules.UNKNOWN_BY_SOURCE,
         figure=worst.unknown_rate or 0.0,
-        finding=f"{_percent(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
+        finding=f"{show_percent(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
         details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in sources.files}},
     )
     if len(sources.files) == 1:
@@ -271,7 +261,7 @@ def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     yield Check(
         rule=rules.LARGEST_SOURCE,
         figure=largest.share,
-        finding=f"{_percent(largest.share)} of the tokens are from {largest.name}{missing}",
+        finding=f"{show_percent(largest.share)} of the tokens are from {largest.name}{missing}",
         details={**coverage, "shares": {file.name: file.share for file in sources.files}},
     )
 
@@ -283,7 +273,7 @@ def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
         return Check(rule=rule, figure=None, finding=finding)
     total, lost = find_lost(corpus.characters, subject.tokenizer)
     count = sum(one.count for one in lost)
-    finding = f"{_percent(_share(count, total))}, {count:,} of {count_noun(total, 'visible character')}"
+    finding = f"{show_percent(_share(count, total))}, {count:,} of {count_noun(total, 'visible character')}"
     if lost:
         shown = (f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN])
         finding += f"; most of all: {'; '.join(shown)}"

@@ -163,6 +163,7 @@ class Statistics:
         swapped_share = _share(swapped, in_order + swapped)
         yield Figure(name="swapped_share", intended=SWAPPED_SHARE, realised=swapped_share)
         yield Figure(name="unpaired_share", intended=None, realised=_share(unpaired, self.num_rows))
+        yield Figure(name="num_unpaired", intended=None, realised=unpaired)
         yield Figure(name="unknown_share", intended=None, realised=self.unknown_share)
 
     def _must_be_zero(self) -> Iterator[Figure]:

@@ -35,6 +35,7 @@ _LABELS = {
     "shown_as_kept": "masked tokens left unchanged",
     "swapped_share": "pairs with swapped segments",
     "unpaired_share": "rows without a pair",
+    "num_unpaired": "number of rows without a pair",
     "unknown_share": "tokens of text that are unknown",
     "num_broken_words": "words masked in part",
     "num_special_masked": "special tokens masked",

@@ -1,0 +1,196 @@
+"""How well the order of pairs is guessed from their surface, and whether labels agree with quotation marks.
+
+In: the splits of a folder. Out: checks. Folds are of documents, since rows of one resemble each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from albert_data.inspect import audit_rules as rules
+from albert_data.inspect.audit_regression import FOLDS, SPREAD, States, cross_validate
+from albert_data.inspect.audit_rules import Check, Rule, show_percent
+from albert_data.inspect.audit_signs import Signs, make_signs
+from albert_data.inspect.audit_surface import Surface, gather_surface
+from albert_data.inspect.terminal import count_noun
+from albert_data.shards.reader import Shards
+
+CHANCE = 0.5
+MIN_PAIRS, MIN_DOCUMENTS = 200, 20
+MIN_TELLING = 5  # documents with a pair whose quotation marks tell the order
+_STRAY_SHARE, _BY_CHANCE = 0.02, 0.001  # of sound documents that contradict; how seldom so many may
+_ERRORS = 3
+_CERTAINTY = 0.999  # that not one of all signs is named by chance
+_GROUPS = {
+    rules.ORDER_FROM_FRAGMENTS: ("case", "stops", "brackets", "headings"),
+    rules.ORDER_FROM_OUTER_SENTENCES: ("lengths",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """A state that one segment of `count` pairs is in, and the other is not. later: the share in which it is the later
+    segment; gain: the share of all pairs by which guessing so beats chance.
+    """
+
+    name: str
+    count: int
+    later: float
+    gain: float
+
+    def describe(self) -> str:
+        order, share = ("later", self.later) if self.later >= CHANCE else ("earlier", 1 - self.later)
+        return f"a segment that {self.name} is the {order} one in {show_percent(share)} of {self.count:,}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"sign": self.name, "count": self.count, "later_share": self.later, "gain": self.gain}
+
+
+def judge_guess(rule: Rule, accuracy: float, error: float, extra: str = "", **details: Any) -> Check:
+    """A check whose figure is what a guess gains over chance, 0 within three standard errors."""
+    finding = (
+        f"{show_percent(accuracy)} of the guesses are right; chance is {show_percent(CHANCE)} with a standard error of "
+        f"{show_percent(error)}, {abs(accuracy - CHANCE) / error:.1f} of these away{extra}"
+    )
+    gain = accuracy - CHANCE if accuracy - CHANCE > _ERRORS * error else 0.0
+    measured = {"accuracy": accuracy, "chance": CHANCE, "standard_error": error}
+    return Check(rule=rule, figure=gain, finding=finding, details={**measured, **details})
+
+
+def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
+    """How much the surface tells of the order, and how much of it what only faults of the pairs can make it tell."""
+    surface = gather_surface(opened)
+    num_documents = len(np.unique(surface.keys))
+    if len(surface) < MIN_PAIRS or num_documents < MIN_DOCUMENTS:
+        found = f"{count_noun(len(surface), 'pair')} of {count_noun(num_documents, 'document')}"
+        finding = f"{found} are too few to tell; {MIN_PAIRS} of {MIN_DOCUMENTS} are the least"
+        for rule in (rules.ORDER_FROM_SURFACE, *_GROUPS):
+            yield Check(rule=rule, figure=None, finding=finding)
+    else:
+        yield from _guess(surface, make_signs(surface, opened[0].tokenizer))
+    yield _check_quotes(surface)
+
+
+def _guess(surface: Surface, signs: Signs) -> Iterator[Check]:
+    strongest = find_strongest(signs, surface.is_swapped)
+    accuracy, error = guess_from(surface, signs, signs.all_groups)
+    by_group = {group: guess_from(surface, signs, (group,))[0] for group in signs.all_groups}
+    extra = f"; most of all, {strongest[0].describe()}" if strongest else "; no single sign tells it"
+    shown = [sign.to_dict() for sign in strongest]
+    yield judge_guess(rules.ORDER_FROM_SURFACE, accuracy, error, extra, accuracy_by_group=by_group, signs=shown)
+    for rule, groups in _GROUPS.items():
+        strongest = find_strongest(signs, surface.is_swapped, groups)
+        extra = f"; most of all, {strongest[0].describe()}" if strongest else ""
+        shown = [sign.to_dict() for sign in strongest]
+        yield judge_guess(rule, *guess_from(surface, signs, groups), extra, signs=shown)
+
+
+def guess_from(surface: Surface, signs: Signs, groups: tuple[str, ...]) -> tuple[float, float]:
+    """The share of right guesses from some groups of signs alone, and its standard error, robust to like documents."""
+    design = _make_design(signs.choose(groups))
+    fold = (surface.keys % np.uint64(FOLDS)).astype(np.int64)
+    right = cross_validate(design, surface.is_swapped, fold)
+    accuracy = float(right.mean())
+    _, owners = np.unique(surface.keys, return_inverse=True)
+    clustered = math.sqrt(float((np.bincount(owners, right - accuracy) ** 2).sum())) / len(right)
+    return accuracy, SPREAD * max(clustered, CHANCE / len(right))
+
+
+def _make_design(signs: Signs) -> States:
+    """Without states that both segments are in, or neither, in all pairs: most of the joins."""
+    tells = np.zeros(len(signs.names), np.bool_)
+    for a, b in zip(signs.states_a.T, signs.states_b.T, strict=True):
+        tells[a[a != b]] = tells[b[a != b]] = True
+    numbers: np.ndarray = (np.cumsum(tells) - tells).astype(
+        np.int16
+    )  # what is left out cancels out, whatever its number
+    numbers[~tells] = 0
+    return States(states_a=numbers[signs.states_a], states_b=numbers[signs.states_b], num_states=int(tells.sum()))
+
+
+def find_strongest(signs: Signs, is_swapped: np.ndarray, groups: tuple[str, ...] = (), count: int = 5) -> list[Sign]:
+    """The signs by which guesses gain most, of those that chance can't explain, the strongest first.
+
+    Chance is that of fair coins, and the limit such that of all signs none passes it with _CERTAINTY. Of signs
+    that tell the same one is named.
+    """
+    chosen = signs.choose(groups or signs.all_groups)
+    shown, later = count_signs(chosen, is_swapped)
+    limit = NormalDist().inv_cdf(1 - (1 - _CERTAINTY) / (2 * len(chosen.names)))
+    gains = np.abs(later - shown / 2)
+    is_sure = 2 * gains > limit * np.sqrt(shown)
+    ranked = [i for i in np.argsort(-gains, kind="stable").tolist() if is_sure[i]]
+    order = list({(gains[i], shown[i]): i for i in reversed(ranked)}.values())[::-1][:count]  # not "with" and "without"
+    return [
+        Sign(
+            name=chosen.names[i],
+            count=int(shown[i]),
+            later=float(later[i] / shown[i]),
+            gain=float(gains[i] / len(is_swapped)),
+        )
+        for i in order
+    ]
+
+
+def count_signs(signs: Signs, is_swapped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In how many pairs one segment alone is in each state, and in how many of these it is the later one."""
+    num_states = len(signs.names)
+    shown, later = np.zeros(num_states), np.zeros(num_states)
+    for a, b in zip(signs.states_a.T, signs.states_b.T, strict=True):
+        differs = a != b
+        for states, is_later in ((a, is_swapped), (b, ~is_swapped)):
+            shown += np.bincount(states[differs], minlength=num_states)
+            later += np.bincount(states[differs], is_later[differs], num_states)
+    return shown, later
+
+
+def _check_quotes(surface: Surface) -> Check:
+    """Pairs of which one segment leaves a mark open and the other closes one tell their order, if no label is wrong."""
+    rule = rules.LABELS_AGAINST_QUOTES
+    is_telling, is_wrong = find_contradictions(surface)
+    count, wrong = int(is_telling.sum()), int(is_wrong.sum())
+    details = {"count": wrong, "of": count}
+    telling, contradicting = (len(np.unique(surface.keys[chosen])) for chosen in (is_telling, is_wrong))
+    if telling < MIN_TELLING:
+        finding = f"{count_noun(count, 'pair')} with a quotation or bracket across the segments are too few to tell"
+        return Check(rule=rule, figure=None, finding=finding, details=details)
+    is_chance = _exceed(contradicting, telling, _STRAY_SHARE) > _BY_CHANCE
+    pairs = count_noun(count, "pair")
+    finding = f"{show_percent(wrong / count)}, {wrong:,} of {pairs} with a quotation or bracket across the segments"
+    return Check(rule=rule, figure=0.0 if is_chance else wrong / count, finding=finding, details=details)
+
+
+def _exceed(count: int, of: int, share: float) -> float:
+    """The chance of `count` or more among so many, each with a chance of `share`."""
+    fewer = (
+        math.exp(
+            math.lgamma(of + 1)
+            - math.lgamma(i + 1)
+            - math.lgamma(of - i + 1)
+            + i * math.log(share)
+            + (of - i) * math.log1p(-share)
+        )
+        for i in range(count)
+    )
+    return max(0.0, 1 - sum(fewer))
+
+
+def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of which one segment only opens and the other only closes, and those that are labelled the other way.
+
+    Guillemets have no part in it: which of them opens is a matter of the language.
+    """
+    a_first = b_first = np.zeros(len(surface), np.bool_)
+    for unopened, unclosed in (
+        (surface.unopened, surface.unclosed),
+        (surface.unopened_brackets, surface.unclosed_brackets),
+    ):
+        opens, closes = (unclosed > 0) & (unopened == 0), (unopened > 0) & (unclosed == 0)
+        a_first, b_first = a_first | (opens[:, 0] & closes[:, 1]), b_first | (opens[:, 1] & closes[:, 0])
+    return a_first ^ b_first, np.where(surface.is_swapped, a_first & ~b_first, b_first & ~a_first)
