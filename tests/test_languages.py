@@ -79,4 +79,7 @@ def test_language_help_lists_all_codes_in_80_columns(command: str, capsys: pytes
     assert run([command, "--language", "help"]) == 0
     listed = capsys.readouterr().out
     assert max(map(len, listed.splitlines())) <= 80
-    assert all(f"{code} " in listed for code in LANGUAGES)
+    assert all(re.search(rf"\b{code} ", listed) for code in LANGUAGES)
+    with_words, others = listed.split("Other languages:")
+    assert "en English" in with_words
+    assert "aa Afar" in others

@@ -37,12 +37,21 @@ def _list_languages(context: click.Context, parameter: click.Parameter, value: s
     if value == "help":
         from albert_data.cli.output import show
         from albert_data.languages import LANGUAGES
+        from albert_data.sentences.words import read_tables
 
-        listed = ", ".join(f"{code} {name}".replace(" ", "\u00a0") for code, name in LANGUAGES.items())
-        lines = textwrap.wrap(listed, _LIST_WIDTH, break_long_words=False, break_on_hyphens=False)
-        show("\n".join(lines).replace("\u00a0", " "))
+        tables = read_tables()
+        for title, is_listed in (("Languages with abbreviations of their own", True), ("Other languages", False)):
+            names = [f"{code} {name}" for code, name in LANGUAGES.items() if (code in tables) == is_listed]
+            show(f"{title}:\n{_wrap(names)}\n")
         context.exit()
     return value
+
+
+def _wrap(names: list[str]) -> str:
+    """Names with commas between, parted between names alone."""
+    listed = ", ".join(name.replace(" ", "\u00a0") for name in names)
+    lines = textwrap.wrap(listed, _LIST_WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\u00a0", " ")
 
 
 def text_options(command: Command) -> Command:
