@@ -35,6 +35,7 @@ _GUESSES = (
     ("koi8_r", "[\u0430-\u044f]", 0.6),
     ("cp1253", "[\u03ac-\u03ce]", 0.6),
 )
+_SURE = ("shift_jis", "euc_jp", "euc_kr")
 _ONE_BYTE = ("cp1251", "koi8_r", "cp1253")
 _LETTERS = re.compile(rb"[A-Za-z]")
 _ICONV = {
@@ -155,13 +156,15 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
 def _guess(sample: bytes) -> Encoding:
     first, second = sample[::2], sample[1::2]
     num_wide = [len(half) - len(half.translate(None, _WIDE_BYTES)) for half in (first, second)]
-    if abs(num_wide[0] - num_wide[1]) > 0.3 * len(second):
-        codec = "utf-16-be" if num_wide[0] > num_wide[1] else "utf-16-le"
-        return _name_unmarked(codec)
+    is_wide = abs(num_wide[0] - num_wide[1]) > 0.3 * len(second)
     fits = [(_rate(sample, codec, usual) / least, codec) for codec, usual, least in _GUESSES]
+    if is_wide:  # or of another encoding of two bytes, in which letters of few kinds are told for sure
+        fits = [fit for fit in fits if fit[1] in _SURE]
     best, codec = max(fits, key=lambda fit: fit[0])
     if best >= 1:
         return Encoding(name=codec, codec=codec)
+    if is_wide:
+        return _name_unmarked("utf-16-be" if num_wide[0] > num_wide[1] else "utf-16-le")
     return Encoding(name="Latin-1, Windows-1252 or another encoding of one byte a character", codec="cp1252")
 
 
