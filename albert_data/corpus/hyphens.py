@@ -44,6 +44,13 @@ def add_byte(state: Word, byte: int) -> Word:
 def add_word(raw: Pointer, at: int, end: int, state: Word, classes: Pointer) -> tuple[Word, int]:
     """Hash the letters from a place on; also returns where they end."""
     while at < end:
+        byte = Int(item(raw, at))
+        if byte < 0x80:
+            if not 97 <= byte | 32 <= 122:
+                break
+            state = (state ^ Word(byte | 32)) * _PRIME
+            at += 1
+            continue
         code, after = read_code(raw, at)
         if Int(item(classes, code)) & ALPHA == 0:
             break

@@ -176,6 +176,15 @@ def measure_text(raw: Pointer, at: int, end: int, classes: Pointer) -> tuple[int
     core, has_begun, num_skipped, num_letters = 0, False, 0, 0
     start = at
     while at < end:
+        if has_begun and word >= 0 and is_letter(item(raw, at)):  # most of a text: nothing is told by single letters
+            first = at
+            while at < end and is_letter(item(raw, at)):
+                at += 1
+            before = Int(item(raw, at - 2)) if at - first > 1 else last
+            last = Int(item(raw, at - 1))
+            core, columns, num_letters = ALPHA, columns + at - first, num_letters + at - first
+            flags, gap, num_dashes = flags & ~GLUED_END, 0, 0
+            continue
         code, after = read_code(raw, at)
         if is_white(code):
             gap += 1
