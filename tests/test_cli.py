@@ -303,13 +303,14 @@ def test_every_option_of_build_reaches_the_manifest(here: Path):
         **{"documents": "file", "unwrap": True, "encoding": "utf-8", "language_field": "lang"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.25, "num_shards": 3, "compression": "lz4"},
+        **{"keep_duplicates": True},
     }
     assert settings.keys() == BUILD_SETTINGS.keys()
     Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de"}\n')
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     options = [option for option in options if not option.endswith(("=True", "=False"))]
     arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
-    assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", *options]) == 0
+    assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", "--keep-duplicates", *options]) == 0
     assert json.loads(Path("out/manifest.json").read_text())["config"] == settings
 
 
