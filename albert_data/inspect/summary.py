@@ -14,6 +14,7 @@ from albert_data.build.stages import format_stages
 from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
+from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls, name_as_text
@@ -62,6 +63,7 @@ def summarise(
         _list_padding(statistics),
         _list_edges(statistics),
         _list_pieces(statistics, pieces),
+        _list_scripts(statistics, pieces),
         _list_sources(sources),
         _list_damage(manifest.damage),
         _list_build_time(build_time),
@@ -91,6 +93,10 @@ def to_dict(
         "statistics": {name: measured.to_dict() for name, measured in statistics.items()},
         "most_frequent_pieces": {
             name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
+            for name, measured in statistics.items()
+        },
+        "scripts": {
+            name: [one.to_dict() for one in count_scripts(measured.piece_counts, pieces)]
             for name, measured in statistics.items()
         },
         "sources": None if sources is None else sources.to_dict(),
@@ -223,6 +229,15 @@ def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) ->
         ]
         yield f"Most frequent pieces of {name}"
         yield from (f"  {''.join(cells[at : at + 3])}".rstrip() for at in range(0, len(cells), 3))
+
+
+def _list_scripts(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
+    """Only where there are several."""
+    for name, measured in statistics.items():
+        if chosen := choose_scripts(count_scripts(measured.piece_counts, pieces)):
+            yield f"{f'Scripts of {name}':<42}{'letters':>16}{'tokens':>14}{'share':>8}"
+            for one in chosen:
+                yield f"  {one.script:<40}{one.num_letters:>16,}{one.num_tokens:>14,}{one.share:>8.2%}"
 
 
 def _fit(text: str, columns: int) -> str:

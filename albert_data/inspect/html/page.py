@@ -19,6 +19,7 @@ from albert_data.corpus.damage import REASONS
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html.browser import embed_rows
 from albert_data.inspect.html.charts import Chart, draw_charts
+from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.sources import Sources
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
@@ -61,7 +62,11 @@ def render(
         charts="\n".join(map(_render_chart, draw_charts(statistics, build_time, sources))),
         figures=_render_figures(statistics),
         damage=_render_damage(manifest.damage),
-        pieces="\n".join(_render_pieces(*item, shards.tokenizer.pieces) for item in statistics.items()),
+        pieces="\n".join(
+            make(*item, shards.tokenizer.pieces)
+            for make in (_render_pieces, _render_scripts)
+            for item in statistics.items()
+        ),
         notes="\n".join(f"<li>{escape(note)}</li>" for note in _list_notes(build_time, sources)),
         embedded=escape(_describe_rows(shards, num_embedded, len(rows), choice)),
         language=escape(manifest.config.text.language),
@@ -162,6 +167,14 @@ def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> st
     )
     table = _render_table(["piece", "tokens", "share"], rows)
     return f"<details><summary>Most frequent pieces of {escape(name)}</summary>{table}</details>"
+
+
+def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
+    """Nothing where there is one."""
+    chosen = choose_scripts(count_scripts(measured.piece_counts, pieces))
+    rows = [[one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", f"{one.share:.2%}"] for one in chosen]
+    table = _render_table(["script", "letters", "tokens", "share of the letters"], rows)
+    return f"<details><summary>Scripts of {escape(name)}</summary>{table}</details>" if rows else ""
 
 
 def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:

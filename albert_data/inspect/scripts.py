@@ -1,0 +1,60 @@
+"""Which scripts the text of a split is written in, from how often each piece occurs.
+
+In: tokens of each piece. Out: letters and tokens of each script. A token is counted for the script of most of its
+letters, the first of equal ones; one without letters for none. What is unknown has no letters to be told by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from albert_data.unicode_tables import category, script
+
+MIN_SHARE = 0.01  # of the letters: below, a script is loan words and names
+_NAMED = re.compile(r"<[^<>]+>|\[[A-Z]+\]")  # <unk>, <0xE2>, [CLS]: names, not text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptCount:
+    """script: as in "Latin"; share: of all letters of the split."""
+
+    script: str
+    num_letters: int
+    num_tokens: int
+    share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "script": self.script,
+            "num_letters": self.num_letters,
+            "num_tokens": self.num_tokens,
+            "share": self.share,
+        }
+
+
+def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[ScriptCount]:
+    """Every script of the text, that of most letters first."""
+    letters, tokens = Counter[str](), Counter[str]()
+    for piece, count in zip(pieces, piece_counts, strict=True):
+        if not count or _NAMED.fullmatch(piece):
+            continue
+        found = Counter(script(character) for character in piece if category(character)[0] == "L")
+        for name, number in found.items():
+            letters[name] += number * count
+        if found:
+            tokens[found.most_common(1)[0][0]] += count
+    total = sum(letters.values())
+    return [
+        ScriptCount(script=name.capitalize(), num_letters=number, num_tokens=tokens[name], share=number / total)
+        for name, number in sorted(letters.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def choose_scripts(counts: Sequence[ScriptCount]) -> list[ScriptCount]:
+    """Those worth a table: none, unless two have over MIN_SHARE of the letters."""
+    chosen = [count for count in counts if count.share > MIN_SHARE]
+    return chosen if len(chosen) > 1 else []
