@@ -38,6 +38,7 @@ def as_text(sentences: list[str]) -> Text:
         sentence_ends=offsets[1:],
         document_offsets=np.array([0, len(encoded)]),
         document_keys=np.zeros(1, np.uint64),
+        is_heading=np.zeros(len(encoded), bool),
     )
 
 

@@ -91,7 +91,10 @@ def test_an_error_of_the_trainer_is_raised_here():
             "import os; os.kill(os.getpid(), 9)",
             r"MB of sentences died \(signal 9\); .*memory ran out: .*--sample-bytes",
         ),
-        ("import os; os.write(2, b'bad_alloc\\n'); os.abort()", r"died \(signal 6\) and said: bad_alloc; .*memory"),
+        (
+            "import os; os.write(2, b'I00 x\\ntrainer_spec {\\n}\\nbad_alloc\\n'); os.abort()",
+            r"died \(signal 6\) and said: bad_alloc; .*memory",
+        ),
         ("import os; os.read(0, 9); os._exit(3)", r"died \(exit code 3\); "),
         ("import sys; sys.stdout.write('half an answ')", r"died \(exit code 0\); "),
         (f"{OURS}t.train = lambda *_: bytes(1 << 60); t.main()", r"died \(exit code 0\)"),
@@ -144,7 +147,15 @@ def test_the_trainer_ends_with_its_parent():
 
 def test_log_lines_of_another_version_of_the_trainer_do_no_harm(monkeypatch: pytest.MonkeyPatch):
     rng = random.Random(0)
-    lines = [b"EM sub_iter=0 size=99999999 x", b"Initialized 0 seed", b"\xff\x00", b"merges=7 ", b"I0 odd", b""]
+    lines = [
+        b"EM sub_iter=0 size=99999999 x",
+        b"EM sub_iter=1 size=0 ",
+        b"Initialized 0 seed",
+        b"\xff\x00",
+        b"merges=7 ",
+        b"I0 odd",
+        b"",
+    ]
     log = b"".join(rng.choice(lines) + rng.choice([b"\n", b""]) for _ in range(300))
     monkeypatch.setattr(trainer_process, "COMMAND", f"import os; os.write(2, {log!r}); {COMMAND}")
     progress = Recorder()

@@ -37,6 +37,7 @@ _PRUNED_TO = 1.1  # the trainer prunes a unigram model to this many times the vo
 _SEEDS = re.compile(rb"Initialized (\d+) seed")
 _ROUND = re.compile(rb"EM sub_iter=\d+ size=(\d+)")
 _MERGES = re.compile(rb"merges=(\d+) ")
+_ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")  # the rest may say why it dies
 
 
 class _Watcher:
@@ -65,13 +66,13 @@ class _Watcher:
             self._seeds = math.log(max(int(found[1]), 1))
             self._progress.start(_CHOOSING, 100, "%")
         elif found := _ROUND.search(line):  # each round keeps three quarters of the pieces
-            left, all_rounds = math.log(int(found[1])) - self._smallest, self._seeds - self._smallest
+            left, all_rounds = math.log(max(int(found[1]), 1)) - self._smallest, self._seeds - self._smallest
             self._reach(int(100 * (1 - left / all_rounds)) if all_rounds > 0 else 100, 100)
         elif b"Tokenizing input sentences" in line and self._config.model_type == "bpe":
             self._progress.start(_MERGING, self._num_merges, "pieces")
         elif found := _MERGES.search(line):
             self._reach(int(found[1]), self._num_merges)
-        elif not line.startswith((b"I0", b" ", b"WARNING: All log messages")):
+        elif not _ORDINARY.match(line):
             self.last_lines.append(line.decode(errors="replace"))
 
     def _reach(self, done: int, total: int) -> None:
