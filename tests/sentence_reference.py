@@ -292,7 +292,8 @@ class Line:
             return self.text[run.stop] != "۔" or self.ends_at_dot(run.stop, word)
         if first == k.LOWER and not (is_quoted and run.only_dots and run.dots == 1):
             return False
-        if run.is_quoted and not (run.only_dots and run.dots == 1) and self.names_speaker(word):
+        is_speech = run.is_quoted or self.kind(self.begin) == k.DASH
+        if is_speech and not (run.only_dots and run.dots == 1) and self.names_speaker(word):
             return False
         if run.only_dots and run.dots > 1:
             return is_spaced and first != k.DIGIT and (run.dots > 3 or not self.is_i(word))

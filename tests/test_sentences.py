@@ -76,6 +76,17 @@ def test_the_reference_finds_them_too(language: str, case: str):
     assert segment_line(case.replace("|", sentence_cases.find_space(language)), language) == case.split("|")
 
 
+def test_a_speaker_after_a_dash_begins_a_sentence():
+    text = "“Why so?”—“Why not?” said Anna.—“Because.”"
+    assert split_sentences(text) == ["“Why so?”", "—“Why not?” said Anna.", "—“Because.”"]
+
+
+def test_a_speech_of_more_than_256_bytes_falls_apart():
+    short, long = "“It is so. It is not.”", f"“It is {'very ' * 50}so. It is not.”"
+    assert split_sentences(f"He said: {short} I left.") == [f"He said: {short}", "I left."]
+    assert split_sentences(f"He said: {long} I left.") == [f"He said: {long[:-12]}", "It is not.”", "I left."]
+
+
 # ---- the reference ----
 
 

@@ -324,7 +324,8 @@ def is_end(
         return item(source.utf8, stop) != _URDU or ends_at_dot(source, state, stop, next_word, end)
     if first == LOWER and not (is_quoted and strength == 0 and dots == 1):
         return False
-    if group >= FIRST_QUOTE and (strength != 0 or dots > 1) and names_speaker(source, next_word, end):
+    is_speech = group >= FIRST_QUOTE or kind_at(source, item(state, SENTENCE), end) == DASH  # — Go! Tom cried.
+    if is_speech and (strength != 0 or dots > 1) and names_speaker(source, next_word, end):
         return False
     if strength == 0 and dots > 1:
         is_i = item(source.utf8, next_word) == _I and step(source, next_word) == find_word_end(source, next_word, end)
