@@ -55,6 +55,11 @@ KINDS = {
     "abbreviations": "e.g. p.m. U.S. ",
     "upper case": "A. B. ",
     "prose": "It was so. He left. ",
+    "list items": "1. a) b. ",
+    "bullets": "• a ",
+    "stops before dashes": "a. — — — ",
+    "open quotations": "“a. B! ",
+    "notes": "a.[1] ²",
     "carriage returns": "a\r",
     "separators": "a\u2028",
 }
