@@ -14,6 +14,7 @@ import pytest
 
 from albert_data.build.build import build
 from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.cli.main import run as run_command
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 from albert_data.files import read_json
@@ -157,3 +158,9 @@ def test_little_and_odd_corpora_make_sound_rows(
     manifest = run([tmp_path / "in.txt"], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
     assert manifest.counts.documents >= 1
     assert manifest.splits["train"].num_rows >= 1
+
+
+def test_inspect_reads_the_corpus_as_the_build_did(tokenizer: Tokenizer, tmp_path: Path):
+    folder = write_files(tmp_path / "in", encode=lambda text: text.encode("cp1251", "ignore"))
+    run([folder], tmp_path / "out", tokenizer, encoding="cp1251", **FILE)
+    assert run_command(["inspect", str(tmp_path / "out"), "--json", "--corpus", str(folder)]) == 0

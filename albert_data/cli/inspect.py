@@ -17,6 +17,7 @@ from albert_data.cli.output import show, tell
 from albert_data.train.config import MODEL_PRESETS
 
 if TYPE_CHECKING:
+    from albert_data.corpus.inputs import Input
     from albert_data.inspect.choice import Choice
     from albert_data.inspect.report import Report
 
@@ -148,13 +149,12 @@ def _show_shards(
 ) -> None:
     _check_usage(**rows)
     with load_lightly():
-        from albert_data.corpus.inputs import find_inputs
         from albert_data.files import check_output, write_output
         from albert_data.inspect.html.writing import check_charts
         from albert_data.inspect.report import inspect_folder
         from albert_data.shards.places import list_files
 
-    inputs = find_inputs(corpus, tell) if corpus else None
+    inputs = _find_corpus(out, corpus)
     if html:
         check_charts()
         check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(out)])
@@ -237,6 +237,14 @@ def _print_text(report: Report) -> None:
     click.echo(make_encodable(report.to_text(width, colour=colour), sys.stdout.encoding))
 
 
+def _find_corpus(out: Path, corpus: tuple[str, ...]) -> list[Input] | None:
+    """The inputs of --corpus, to be read as the build in `out` read them."""
+    from albert_data.corpus.inputs import find_inputs
+    from albert_data.shards.manifest_file import read_manifest
+
+    return find_inputs(corpus, tell, read_manifest(out).config.text) if corpus else None
+
+
 def _show_preset(name: str, *, as_json: bool) -> None:
     from albert_data.train.sizes import describe_sizes, sizes_to_dict
 
@@ -244,10 +252,9 @@ def _show_preset(name: str, *, as_json: bool) -> None:
 
 
 def _show_audit(out: Path, corpus: tuple[str, ...], as_json: bool) -> None:
-    from albert_data.corpus.inputs import find_inputs
     from albert_data.inspect.audit import audit_folder
     from albert_data.inspect.terminal import make_encodable
 
-    found = audit_folder(out, find_inputs(corpus, tell) if corpus else None)
+    found = audit_folder(out, _find_corpus(out, corpus))
     text = json.dumps(found.to_dict(), indent=2) if as_json else found.to_text()
     click.echo(make_encodable(text, sys.stdout.encoding))
