@@ -148,7 +148,9 @@ def find_width(lines: list[Line]) -> int:
     width = next(w for w in range(161) if sum(n <= w for n in narrow) * 20 >= 19 * len(narrow))
     if len(narrow) < 16:
         width = max(width, 60)
-    return width if width >= 32 else 0
+    pairs = [(a, b) for a, b in zip(lines, lines[1:], strict=False) if not (a.is_blank or b.is_blank)]
+    num_full = sum(5 * safe_reach(line, after) > 4 * width for line, after in pairs)
+    return width if width >= 32 and (len(narrow) < 16 or 5 * num_full >= len(pairs)) else 0
 
 
 def is_verse(block: list[Line], width: int) -> bool:
