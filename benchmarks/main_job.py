@@ -217,7 +217,7 @@ def scaling(corpus: Path, tokenizer: Path, language: str) -> None:
         row("---", "---", "---")
         first, workers = 0.0, 1
         while workers <= (os.cpu_count() or 1):
-            options = ["--language", language, "--workers", str(workers)]
+            options = ["--language", language, "--workers", str(workers), "--keep-duplicates"]
             rate = size / build(inputs, base / "out", tokenizer, *options)
             shutil.rmtree(base / "out")
             first = first or rate

@@ -136,7 +136,9 @@ FAULTS: dict[str, Callable[[Documents], Documents]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: Tokenizer):
-    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": FAULTS[name](CLEAN)}, with_corpus=name in NEED_CORPUS)
+    settings = {"keep_duplicates": name == "duplicate_documents"}
+    files = {"a.txt": FAULTS[name](CLEAN)}
+    audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=name in NEED_CORPUS, **settings)
     assert get_check(audit, name).verdict in (LOOK, BAD), audit.to_text()
     assert "To do: " in audit.to_text()
 
@@ -193,7 +195,8 @@ def test_passes_over_a_tiny_document_are_no_copies(dupe_factor: int, tmp_path: P
     lines = make_sentences(600, seed=11)
     tiny = list(dict.fromkeys(" ".join(line.split()[: 2 + i % 8]) for i, line in enumerate(lines)))
     documents = [*tiny, *tiny[:8], *CLEAN[:8], *CLEAN[:4]]
-    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False, dupe_factor=dupe_factor)
+    settings = {"dupe_factor": dupe_factor, "keep_duplicates": True}
+    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False, **settings)
     assert get_check(audit, "duplicate_documents").details["count"] == 12
 
 

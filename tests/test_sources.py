@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
 from albert_data.build.engine import MultiprocessEngine
-from albert_data.build.mapping import MapJob
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.documents import Lines, read_documents
 from albert_data.errors import ShardError
 from albert_data.inspect.verify import verify
 from albert_data.languages import pack_language
@@ -28,7 +29,7 @@ from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import join_rows, no_rows, slice_rows
 from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch
 from albert_data.shards.writer import write_shard
-from albert_data.tokenizer.model import Documents, Tokenizer
+from albert_data.tokenizer.model import Tokenizer
 
 NAMES = ("de", "en", "zh")
 LANGUAGES = ("zh", "en", "de")  # by a document's key modulo 3
@@ -138,20 +139,24 @@ def test_rows_without_the_column_have_no_source(tmp_path: Path):
 # ---- building ----
 
 
+def tell_languages(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Block, np.ndarray], np.ndarray | None]) -> None:
+    """Give the documents of a block the codes that `tell` makes of their keys, as if their lines had said so."""
+
+    def read_with_languages(block: Block, *arguments: Any) -> Lines:
+        lines = read_documents(block, *arguments)
+        return dataclasses.replace(lines, languages=tell(block, lines.document_keys))
+
+    monkeypatch.setattr("albert_data.build.mapping.read_documents", read_with_languages)
+
+
+def choose_languages(keys: np.ndarray) -> np.ndarray:
+    codes: np.ndarray = np.array([pack_language(name) for name in LANGUAGES], np.uint32)[keys % np.uint64(3)]
+    return codes
+
+
 @pytest.fixture
 def with_languages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each document has the language that its key says, as if its line had said so."""
-    read = MapJob.read
-    codes = np.array([pack_language(name) for name in LANGUAGES], np.uint32)
-
-    def read_languages(self: MapJob, *arguments: Any) -> Iterator[Documents]:
-        receipt = arguments[2]
-        for documents in read(self, *arguments):
-            languages = codes[documents.document_keys % np.uint64(3)]
-            receipt.languages |= set(np.unique(languages).tolist())
-            yield dataclasses.replace(documents, languages=languages)
-
-    monkeypatch.setattr(MapJob, "read", read_languages)
+    tell_languages(monkeypatch, lambda block, keys: choose_languages(keys))
 
 
 def test_a_build_writes_the_sources_whatever_the_layout(with_languages: None, tokenizer: Tokenizer, tmp_path: Path):
@@ -169,25 +174,19 @@ def test_a_build_writes_the_sources_whatever_the_layout(with_languages: None, to
 
 
 def test_equal_texts_of_two_languages_are_two_documents(
-    with_languages: None, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The second file gives the same documents another language."""
-    read = MapJob.read
-
-    def read_second(self: MapJob, block: Any, *arguments: Any) -> Iterator[Documents]:
-        for documents in read(self, block, *arguments):
-            assert documents.languages is not None
-            yield dataclasses.replace(
-                documents, languages=np.roll(documents.languages, 0 if "a.txt" in block.path else 1)
-            )
-
-    monkeypatch.setattr(MapJob, "read", read_second)
+    """b.txt holds the documents of a.txt, most of them in another language."""
+    tell_languages(
+        monkeypatch, lambda block, keys: choose_languages(keys if "a.txt" in block.path else keys // np.uint64(7))
+    )
     (tmp_path / "in").mkdir()
     for name in ("a", "b"):
-        (tmp_path / f"in/{name}.txt").write_bytes(fixtures.to_txt(DOCUMENTS[:20]))
+        (tmp_path / f"in/{name}.txt").write_bytes(fixtures.to_txt(DOCUMENTS))
     report = run_build(tmp_path / "in", tmp_path / "out", tokenizer)
-    codes = [LANGUAGES[fixtures.document_key(document) % 3] for document in DOCUMENTS[:20]]
-    num_equal = sum(one == other for one, other in zip(codes, [codes[-1], *codes], strict=False))
+    keys = np.array(list(map(fixtures.document_key, DOCUMENTS)), np.uint64)
+    num_equal = np.count_nonzero(choose_languages(keys) == choose_languages(keys // np.uint64(7)))
+    assert 0 < num_equal < len(DOCUMENTS)
     assert report.manifest.counts.duplicate_documents == num_equal
 
 

@@ -43,6 +43,8 @@ from albert_data.shards.manifest import (
 from albert_data.shards.writer import ShardReceipt
 from albert_data.tokenizer.model import Tokenizer
 
+_DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
+
 
 def make_manifest(
     plan: Plan,
@@ -53,6 +55,8 @@ def make_manifest(
 ) -> Manifest:
     """All that is to be known of a build; docs/format.md describes every key."""
     splits = {split: _describe_split(split, shards) for split in SPLITS}
+    names = [field.name for field in dataclasses.fields(Counts)]
+    names = [name for name in names if not (config.keep_duplicates and name in _DROPPED_COUNTS)]
     manifest = Manifest(
         albert_data_version=plan.version,
         rules_version=plan.rules_version,
@@ -69,7 +73,7 @@ def make_manifest(
         inputs=plan.inputs,
         plan=plan,
         documents_digest=f"{total.documents_digest:016x}",
-        counts=Counts(**{field.name: total.counts[field.name] for field in dataclasses.fields(Counts)}),
+        counts=Counts(**{name: total.counts[name] for name in names}),
         damage=dict(sorted(total.damage.items())),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),

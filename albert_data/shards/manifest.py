@@ -90,17 +90,18 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Of one pass over the corpus as it was read. duplicate_documents, duplicate_tokens: what was dropped of that.
+    """Of one pass over the corpus as it was read.
 
-    The last three tell whether the text looks wrapped or its documents too short (corpus/layout.py).
+    duplicate_documents, duplicate_tokens: what was dropped of that as copies, None where these were kept. The last
+    three tell whether the text looks wrapped or its documents too short (corpus/layout.py).
     """
 
     documents: Count
     sentences: Count
     text_bytes: Count
     tokens: Count
-    duplicate_documents: Count = 0
-    duplicate_tokens: Count = 0
+    duplicate_documents: Count | None = None
+    duplicate_tokens: Count | None = None
     inner_lines: Count = 0
     wrapped_lines: Count = 0
     short_documents: Count = 0
