@@ -19,7 +19,7 @@ from reliability.mutators import mutate_bytes
 from reliability.oddities import gz_oddities, json_oddities, text_oddities, zst_oddities
 from reliability.sound import Sound, build_config, run_build
 
-LANGUAGES = ("en",) * 8 + ("zh", "de", "ar", "hi", "ja", "xx")
+LANGUAGES = ("en",) * 8 + ("zh", "de", "ar", "hi", "ja", "sw")
 
 
 def text_readers(sound: Sound) -> list[Reader]:

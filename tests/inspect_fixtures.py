@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,7 @@ def read_part(path: Path, part: int = 0) -> Examples:
     """One record batch of a shard, its arrays free to change."""
     with pyarrow.ipc.open_file(path) as reader:
         examples = from_record_batch(reader.get_batch(part))
-    return Examples(**{field.name: getattr(examples, field.name).copy() for field in fields(Examples)})
+    return copy.deepcopy(examples)
 
 
 def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:

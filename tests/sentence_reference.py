@@ -291,7 +291,9 @@ class Line:
         if run.is_full:
             return self.text[run.stop] != "۔" or self.ends_at_dot(run.stop, word)
         if first == k.LOWER and not (is_quoted and run.only_dots and run.dots == 1):
-            return False
+            has_capital = any(self.kind(at) == k.UPPER for at in range(len(self.text)))
+            if has_capital or run.is_quoted or (run.only_dots and run.dots > 1):
+                return False
         is_speech = run.is_quoted or self.kind(self.begin) == k.DASH
         if is_speech and not (run.only_dots and run.dots == 1) and self.names_speaker(word):
             return False

@@ -100,20 +100,22 @@ def test_inverted_labels_are_bad():
     assert (check.verdict, check.figure) == (BAD, 1)
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.35, BAD), (0.12, LOOK)])
-def test_inverted_labels_of_some_documents_are_found(share: float, verdict: str):
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.65, BAD), (0.12, OK)])
+def test_inverted_labels_of_most_documents_are_found(share: float, verdict: str):
+    """Of a few they are not: sound dialogue contradicts its labels as often."""
     rows = quote_some(13)
     keys = np.unique(rows.document_keys)
     is_wrong = np.isin(rows.document_keys, keys[: int(share * len(keys))])
     check = audit_pairs(replace(rows, sop_label=np.where(is_wrong, 1 - rows.sop_label, rows.sop_label)))
     assert check["labels_against_quotes"].verdict == verdict
-    assert check["labels_against_quotes"].figure == pytest.approx(share, abs=0.1)
+    details = check["labels_against_quotes"].details
+    assert details["count"] / details["of"] == pytest.approx(share, abs=0.1)
 
 
-def test_labels_drawn_at_random_are_bad():
+def test_labels_drawn_at_random_are_found():
     rows, rng = quote_some(14), np.random.default_rng(0)
     check = audit_pairs(replace(rows, sop_label=rng.integers(0, 2, len(rows)).astype(np.int8)))
-    assert check["labels_against_quotes"].verdict == BAD
+    assert check["labels_against_quotes"].verdict in (LOOK, BAD)
 
 
 def test_a_stray_quotation_mark_is_no_wrong_label():

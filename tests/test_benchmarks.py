@@ -44,7 +44,7 @@ def test_a_run_trains_vocabularies_and_reports_every_figure(
     monkeypatch.setattr(exactness, "MODELS_OF_LANGUAGES", {"unigram of the languages": {}})
     monkeypatch.setattr(rivals, "find_tokenizers", lambda tokenizer: (None, rivals.NOT_INSTALLED))
     english, chinese = corpora
-    few = ("--runs", 1, "--vocab-size", 150, "--random-strings", 500, "--work", tmp_path / "work")
+    few = ("--runs", 1, "--vocab-size", 300, "--random-strings", 500, "--work", tmp_path / "work")
     page = tmp_path / "speed.md"
     given = ("--english", english, "--chinese", chinese, "--languages", english, *few, "-o", page)
     done = run(*given, "--only", "tokenising,exactness")

@@ -66,10 +66,10 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from albert_data.build.mapping import MapJob
+from albert_data.build.mapping import MapJob, TaskReceipt
 from albert_data.build.plan import plan_tasks
 from albert_data.build.progress import Silence
-from albert_data.build.reducing import ReduceJob, ReduceTask
+from albert_data.build.reducing import ReduceJob, make_rules, plan_reduce
 from albert_data.build.warming import compile_kernels, load_to_encode
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
@@ -85,12 +85,14 @@ tokenizer = load_to_encode(model)
 job = MapJob(BuildConfig(), tokenizer, folder, folder)
 compile_kernels(job, tokenizer, Silence())
 before = list_compiled()
-runs = []
+total = TaskReceipt()
 for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])):
-    runs += [folder / name for name in job(task).runs]
+    total.add(job(task))
 (folder / "train").mkdir()
 (folder / "receipts").mkdir()
-ReduceJob(runs, folder, tokenizer.id_dtype, "none")(ReduceTask(split="train", shard=0, num_shards=1, slices=1))
+rules = make_rules(total, BuildConfig(), tokenizer.id_dtype)
+runs = [folder / name for name in total.runs]
+ReduceJob(runs, folder, rules)(plan_reduce(total, BuildConfig(), rules)[0])
 assert len(tokenizer._chunks._table.slots) > 1 << 20, "the table did not grow"
 print({name for name, _ in list_compiled() - before})
 """

@@ -177,7 +177,7 @@ def test_required_characters_have_a_piece_though_the_text_has_none_of_them(
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_what_is_lost_is_reported_counted_and_unknown(model_type: str, tmp_path: Path):
-    text = "plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
+    text = "Plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
     (tmp_path / "in.txt").write_text(text)
     report = learn(tmp_path, character_coverage=0.9999, model_type=model_type, vocab_size=101)
     assert list(report.alphabet.lost.items()) == [(0xE9, 2), (0xEF, 1), (0x2585, 1)]

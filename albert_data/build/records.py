@@ -160,7 +160,7 @@ def _read_record(records: Records, place: int) -> bytes:
 
 
 @helper
-def count_words(numbers: np.ndarray, place: int, id_bytes: int) -> Int:
+def measure_record(numbers: np.ndarray, place: int, id_bytes: int) -> Int:
     """How many words the record that begins at word `place` has."""
     num_ids, num_masks = numbers[2 * place + _NUM_IDS], numbers[2 * place + _NUM_MASKS]
     return Int(_HEAD_WORDS + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8)
@@ -176,7 +176,7 @@ def find_copies(records: Records, places: np.ndarray, is_tie: np.ndarray) -> np.
     for i in range(1, len(places)):
         if is_tie[i]:
             place, other, word = places[i], places[i - 1], 0
-            num_words = count_words(records.numbers, place, records.ids.itemsize)
+            num_words = measure_record(records.numbers, place, records.ids.itemsize)
             while word < num_words and words[place + word] == words[other + word]:  # the head, with the lengths, first
                 word += 1
             is_copy[i] = word == num_words

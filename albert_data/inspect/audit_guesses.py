@@ -24,7 +24,6 @@ from albert_data.shards.reader import Shards
 CHANCE = 0.5
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
 MIN_TELLING = 5  # documents with a pair whose quotation marks tell the order
-_STRAY_SHARE, _BY_CHANCE = 0.02, 0.001  # of sound documents that contradict; how seldom so many may
 _ERRORS = 3
 _CERTAINTY = 0.999  # that not one of all signs is named by chance
 _GROUPS = {
@@ -151,40 +150,28 @@ def count_signs(signs: Signs, is_swapped: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _check_quotes(surface: Surface) -> Check:
-    """Pairs of which one segment leaves a mark open and the other closes one tell their order, if no label is wrong."""
+    """How many of the pairs that show their order by quotation marks are labelled the other way."""
     rule = rules.LABELS_AGAINST_QUOTES
     is_telling, is_wrong = find_contradictions(surface)
     count, wrong = int(is_telling.sum()), int(is_wrong.sum())
     details = {"count": wrong, "of": count}
-    telling, contradicting = (len(np.unique(surface.keys[chosen])) for chosen in (is_telling, is_wrong))
-    if telling < MIN_TELLING:
-        finding = f"{count_noun(count, 'pair')} with a quotation or bracket across the segments are too few to tell"
-        return Check(rule=rule, figure=None, finding=finding, details=details)
-    is_chance = _exceed(contradicting, telling, _STRAY_SHARE) > _BY_CHANCE
     pairs = count_noun(count, "pair")
+    documents = np.unique(surface.keys[is_telling], return_inverse=True)[1]
+    if len(set(documents.tolist())) < MIN_TELLING:
+        finding = f"{pairs} with a quotation or bracket across the segments are too few to tell"
+        return Check(rule=rule, figure=None, finding=finding, details=details)
+    excess = np.bincount(documents, is_wrong[is_telling] - wrong / count)
+    error = math.sqrt(float(excess @ excess)) / count  # by documents, whose pairs depend on each other
     finding = f"{show_percent(wrong / count)}, {wrong:,} of {pairs} with a quotation or bracket across the segments"
-    return Check(rule=rule, figure=0.0 if is_chance else wrong / count, finding=finding, details=details)
-
-
-def _exceed(count: int, of: int, share: float) -> float:
-    """The chance of `count` or more among so many, each with a chance of `share`."""
-    fewer = (
-        math.exp(
-            math.lgamma(of + 1)
-            - math.lgamma(i + 1)
-            - math.lgamma(of - i + 1)
-            + i * math.log(share)
-            + (of - i) * math.log1p(-share)
-        )
-        for i in range(count)
-    )
-    return max(0.0, 1 - sum(fewer))
+    return Check(rule=rule, figure=max(0.0, wrong / count - 2 * error), finding=finding, details=details)
 
 
 def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of which one segment only opens and the other only closes, and those that are labelled the other way.
+    """Pairs of which one segment only opens and the other only closes, and those labelled the other way.
 
-    Guillemets have no part in it: which of them opens is a matter of the language.
+    Mostly it is one quotation across the split. But the earlier segment can also close one that began before the row,
+    and the later one open one that ends behind it. Guillemets have no part in it: which of them opens is a matter of
+    the language.
     """
     a_first = b_first = np.zeros(len(surface), np.bool_)
     for unopened, unclosed in (

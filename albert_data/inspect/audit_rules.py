@@ -98,10 +98,11 @@ ORDER_FROM_OUTER_SENTENCES = Rule(
 LABELS_AGAINST_QUOTES = Rule(
     name="labels_against_quotes",
     title="labels that contradict quotation marks",
-    look=0.05,
-    bad=0.2,
-    why="the segment that leaves a quotation or bracket open comes before the one that closes it: in books all but "
-    "0.6 %. Labels drawn at random contradict a half. The figure is 0 where 2 % would make as many by chance",
+    look=0.4,
+    bad=0.47,
+    why="the segment that leaves a quotation or bracket open mostly comes before the one that closes it: of such pairs "
+    "of books 19 % (length 512) to 30 % (128) contradict that. Labels drawn at random contradict a half, inverted ones "
+    "more. Judged is the share less two standard errors",
     advice="labels do not say which segment comes first: look at what wrote them",
 )
 EQUAL_SEGMENTS = Rule(

@@ -46,6 +46,7 @@ from albert_data.sentences.kinds import (
     step_back,
 )
 from albert_data.sentences.marks import (
+    CASE,
     CLOSES,
     DEPTH,
     ELSEWHERE,
@@ -264,6 +265,7 @@ def segment_line(source: Source, state: Pointer, begin: int, end: int, size: int
     put(state, DEPTH, 0)
     put(state, LIST_STYLE, 0)
     put(state, LAST_STOP, -1)
+    put(state, CASE, 0)
     begin_sentence(source, state, begin, end)
     at = skip_plain(source, begin, size)
     while at < end:

@@ -6,7 +6,7 @@ quotation or bracket inside a sentence? Does a full stop belong to an abbreviati
 
 from __future__ import annotations
 
-from albert_data.kernels import Pointer, helper, item
+from albert_data.kernels import Pointer, helper, item, put
 from albert_data.sentences.kinds import (
     BLANK,
     CLOSE_SINGLE,
@@ -35,7 +35,7 @@ from albert_data.sentences.kinds import (
     step,
     step_back,
 )
-from albert_data.sentences.marks import ELSEWHERE, IS_FIRST, LINE, SENTENCE, find_any_word, group_of
+from albert_data.sentences.marks import CASE, ELSEWHERE, IS_FIRST, LINE, SENTENCE, find_any_word, group_of
 from albert_data.sentences.words import (
     ENDS,
     LEAD,
@@ -299,6 +299,17 @@ def is_omission(source: Source, begin: int, stop: int) -> bool:
 
 
 @helper
+def has_capital(source: Source, state: Pointer, end: int) -> bool:
+    """Whether the line has a capital letter. In one without any, a lower-case letter does not show that it goes on."""
+    if item(state, CASE) == 0:
+        at = item(state, LINE)
+        while at < end and read_kind(source, at) != UPPER:
+            at = step(source, at)
+        put(state, CASE, 2 if at < end else 1)
+    return bool(item(state, CASE) == 2)
+
+
+@helper
 def is_end(
     source: Source, state: Pointer, stop: int, strength: int, dots: int, group: int, place: int, at: int, end: int
 ) -> bool:
@@ -323,7 +334,9 @@ def is_end(
     if strength & IS_FULL != 0:
         return item(source.utf8, stop) != _URDU or ends_at_dot(source, state, stop, next_word, end)
     if first == LOWER and not (is_quoted and strength == 0 and dots == 1):
-        return False
+        is_pause = group >= FIRST_QUOTE or (strength == 0 and dots > 1)
+        if is_pause or has_capital(source, state, end):
+            return False
     is_speech = group >= FIRST_QUOTE or kind_at(source, item(state, SENTENCE), end) == DASH  # — Go! Tom cried.
     if is_speech and (strength != 0 or dots > 1) and names_speaker(source, next_word, end):
         return False

@@ -102,9 +102,9 @@ class Counts:
     tokens: Count
     duplicate_documents: Count | None = None
     duplicate_tokens: Count | None = None
-    inner_lines: Count = 0
-    wrapped_lines: Count = 0
-    short_documents: Count = 0
+    inner_lines: Count | None = None
+    wrapped_lines: Count | None = None
+    short_documents: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
