@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
 
 from xxhash import xxh3_64_intdigest
 
@@ -175,7 +174,7 @@ def make_rows(
                 rows.append(lay_out(part, [], False, len(rows), vocabulary))
             continue
         is_backward = draw(stream(seed, PAIRING, key, pass_index, len(rows)), 4) >= 2**63
-        left = block[::-1] if is_backward else block
+        left, is_first = block[::-1] if is_backward else block, True
         while left:
             state = stream(seed, PAIRING, key, pass_index, len(rows))
             target = max_tokens
@@ -184,7 +183,7 @@ def make_rows(
             number = choose_number(left, target, max_tokens)
             chunk = left[:number][::-1] if is_backward else left[:number]
             left = left[number:]
-            split = choose_split(state, chunk)
+            split, is_first = choose_split(state, chunk, is_first=is_first), False
             first, second = (sum(part, []) for part in (chunk[:split], chunk[split:]))
             rows.append(lay_out(first, second, draw(state, 3) >= 2**63, len(rows), vocabulary))
     return rows
@@ -244,16 +243,20 @@ def choose_number(left: list[list[int]], target: int, max_tokens: int) -> int:
     return max((number for number in short if sum(lengths[:number]) <= target), default=short[0])
 
 
-def choose_split(state: int, chunk: list[list[int]]) -> int:
-    """How many sentences stand before the split; each boundary weighs as much as the sentences beside it are long."""
+def choose_split(state: int, chunk: list[list[int]], *, is_first: bool) -> int:
+    """How many sentences stand before the split: the boundary that owns a point on a circle.
+
+    Each boundary owns as many points as the sentences beside it have tokens; the first points are those of the row's
+    outer edge, between its last and its first sentence.
+    """
     if len(chunk) == 1:
         return 1
-    weights = [len(before) + len(after) for before, after in pairwise(chunk)]
-    left, number = below(draw(state, 2), sum(weights)), 0
-    while left >= weights[number]:
-        left -= weights[number]
-        number += 1
-    return number + 1
+    if is_first:
+        return 1 + below(draw(state, 2), len(chunk) - 1)
+    owners = [number for number in range(len(chunk)) for _ in range(len(chunk[number - 1]) + len(chunk[number]))]
+    most = max(map(owners.count, owners))
+    start, distance = below(draw(state, 2), owners.count(0)), most + below(draw(state, 5), len(owners) - 2 * most + 1)
+    return owners[start + distance]
 
 
 def cut_long_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabulary) -> list[list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -286,14 +287,30 @@ def test_half_the_rows_are_swapped_whatever_the_pass():
         assert abs(pairs_only.mean() - 0.5) < 5 * 0.5 / math.sqrt(len(pairs_only))
 
 
-def test_a_boundary_weighs_as_much_as_the_sentences_beside_it_are_long():
-    lengths, config = (1, 4, 2, 3), ExampleConfig(max_seq_len=13, short_seq_prob=0.0)
-    chosen = choose([(key, [[THE] * length for length in lengths]) for key in range(20_000)], config)
-    splits = chosen[:, 2] - chosen[:, 1]
-    weights = np.array([1 + 4, 4 + 2, 2 + 3])
-    expected = weights / weights.sum()
-    found = np.array([np.mean(splits == at) for at in (1, 5, 7)])
-    assert (np.abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / len(splits))).all()
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.data())
+def test_a_row_is_as_likely_as_its_swapped_twin(lengths: list[int], data):
+    """Weighted by the lengths at the outer edge, over all draws: a row split after n sentences, and the row that begins
+    with its second segment, split where that ends.
+    """
+    split = data.draw(st.integers(1, len(lengths) - 1))
+    swapped = lengths[split:] + lengths[:split]
+    assert weigh_split(lengths, split) == weigh_split(swapped, len(lengths) - split)
+
+
+def weigh_split(lengths: list[int], split: int) -> Fraction:
+    """The chance of a split times the lengths of the first and last sentence, by counting all points and distances."""
+    owners = [number for number in range(len(lengths)) for _ in range(lengths[number - 1] + lengths[number])]
+    outer, most = owners.count(0), max(map(owners.count, owners))
+    distances = range(most, len(owners) - most + 1)
+    hits = sum(owners[start + distance] == split for start in range(outer) for distance in distances)
+    return Fraction(outer * hits, outer * len(distances))
+
+
+def test_the_first_row_of_a_document_is_split_at_any_boundary_alike():
+    config = ExampleConfig(max_seq_len=13, short_seq_prob=0.0)
+    chosen = choose([(key, [[THE] * length for length in (1, 4, 2, 3)]) for key in range(20_000)], config)
+    found = np.array([np.mean(chosen[:, 2] - chosen[:, 1] == at) for at in (1, 5, 7)])
+    assert np.abs(found - 1 / 3).max() < 5 * math.sqrt(1 / 3 * 2 / 3 / len(chosen))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ the published script takes a random other document as segment B where a row hold
 
 What could give the order away, and what is done about it:
 - A segment that begins or ends inside a sentence: both always begin and end with sentences.
-- The sentence that does not fit lies at a row's outer edge and is longer than most. So the rows of a document are
-  filled from its front or from its back, at random, and the split is drawn by tokens: the weight of a boundary is the
-  sum of the lengths of the two sentences beside it, which makes the sentences at the inner edges longer too.
+- The sentence that does not fit begins the next row, and is longer than most: its chance is proportional to its length.
+  So the rows of a document are filled from its front or from its back, at random, and the split is drawn such that the
+  sentences at the inner edges are as long as those at the outer edges (see `draw_split`).
 """
 
 from __future__ import annotations
@@ -117,10 +117,24 @@ def copy_edges(sentence_offsets: np.ndarray, is_heading: np.ndarray, first: int,
 
 
 @helper
-def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int) -> int:
-    """A boundary between two of the sentences `first` to `stop` - 1, its weight the sum of their lengths."""
-    length_of_ends = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
-    left = below(draw(state, 2), 2 * (edges[stop] - edges[first]) - length_of_ends)
+def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_first: bool) -> int:
+    """Draw the boundary where A and B part, between two of the sentences `first` to `stop` - 1.
+
+    Swapping A and B turns the row on a circle: the split becomes the outer edge, and the outer edge the split. A row's
+    probability is proportional to the sum of the lengths of its first and last sentence: one of the two did not fit the
+    row before, and either may be it. So each boundary gets an arc on a circle, as long as the two sentences beside it.
+    From a random point of the outer edge's arc we go a random distance, never so short as to stay in an arc, and the
+    boundary whose arc we reach is the split. To and fro are equally likely, so a row and its swapped twin are too, and
+    no length tells the order. In the first row of a block no sentence is one that did not fit (`is_first`).
+    """
+    if is_first:
+        return int(edges[first + 1 + below(draw(state, 2), stop - first - 1)])
+    outer = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
+    longest = outer
+    for sentence in range(first, stop - 1):
+        longest = max(longest, edges[sentence + 2] - edges[sentence])
+    circle = 2 * (edges[stop] - edges[first])
+    left = below(draw(state, 2), outer) + longest + below(draw(state, 5), circle - 2 * longest + 1) - outer
     sentence = first
     while left >= edges[sentence + 2] - edges[sentence]:
         left -= edges[sentence + 2] - edges[sentence]
@@ -166,7 +180,7 @@ def choose_block(
         low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
         split, label = edges[high], SOP_NONE
         if high - low > 1:
-            split = draw_split(state, edges, low, high)
+            split = draw_split(state, edges, low, high, taken == 0)
             label = SOP_SWAPPED if draw(state, 3) >> np.uint64(63) else SOP_IN_ORDER
         put_row(cuts, row + num_rows, edges[low], split, edges[high], document, index + num_rows, label)
         taken, num_rows = end, num_rows + 1
