@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -38,8 +39,12 @@ Documents = list[str]
 
 
 def write_documents(count: int, seed: int) -> Documents:
-    """Made-up documents of some 30 sentences, a few rows each."""
+    """Made-up documents of some 30 sentences, a few rows each.
+
+    Shuffled, since every third sentence is Chinese as they are made: documents would all begin alike.
+    """
     lines = list(make_sentences(30 * count, seed=seed))
+    random.Random(seed).shuffle(lines)
     return ["\n".join(lines[begin : begin + 30]) for begin in range(0, len(lines), 30)]
 
 
@@ -335,6 +340,16 @@ def check_windows(parts: list[tuple[list[int], list[int]]], ids: np.ndarray, exa
 
 
 # ---- the command ----
+
+
+def test_wrapped_lines_are_named_as_the_cause(tmp_path: Path, tokenizer: Tokenizer):
+    """Each paragraph is a document here, and each line of it a sentence or less."""
+    lines = [line for document in CLEAN for line in textwrap.wrap(document, 72)]
+    documents = ["\n".join(lines[begin : begin + 3]) for begin in range(0, len(lines), 3)]
+    audit = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False)
+    named = [check for check in audit.checks if "--unwrap" in check.finding]
+    assert named
+    assert {check.verdict for check in named} <= {LOOK, BAD}
 
 
 def test_json_has_every_check_by_name(clean: tuple[Path, Audit]):

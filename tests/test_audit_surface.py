@@ -154,10 +154,10 @@ def test_chosen_groups_keep_the_names_of_their_states():
     surface = gather_surface([fixtures.as_shards(fixtures.give_labels([("The river.", "Water.")] * 9, 0))])
     signs = make_signs(surface, fixtures.get_tokenizer())
     chosen = signs.choose(("stops", "lengths"))
-    whole = {signs.names[state] for state in signs.states_a[0]}
-    assert {chosen.names[state] for state in chosen.states_a[0]} == {
-        name for name in whole if name == "ends with a stop, closing marks aside" or "sentence" in name
-    }
+    groups = {signs.names[state]: signs.groups[state] for state in signs.states_a[0]}
+    wanted = {name for name, group in groups.items() if group in ("stops", "lengths")}
+    assert {chosen.names[state] for state in chosen.states_a[0]} == wanted
+    assert set(chosen.groups) == {"stops", "lengths"}
 
 
 def plain_right(columns: np.ndarray, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:

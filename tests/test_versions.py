@@ -135,6 +135,18 @@ def test_a_plan_of_before_the_versions_is_one_by_older_rules(corpus: Corpus, tmp
         corpus.build(out, InlineEngine())
 
 
+def test_work_by_newer_rules_is_not_thrown_away(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    interrupt(corpus, out, 3)
+    path = out / ".build" / "plan.json"
+    path.write_text(json.dumps({**read_json(path), "rules_version": RULES_VERSION + 1}))
+    runs = sorted(out.rglob("*.run"))
+    with pytest.raises(OutputError, match=r"newer rules \(version 3, this is 2\).*--overwrite"):
+        corpus.build(out, InlineEngine())
+    assert sorted(out.rglob("*.run")) == runs
+    corpus.build(out, InlineEngine(), overwrite=True)
+
+
 # ---- what version 1 built is read as version 1 ----
 
 

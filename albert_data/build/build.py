@@ -1,7 +1,7 @@
 """Build shards: plan, map, reduce, publish.
 
 In: inputs, a tokenizer, a config. Out: a shard folder, a pure function of the documents, the tokenizer
-and the config. A killed build goes on where it stood when the same command is given again.
+and the config. A killed build resumes when the same command is given again.
 """
 
 from __future__ import annotations

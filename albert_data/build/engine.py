@@ -80,7 +80,7 @@ class MultiprocessEngine:
                 ready = wait([feed.signal, *handles] if len(busy) < len(workers) else handles)
                 for worker in busy:
                     if worker.connection in ready and (answer := worker.receive()) is not None:
-                        self._hand_out(feed, workers)  # lest the worker wait while the answer is made use of
+                        self._hand_out(feed, workers)  # so that the worker does not wait meanwhile
                         yield answer
                     elif worker.connection in ready or worker.sentinel in ready:
                         worker.replace()

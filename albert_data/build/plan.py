@@ -21,7 +21,7 @@ from albert_data.corpus.long_documents import WHITESPACE
 
 _MIB = 1 << 20
 _TASKS = 128  # rather more for a corpus of any size: few runs to merge, enough to share evenly
-_TASKS_LEFT = 32  # at least, as long as tasks can be smaller: the last ones are, lest workers wait for one another
+_TASKS_LEFT = 32  # at least, as long as tasks can be smaller: the last ones are, so that workers do not wait
 _MIN_TASK_BYTES = 4 * _MIB  # a task writes two files
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB

@@ -41,6 +41,7 @@ from albert_data.files import (
     write_bytes,
     write_json,
 )
+from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
@@ -130,6 +131,11 @@ class WorkDir:
 
         Raises OutputError if another is half done, or where a file that no build wrote is in the way for sure.
         """
+        if not overwrite and (newer := self._find_newer_rules()):
+            raise OutputError(
+                f"{self.out} holds an unfinished build by newer rules (version {newer}, this is {RULES_VERSION}); "
+                "finish it with the version of albert-data that began it, or start anew with --overwrite"
+            )
         left = self._read_plan()
         other_rules = left and find_other_rules(left, plan)
         if other_rules and not overwrite:
@@ -187,6 +193,14 @@ class WorkDir:
         except (OSError, ValueError):
             return None
         return plan if is_regular(self._plan) else None
+
+    def _find_newer_rules(self) -> int | None:
+        """The version of the rules of an unfinished build, where this program does not know it yet."""
+        try:
+            version = read_json(self._plan).get("rules_version")
+        except (OSError, ValueError):
+            return None
+        return version if isinstance(version, int) and version > RULES_VERSION else None
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):

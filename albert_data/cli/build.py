@@ -73,7 +73,7 @@ from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
 @click.option(
     "--keep-duplicates",
     is_flag=True,
-    help="Keep every copy of equal documents; otherwise the first one stays.",
+    help="Keep all copies of equal documents. By default one is kept.",
 )
 @click.option("--num-shards", type=int, help="Training shards.  [default: one for about 32 MiB]")
 @click.option(

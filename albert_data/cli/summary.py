@@ -69,7 +69,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
         shards = _count(len(split.shards), "shard")
         lines.append(f"{name:<10} {split.num_rows:,} examples, {split.num_tokens:,} tokens, {shards}")
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
-        lines.append("           a corpus of one document leaves none to evaluate on; give two or more")
+        lines.append("           there is only one distinct document, so none is left to evaluate on; give two or more")
     lines += _describe_damage(manifest.damage)
     lines += _describe_advice(advise_on(manifest))
     lines += _describe_config(manifest.config, manifest.ngram_shares)

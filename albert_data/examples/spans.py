@@ -86,12 +86,13 @@ def corrected_law(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray,
 def choose_bounds(law: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bound for each row of `law`, and the threshold of one more, that make the expected sum `budget`."""
     ngram, rows = law.shape[1], np.arange(len(law))
-    lengths = np.arange(1, ngram + 1)
     sums = np.zeros((_RECURSION + 1, len(law)))  # m(b): the expected sum of lengths drawn until it is >= b
     for bound in range(1, _RECURSION + 1):
         for n in range(1, ngram + 1):
             sums[bound] += law[:, n - 1] * (n + sums[max(0, bound - n)])
-    overshoot = (law @ lengths**2 / (law @ lengths) - 1) / 2  # the limit of m(b) - b
+    # No matrix product: its order of additions, and so the last bit, depends on the machine.
+    mean, square = (sum(n**power * law[:, n - 1] for n in range(1, ngram + 1)) for power in (1, 2))
+    overshoot = (square / mean - 1) / 2  # the limit of m(b) - b
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
     exact = np.count_nonzero(sums <= budget, axis=0) - 1
     low = np.where(low < _RECURSION - 1, exact, low)

@@ -6,6 +6,7 @@ their limits. Nothing that a build noted down is trusted. What shards can't tell
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.build.advice import advise_on
 from albert_data.corpus.inputs import Input
 from albert_data.inspect import audit_rules as rules
 from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit_guesses import check_surface, judge_guess
 from albert_data.inspect.audit_order import guess_order
 from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, gather_windows
-from albert_data.inspect.audit_rules import Check, Rule, show_percent
+from albert_data.inspect.audit_rules import BAD, LOOK, Check, Rule, show_percent
 from albert_data.inspect.audit_subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
@@ -32,6 +34,7 @@ MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # documents that a run of tokens must stan
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the room, or under four tokens
 _UNKNOWN_DOCUMENT = 0.05
 _SHOWN = 5
+_FROM_READING = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR_EMPTY_ROWS)  # what wrong lines can cause
 _NEEDS_CORPUS = "shards don't say which file a row is from; give the build's inputs with --corpus"
 
 
@@ -83,7 +86,15 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
     read = None if corpus is None else read_corpus(corpus, opened[0].manifest.config.text)
     checks += [*_check_sources(subject, read), _check_characters(subject, read)]
-    return Audit(folder=folder, checks=checks)
+    advice = advise_on(opened[0].manifest)
+    return Audit(folder=folder, checks=[_name_cause(check, advice) for check in checks])
+
+
+def _name_cause(check: Check, advice: list[str]) -> Check:
+    """Add to what is odd about pairs that the corpus looks as if it was read in a wrong way."""
+    if not advice or check.rule not in _FROM_READING or check.verdict not in (LOOK, BAD):
+        return check
+    return dataclasses.replace(check, finding="; ".join([check.finding, *advice]))
 
 
 def _share(part: float, whole: float) -> float:

@@ -27,7 +27,7 @@ MIN_TELLING = 5  # documents with a pair whose quotation marks tell the order
 _ERRORS = 3
 _CERTAINTY = 0.999  # that not one of all signs is named by chance
 _GROUPS = {
-    rules.ORDER_FROM_FRAGMENTS: ("case", "stops", "brackets", "headings"),
+    rules.ORDER_FROM_FRAGMENTS: ("lower case", "stops", "brackets", "headings"),
     rules.ORDER_FROM_OUTER_SENTENCES: ("lengths",),
 }
 

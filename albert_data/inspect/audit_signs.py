@@ -155,6 +155,8 @@ def _describe_ends(surface: Surface, texts: Sequence[str]) -> Iterator[_Feature]
     yield _Feature(group="joins", names=joins, values=len(KINDS) * ends + begins[:, ::-1])
     cases = np.array([*map(find_case, texts), CASES.index("none")])[surface.letter_pieces]
     yield _Feature(group="case", names=[f"has {case} as its first letter" for case in CASES], values=cases)
+    lowers = ["begins in lower case", "begins not in lower case"]
+    yield _Feature(group="lower case", names=lowers, values=(cases != 0).astype(int))
     whole = [*texts, ""]
     yield _choose_frequent("begins with {} “{}”", "character", first, surface.first_pieces, NUM_CHARACTERS)
     yield _choose_frequent("ends with {} “{}”", "character", last, surface.last_pieces, NUM_CHARACTERS)
