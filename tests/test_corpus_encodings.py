@@ -49,12 +49,38 @@ def test_unicode_of_two_or_four_bytes_is_named(name: str, mark: bool, repeats: i
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "他走了。她来了。" * 50,
+        "一人一书一世界。我一定去，一起走！" * 30,
+        "学而时习之不亦说乎有朋自远方来不亦乐乎一二三" * 30,
+        "吾輩は猫である。名前はまだ無い。一人。" * 30,
+        "모든 인간은 태어날 때부터 자유로우며 " * 30,
+        "Все счастливые семьи похожи " * 30,
+        "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι " * 30,
+        "ꋧꃅꊽꌅꅍꄜꋊꄯꒉ，" * 30,
+        "အပြည်ပြည်ဆိုင်ရာ လူ့အခွင့်အရေး ကြေညာစာတမ်း က" * 30,
+        "plainletters" * 30,
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("name", ["UTF-16LE", "UTF-16BE"])
+def test_the_byte_order_is_right_with_and_without_line_ends(name: str, end: str, text: str):
+    data = ((text + end) * 3).encode(name)
+    for cut in (len(data), 401):
+        found = find_wrong_encoding(data[:cut])
+        assert found is not None
+        assert found.iconv == name
+
+
+@pytest.mark.parametrize(
     ("language", "encoding", "codec"),
     [
         ("French", "cp1252", "cp1252"),
         ("Russian", "cp1251", "cp1251"),
         ("Russian", "koi8-r", "koi8_r"),
         ("Chinese", "gbk", "gb18030"),
+        ("Chinese", "big5", "big5"),
         ("Japanese", "shift_jis", "shift_jis"),
         ("Japanese", "euc_jp", "euc_jp"),
         ("Korean", "euc_kr", "euc_kr"),
@@ -110,7 +136,7 @@ def test_each_kind_of_file_is_looked_at(tmp_path: Path):
     (tmp_path / "a {} b.txt").write_bytes(data)
     check_refused(
         tmp_path / "a {} b.txt",
-        "it looks like UTF-16LE without a byte order mark; if all inputs are, pass --encoding utf-16-le; if it alone",
+        "it looks like UTF-16LE without a byte order mark; if all inputs are in it, pass --encoding utf-16-le; if only",
         f"`iconv -f UTF-16LE -t UTF-8 '{tmp_path}/a {{}} b.txt' > NEW_FILE`",
     )
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data))
@@ -123,7 +149,7 @@ def test_each_kind_of_file_is_looked_at(tmp_path: Path):
 
 def test_stdin_is_looked_at(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS["Russian"].encode("koi8-r"))))
-    check_refused(Path("-"), "it looks like koi8_r; if all inputs are, pass --encoding koi8_r", "`... | iconv")
+    check_refused(Path("-"), "it looks like koi8_r; if all inputs are in it, pass --encoding koi8_r", "`... | iconv")
 
 
 def test_a_plain_file_is_refused_before_anything_is_read(tmp_path: Path):

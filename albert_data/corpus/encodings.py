@@ -12,7 +12,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from albert_data.errors import InputError
+from albert_data.unicode_tables import categories
 
 SAMPLE_BYTES = 1 << 16
 _MARKS = (
@@ -49,8 +52,10 @@ _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
 _PLANES = bytes(range(0x11))  # the second bytes of all characters in UTF-32
-# The first bytes of most characters of Chinese, Japanese and Korean in UTF-16.
-_WIDE_BYTES = bytes((0x00, 0x30, *range(0x4E, 0xA0), *range(0xAC, 0xD8), 0xFF))
+# Most characters of text. Its spaces and stops are none of these again when read in the wrong byte order.
+_USUAL = re.compile(f"[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff{_HAN}\ua000-\ud7a3\uff00-\uffef]")
+_STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
+_CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +85,8 @@ def check_encoding(sample: bytes, path: str, describe_conversion: Callable[[str]
     if found.codec is None or found.iconv is None:
         raise InputError(f"input {path} is no text: {found.name}; leave it out, or name the file that holds its text")
     raise InputError(
-        f"input {path} is not UTF-8: it looks like {found.name}; if all inputs are, pass --encoding {found.codec}; "
-        f"if it alone is, convert it: {describe_conversion(found.iconv)}"
+        f"input {path} is not UTF-8: it looks like {found.name}; if all inputs are in it, pass --encoding "
+        f"{found.codec}; if only this file is, convert it: {describe_conversion(found.iconv)}"
     )
 
 
@@ -95,7 +100,7 @@ def find_marked_encoding(sample: bytes) -> str | None:
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
     """What the beginning of a file without a byte order mark is in, if that is not UTF-8."""
-    return _judge_zeros(sample) or _judge_invalid(sample)
+    return _judge_zeros(sample) or _judge_controls(sample) or _judge_invalid(sample)
 
 
 def _is_clean(data: bytes) -> bool:
@@ -124,8 +129,9 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
             num_planes = len(planes) - len(planes.translate(None, _PLANES))
             if min(zeros[top], num_planes) >= 0.95 * len(planes) and total - zeros[top] - zeros[plane] < 0.3 * size:
                 return _name_unmarked(codec)
-        if is_one_sided:
-            return _name_unmarked("utf-16-le" if zeros[1] + zeros[3] > zeros[0] + zeros[2] else "utf-16-be")
+        likeness, codec = _find_order(sample)
+        if is_one_sided or likeness > 0.9:
+            return _name_unmarked(codec)
         return Encoding(name=f"{100 * total // size} % of its first bytes are zero", codec=None)
     return None
 
@@ -134,10 +140,48 @@ def _name_unmarked(codec: str) -> Encoding:
     return Encoding(name=f"{_NAMES[codec]} without a byte order mark", codec=codec)
 
 
+def _find_order(sample: bytes) -> tuple[float, str]:
+    """The byte order in which UTF-16 is more like text, and how much so: about 1 or more in the right one.
+
+    Zeros don't tell it alone: they are the high bytes of ASCII, and the low byte of U+4E00, a frequent character.
+    """
+    rates = [(*_rate_order(sample.decode(codec, "replace")), codec) for codec in ("utf-16-le", "utf-16-be")]
+    likeness, _, codec = max(rates)
+    return likeness, codec
+
+
+def _rate_order(text: str) -> tuple[float, int]:
+    """How much it is like text; and of two that are so alike, the one with more of ASCII is better."""
+    num_usual, num_stops = len(_USUAL.findall(text)), len(_STOPS.findall(text))
+    num_ascii = len(text) - len(_ASCII.sub("", text))
+    return (num_usual + num_stops - count_odd(text)) / max(len(text), 1), num_ascii
+
+
+def count_odd(text: str) -> int:
+    """How many characters are controls (other than line ends and tabs), U+FFFD or unassigned."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    numbers, names = categories()
+    is_odd = np.isin(numbers[codes], [names.index(name) for name in ("Cc", "Cn", "Cs")]) | (codes == 0xFFFD)
+    is_odd &= ~np.isin(codes, [ord(character) for character in "\t\n\v\f\r\x1c\x1d\x1e\x85"])
+    return int(np.count_nonzero(is_odd))
+
+
 def _is_regular(sample: bytes) -> bool:
     """Whether every other byte is mostly the same, as of one script in UTF-16, or it is no UTF-8 at all."""
     most = max(half.count(value) for half in (sample[::2], sample[1::2]) for value in range(256))
     return 5 * most > len(sample) or not _is_utf8(sample)
+
+
+def _judge_controls(sample: bytes) -> Encoding | None:
+    """UTF-16 of Burmese or Ethiopic is valid UTF-8, with as many controls (0x10, 0x12) as letters."""
+    if len(sample) < 64 or 5 * _count_controls(sample) < len(sample):
+        return None
+    likeness, codec = _find_order(sample)
+    return _name_unmarked(codec) if likeness > 0.9 else None
+
+
+def _count_controls(sample: bytes) -> int:
+    return len(sample) - len(sample.translate(None, _CONTROLS))
 
 
 def _judge_invalid(sample: bytes) -> Encoding | None:
@@ -154,9 +198,8 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
 
 
 def _guess(sample: bytes) -> Encoding:
-    first, second = sample[::2], sample[1::2]
-    num_wide = [len(half) - len(half.translate(None, _WIDE_BYTES)) for half in (first, second)]
-    is_wide = abs(num_wide[0] - num_wide[1]) > 0.3 * len(second)
+    likeness, order = _find_order(sample)
+    is_wide = likeness > 0.9 and 200 * _count_controls(sample) > len(sample)
     fits = [(_rate(sample, codec, usual) / least, codec) for codec, usual, least in _GUESSES]
     if is_wide:  # or of another encoding of two bytes, in which letters of few kinds are told for sure
         fits = [fit for fit in fits if fit[1] in _SURE]
@@ -164,7 +207,7 @@ def _guess(sample: bytes) -> Encoding:
     if best >= 1:
         return Encoding(name=codec, codec=codec)
     if is_wide:
-        return _name_unmarked("utf-16-be" if num_wide[0] > num_wide[1] else "utf-16-le")
+        return _name_unmarked(order)
     return Encoding(name="Latin-1, Windows-1252 or another encoding of one byte a character", codec="cp1252")
 
 
