@@ -18,7 +18,7 @@ REASONS = {
     "malformed_json": "lines that are no JSON object, skipped",
     "missing_field": "lines without the text field, skipped",
     "field_not_text": "lines whose text field holds no string, skipped",
-    "unknown_language": "lines whose language field is missing or odd, read by the default language",
+    "unknown_language": "lines whose language field is missing or odd, read in the language of its input",
     "line_too_long": "JSON lines over 128 MiB, skipped",
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     "empty_document": "documents without text, skipped",
@@ -44,7 +44,7 @@ class Damage:
             what = f": {detail}" if detail else ""
             raise InputError(
                 f"{path}, byte {at_byte}: {reason.replace('_', ' ')}{what}; "
-                "mend the file, or leave out --strict to repair or skip such places and count them"
+                "fix the file, or leave out --strict to repair or skip such places and count them"
             )
         self.counts[reason] += 1
 

@@ -61,7 +61,7 @@ class Transcoded(io.RawIOBase):
             at = self._at - held + error.start
             raise InputError(
                 f"{self._path}, byte {at}: no {self._codec}: byte 0x{error.object[error.start]:02x}, {error.reason}; "
-                "mend the file, name its encoding with --encoding, or leave out --strict to repair such places"
+                "fix the file, name its encoding with --encoding, or leave out --strict to repair such places"
             ) from error
         self._at += len(data)
         return text.encode(errors=_DAMAGED)
