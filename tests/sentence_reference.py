@@ -15,6 +15,7 @@ SINGLES = (k.STRAIGHT_SINGLE, k.CLOSE_SINGLE)
 OPEN_SQUARE, CLOSE_SQUARE = k.FIRST_PAIR + 2 * k.SQUARE, k.FIRST_PAIR + 2 * k.SQUARE + 1
 CLOSE_ROUND = k.FIRST_PAIR + 2 * k.ROUND + 1
 ROMAN = set("IVXLC")
+WHITE = " \t\n\r\v\f\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 def opens_by_shape(kind: int) -> bool:
@@ -446,9 +447,9 @@ class Line:
         if self.ends and not self.has_word(len(self.text)):
             self.ends.pop()
         bounds = [0, *self.ends, len(self.text)]
-        return [self.text[begin:end].strip(" \t\n\r\v\f") for begin, end in zip(bounds, bounds[1:], strict=False)]
+        return [self.text[begin:end].strip(WHITE) or self.text for begin, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def segment_line(text: str, language: str) -> list[str]:
     """The sentences of a canonical line."""
-    return Line(text, language).segment()
+    return Line(text.strip(WHITE) or text, language).segment()

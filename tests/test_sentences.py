@@ -7,7 +7,7 @@ import pytest
 import sentence_cases
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sentence_reference import segment_line
+from sentence_reference import WHITE, segment_line
 
 from albert_data import split_sentences
 from albert_data.config import TextConfig
@@ -115,11 +115,25 @@ def test_a_sentence_depends_on_its_line_alone(language: str, texts: list[str]):
 @given(st.sampled_from(LANGUAGES), (lines | anything).map(canonical))
 def test_only_white_space_is_lost(language: str, text: str):
     def strip_all(part: str) -> str:
-        return "".join(c for c in part if c not in " \t\n\r\v\f")
+        return "".join(c for c in part if c not in WHITE)
 
     sentences = segment([text], language)[0]
     assert strip_all("".join(sentences)) == strip_all(text)
-    assert all(sentence and sentence == sentence.strip(" \t\n\r\v\f") for sentence in sentences)
+    assert sentences == [text] or all(sentence and sentence == sentence.strip(WHITE) for sentence in sentences)
+    assert sentences != [text] or text == text.strip(WHITE) or not text.strip(WHITE), "white space alone is kept"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("NBSP.\u00a0Here. It is.\u3000", ["NBSP.", "Here.", "It is."]),
+        ("\u3000\u3000Indented.", ["Indented."]),
+        ("\u3000", ["\u3000"]),
+        ("\x01It is.\u00a0\x92Yes.\x01", ["\x01It is.", "\x92Yes.\x01"]),
+    ],
+)
+def test_no_white_space_stands_around_a_sentence(text: str, sentences: list[str]):
+    assert segment([text]) == [sentences] == [segment_line(text, "en")]
 
 
 @given(st.lists(st.tuples(lines.map(canonical), st.sampled_from(LANGUAGES)), min_size=1, max_size=8))

@@ -34,7 +34,6 @@ FIRST_PAIR = 24  # then an opening and a closing kind of each group, in turn
 ) = range(10)
 FIRST_QUOTE = CORNER  # the groups before are no quotation marks
 CLOSE_SINGLE = FIRST_PAIR + 2 * SINGLE_CURLY + 1  # also the apostrophe
-CLOSE_DOUBLE = FIRST_PAIR + 2 * DOUBLE_CURLY + 1
 
 _NUM_CODE_POINTS = 0x110000
 _CATEGORIES = {
@@ -209,6 +208,15 @@ def is_word_kind(kind: int) -> bool:
 @helper
 def is_opening(kind: int) -> bool:
     return kind >= FIRST_PAIR and kind & 1 == 0
+
+
+@helper
+def is_space(source: Source, at: int) -> bool:
+    """Whether white space stands there: a blank that is no control character."""
+    byte = item(source.utf8, at)
+    if byte < 0xC2:
+        return bool(byte == 32 or 9 <= byte <= 13)
+    return read_kind(source, at) == BLANK and (byte > 0xC2 or item(source.utf8, at + 1) == 0xA0)
 
 
 @helper

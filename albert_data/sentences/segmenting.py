@@ -36,6 +36,7 @@ from albert_data.sentences.kinds import (
     UPPER,
     WIDE_DOT,
     Source,
+    is_space,
     is_word_kind,
     kind_at,
     kind_before,
@@ -258,8 +259,19 @@ def pass_mark(source: Source, state: Pointer, at: int, end: int, ends: Pointer) 
 
 
 @helper
+def trim_line(source: Source, begin: int, end: int) -> tuple[int, int]:
+    """A line without the white space at both ends; all of one that has nothing else."""
+    first, last = begin, end
+    while first < last and is_space(source, first):
+        first = step(source, first)
+    while first < last and is_space(source, step_back(source, last)):
+        last = step_back(source, last)
+    return (first, last) if first < last else (begin, end)
+
+
+@helper
 def segment_line(source: Source, state: Pointer, begin: int, end: int, size: int, ends: Pointer) -> None:
-    """Write the ends of a line's sentences. `end`: where its line feed stands."""
+    """Write the ends of a line's sentences. `end`: where its text ends."""
     put(state, LINE, begin)
     put(state, FIRST, item(state, FILLED))
     put(state, DEPTH, 0)
@@ -314,14 +326,15 @@ def segment_lines(
     state, offsets, all_begins, all_ends = pointer(states), pointer(line_offsets), pointer(begins), pointer(ends)
     put(state, FILLED, filled)
     for line in range(len(line_offsets) - 1):
-        begin, end, first = item(offsets, line), item(offsets, line + 1) - 1, item(state, FILLED)
+        begin, end = trim_line(found, item(offsets, line), item(offsets, line + 1) - 1)
+        first = item(state, FILLED)
         segment_line(found, state, begin, end, size, all_ends)
         for i in range(first, item(state, FILLED)):
             put(all_begins, i, begin)
             begin = item(all_ends, i)
-            while begin < end and (item(found.utf8, begin) == 32 or 9 <= item(found.utf8, begin) <= 13):
-                begin += 1
+            while begin < end and is_space(found, begin):
+                begin = step(found, begin)
         count = item(state, FILLED) - first
-        is_ended = item(state, LAST_STOP) == end or is_broken_off(found, item(offsets, line), end)
+        is_ended = item(state, LAST_STOP) == end or is_broken_off(found, item(state, LINE), end)
         counts[line] = count if is_ended else -count
     return int(item(state, FILLED))
