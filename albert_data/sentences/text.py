@@ -22,6 +22,7 @@ from albert_data.sentences.words import make_source
 _MAX_HEADING = 200  # bytes
 _MAX_TITLE = 100  # bytes: all sentences of such a heading belong to the next one, otherwise its last one does
 _MAX_HEADINGS = 3  # lines: more without a stop are verse, a list, or a language without stops
+_WIDE_COLON = "：".encode()
 _MIN_SENTENCE = 2  # bytes, white space after it included
 
 
@@ -114,11 +115,13 @@ def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
 
 
 def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
-    """Which lines are headings (bool): short, without a stop at the end, at most three on end, then one with a stop.
+    """Which lines are headings (bool): short or ending in a colon, without a stop at the end, at most three on end,
+    then one with a stop; before others, the last of lines that end in a colon.
 
     has_stop: bool, of each line, whether it ends with a stop or is broken off.
     """
-    candidates = ~has_stop & (np.diff(lines.line_offsets) <= _MAX_HEADING)
+    introduces = _end_in_colons(lines)
+    candidates = ~has_stop & (introduces | (np.diff(lines.line_offsets) <= _MAX_HEADING))
     is_first, is_last = np.zeros(len(has_stop), bool), np.zeros(len(has_stop), bool)  # of their documents
     is_first[lines.document_offsets[:-1]] = is_last[lines.document_offsets[1:] - 1] = True
     run_firsts = np.flatnonzero(candidates & (is_first | ~np.roll(candidates, 1)))
@@ -128,4 +131,15 @@ def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
     steps = np.zeros(len(has_stop) + 1, np.int64)
     steps[run_firsts[are_headings]] = 1
     steps[run_lasts[are_headings] + 1] -= 1
-    return np.cumsum(steps[:-1]) > 0
+    introduces &= ~has_stop & ~is_last & ~np.roll(introduces, -1)
+    found: np.ndarray = introduces | (np.cumsum(steps[:-1]) > 0)
+    return found
+
+
+def _end_in_colons(lines: Lines) -> np.ndarray:
+    """Which lines end in a colon (bool), narrow or wide."""
+    utf8, ends = lines.utf8, lines.line_offsets[1:] - 1
+    found: np.ndarray = utf8[ends - 1] == ord(":")
+    for i in np.flatnonzero((utf8[ends - 1] == _WIDE_COLON[-1]) & (np.diff(lines.line_offsets) > len(_WIDE_COLON))):
+        found[i] = utf8[ends[i] - len(_WIDE_COLON) : ends[i]].tobytes() == _WIDE_COLON
+    return found
