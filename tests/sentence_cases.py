@@ -103,6 +103,18 @@ It was 5 p.m.|Tom left.
 'J. Smith is here.' he said.
 ―Well? Stephen said.|―Yes.
 See Jer. 31:15 and Isa. 4.|Then stop.
+He is 6 ft.|He left.
+One more rep.|Then he stopped.
+Turn to the rt.|The house is there.
+It was a col.|She knew.
+That is so in gen.|The rest is not.
+It weighs 5 mt.|The rest is less.
+Look on the gov.|The end.
+Six ft. Brown fences stood there.
+This afternoon Sir Rich. Stayner came.|We went to Matt. Wren.
+I met Will. Howe and Robt. Maddox there.|They left.
+It is a letter to Will.|He read it.
+“No,” said Will.|“Come here.”
 """
 BY_LANGUAGE["de"] = """
 Er kam am 5. Januar an.|Es schneite.

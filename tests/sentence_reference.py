@@ -243,11 +243,14 @@ class Line:
             return before in (k.OTHER, k.MARK) or run.is_quoted
         return (kind == k.IDEO or opens) and (run.is_quoted or before == k.IDEO)
 
+    def is_quote(self, kind: int) -> bool:
+        return kind == k.STRAIGHT_DOUBLE or (opens_by_shape(kind) and group_of(kind) >= k.FIRST_QUOTE)
+
     def skip_marks(self, at: int) -> tuple[int, bool]:
         is_quoted = False
         for _ in range(8):
             kind = self.kind(at)
-            is_quote = kind == k.STRAIGHT_DOUBLE or (opens_by_shape(kind) and group_of(kind) >= k.FIRST_QUOTE)
+            is_quote = self.is_quote(kind)
             is_quoted |= is_quote
             if kind in (k.DASH, k.JOIN):
                 at = self.skip_blanks(at + 1)
@@ -387,6 +390,8 @@ class Line:
             return False
         if classes & (w.TIME | w.ENDS):
             return first != k.DIGIT
+        if classes & w.NAME:
+            return starts or self.is_quote(self.kind(after - 1))
         if classes & (w.VOLUME | w.MAYBE) or shape == "acronym":
             return starts
         if shape == "initial":

@@ -29,6 +29,7 @@ a b i I A B x X é É z 5 12 1999 1. 2. 3. 1) 2) a. b. II. IV. 3rd it's I'm don�
 Mr. Dr. No. no. Vol. p. etc. Inc. U.S. U. S. p.m. a.m. e.g. Ph.D. Co. J. R. z. B. z.B. Nr.
 The He It At And and or you said cried Tom Smith Januar usw. г. т. е. Он д. Хлеб хлеб τι κ. Ο
 中 文 他说 说 と あ ア 가 그는 네. د. محمد है डॉ. वह ए. پی۔ ها ბ. ნა ა ሀ ት Ա ա ກ ก ကာ
+ft. ii. Will. Robt. was. it. is. rep.
 www.a.com a@b.c file.txt 3.14 ３．１４ 1,000.5 (a.) “A.” “A!” ‘A?’ 'A.' "A." «A.» 「A。」 (A. B.)
 """
 PIECES = [*WORDS.split(), *5 * [" "], "  ", "\t", "\u00a0", "\u3000", "\u2009", "\u200b"]

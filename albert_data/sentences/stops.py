@@ -41,6 +41,7 @@ from albert_data.sentences.words import (
     LEAD,
     MAX_WORD,
     MAYBE,
+    NAME,
     NUMBER,
     PRONOUN,
     SPEECH,
@@ -130,12 +131,18 @@ def find_initial(source: Source, begin: int, end: int) -> int:
 
 
 @helper
+def is_quote(kind: int) -> bool:
+    """Whether it is a mark that begins a quotation, no apostrophe."""
+    return kind == STRAIGHT_DOUBLE or (is_opening(kind) and group_of(kind) >= FIRST_QUOTE)
+
+
+@helper
 def skip_marks(source: Source, at: int, end: int) -> tuple[int, bool]:
     """Skip what may stand between a stop and the next word; also whether a quotation mark was among it."""
     is_quoted = False
     for _ in range(_MAX_SKIPPED):
         kind = kind_at(source, at, end)
-        if kind == STRAIGHT_DOUBLE or (is_opening(kind) and group_of(kind) >= FIRST_QUOTE):
+        if is_quote(kind):
             is_quoted = True
         elif kind in (DASH, JOIN):
             at = skip_blanks(source, step(source, at), end)
@@ -270,6 +277,8 @@ def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: 
         return False
     if classes & (TIME | ENDS) != 0:
         return first != DIGIT
+    if classes & NAME != 0:
+        return starts or is_quote(kind_before(source, begin, next_word))
     if classes & (VOLUME | MAYBE) != 0 or shape == ACRONYM:
         return starts
     if shape == INITIAL:

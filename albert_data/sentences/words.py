@@ -16,8 +16,9 @@ from albert_data.kernels import Int, Word, helper, item
 from albert_data.sentences.kinds import BLANK, DOUBLE, EXCLAIM, Source, make_kinds, read_kind, step
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
-_CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun")
-TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN = (1 << i for i in range(len(_CLASSES)))
+_CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun", "name")
+TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN, NAME = (1 << i for i in range(len(_CLASSES)))
+ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME  # words of `number` are ordinary words, too
 _CASELESS = ("lead", "starter", "speech", "pronoun")  # taken as they are listed
 _LOWER = "àáâãäåæçèéêëìíîïðñòóôõöøùúûüýþāăąćĉċčďđēĕėęěĝğġģĥħĩīĭįĵķĺļľłńņňŋōŏőœŕŗřśŝşšţťŧũūŭůűųŵŷźżžșț"
 _UPPER = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞĀĂĄĆĈĊČĎĐĒĔĖĘĚĜĞĠĢĤĦĨĪĬĮĴĶĹĻĽŁŃŅŇŊŌŎŐŒŔŖŘŚŜŞŠŢŤŦŨŪŬŮŰŲŴŶŹŻŽȘȚ"
@@ -61,19 +62,21 @@ def read_tables() -> dict[str, dict[str, int]]:
         elif line and not line.startswith("#"):
             name, *words = line.split()
             for word in words:
-                for form in _find_forms(name, word):
-                    table[form] = table.get(form, 0) | 1 << _CLASSES.index(name)
+                for form, value in _find_forms(name, word).items():
+                    table[form] = table.get(form, 0) | value
     return tables
 
 
-def _find_forms(name: str, word: str) -> set[str]:
-    """A word of a class as it may be written: with a capital, and a title without."""
+def _find_forms(name: str, word: str) -> dict[str, int]:
+    """A word of a class as it may be written, and the class of each form: with a capital, and a title without."""
+    small = _SMALL.get(word[0], word[0]) + word[1:]
+    if name == "rank":
+        return {small: MAYBE, word: TITLE}
+    value = 1 << _CLASSES.index(name)
     if name in _CASELESS:
-        return {word}
-    forms = {word, _CAPITALS.get(word[0], word[0]) + word[1:]}
-    if name == "title" and len(word) > 1:
-        forms.add(_SMALL.get(word[0], word[0]) + word[1:])
-    return forms
+        return {word: value}
+    forms = dict.fromkeys((word, _CAPITALS.get(word[0], word[0]) + word[1:]), value)
+    return forms | {small: value} if name == "title" and len(word) > 1 else forms
 
 
 def _make_table(words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
