@@ -115,6 +115,17 @@ This afternoon Sir Rich. Stayner came.|We went to Matt. Wren.
 I met Will. Howe and Robt. Maddox there.|They left.
 It is a letter to Will.|He read it.
 “No,” said Will.|“Come here.”
+plain words here.|more words here.|yes.
+what is this?|it is a house.|oh!|we live there.
+he said no.|then he left in 1999.|it was late.
+they saw apples, etc. and left at 5 p.m. on monday.|it was old.|we know.
+apples, pears, etc. and left at 5 p.m. on monday.
+see vol. ii. of the work
+see vol. ii. of the work.|it is good.
+good god! and his own son.
+good god! and his own son
+yahoo! is fun.
+this is an abr. of it
 """
 BY_LANGUAGE["de"] = """
 Er kam am 5. Januar an.|Es schneite.

@@ -295,8 +295,9 @@ class Line:
         if run.is_full:
             return self.text[run.stop] != "۔" or self.ends_at_dot(run.stop, word)
         if first == k.LOWER and not (is_quoted and run.only_dots and run.dots == 1):
-            has_capital = any(self.kind(at) == k.UPPER for at in range(len(self.text)))
-            if has_capital or run.is_quoted or (run.only_dots and run.dots > 1):
+            if run.is_quoted or (run.only_dots and run.dots > 1) or not self.is_lower_text():
+                return False
+            if run.only_dots and not self.is_ordinary(run.stop):
                 return False
         is_speech = run.is_quoted or self.kind(self.begin) == k.DASH
         if is_speech and not (run.only_dots and run.dots == 1) and self.names_speaker(word):
@@ -352,6 +353,25 @@ class Line:
         if separators:
             return at, last, "acronym"
         return at, last, "ordinary" if self.kind(at) in (k.HANGUL, k.IDEO, k.DIGIT, k.MARK) else "initial"
+
+    def is_ordinary(self, stop: int) -> bool:
+        """Whether the word before a full stop is no abbreviation, and no initial or numeral."""
+        word, last, shape = self.find_token(stop)
+        if self.size(word, stop) > w.MAX_WORD or word == stop:
+            return True
+        if shape in ("initial", "acronym") or set(self.text[word:stop]) <= set("ivxlc"):
+            return False
+        return not (self.classes(word, stop) or self.classes(last, stop)) & w.ABBREVIATIONS
+
+    def is_lower_text(self) -> bool:
+        """Whether the line has no capital letter, and two full stops after ordinary words."""
+        stops = []
+        for at in range(len(self.text)):
+            then = self.kind(at + 1)
+            is_before_end = then in (k.BLANK, k.STRAIGHT_DOUBLE) or closes_by_shape(then)
+            if self.kind(at) == k.DOT and self.kind(at - 1) != k.DOT and is_before_end and self.is_ordinary(at):
+                stops.append(at)
+        return len(stops) >= 2 and k.UPPER not in self.kinds
 
     def is_item(self, word: int, stop: int, shape: str) -> bool:
         if self.has_word(word):

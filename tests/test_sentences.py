@@ -32,8 +32,13 @@ The He It At And and or you said cried Tom Smith Januar usw. г. т. е. Он д
 ft. ii. Will. Robt. was. it. is. rep.
 www.a.com a@b.c file.txt 3.14 ３．１４ 1,000.5 (a.) “A.” “A!” ‘A?’ 'A.' "A." «A.» 「A。」 (A. B.)
 """
+LOWER_WORDS = """
+. ! ? " ' “ ” ( ) [ ] ... - , a b i ii. ft. no. p. etc. p.m. e.g. u. s. 5. 1. 2.
+was. it. is. he said x.y. o'clock. é ə. 中 문.
+"""
 PIECES = [*WORDS.split(), *5 * [" "], "  ", "\t", "\u00a0", "\u3000", "\u2009", "\u200b"]
 lines = st.lists(st.sampled_from(PIECES) | st.sampled_from(" .A"), max_size=40).map("".join)
+lower_lines = st.lists(st.sampled_from([*LOWER_WORDS.split(), *10 * [" "]]), max_size=40).map("".join)
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
@@ -92,7 +97,7 @@ def test_a_speech_of_more_than_256_bytes_falls_apart():
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(LANGUAGES), st.lists((lines | anything).map(canonical), min_size=1, max_size=8))
+@given(st.sampled_from(LANGUAGES), st.lists((lines | lower_lines | anything).map(canonical), min_size=1, max_size=8))
 @example("en", ["“" * 20 + "A. B.” C. D.”", "(" * 17 + "A. B" + ")" * 17 + " C."])
 @example("en", ["“A" + "b" * 248 + ". C.” D.", "“A" + "b" * 249 + ". C.” D.", "“A" + "b" * 250 + ". C.” D."])
 @example("en", ["x" * 46 + "Co. The", "x" * 47 + ". The", "x" * 49 + ". the", "A" + "\u0301" * 30 + ". B. C"])

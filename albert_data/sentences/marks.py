@@ -42,8 +42,8 @@ MAX_DEPTH = 16
 # Places in the state of a line. LINE, SENTENCE: where the line and the present sentence begin; FIRST_WORD: the first
 # letter or digit of the sentence, -1 if there is none up to SCANNED; FILLED: ends so far; FIRST: those of lines before;
 # DEPTH: open marks; LIST_NUMBER, LIST_STYLE: of the last item; LAST_STOP: the end of the last stop and what closes
-# after it; CASE: 0 before `has_capital` is asked, then 1 for no, 2 for yes; STACK: of each open mark its group, its
-# place, and where that is (IS_FIRST ...).
+# after it; CASE: 0 before `is_lower_text` is asked, then 1 for no, 2 for yes; STACK: of each open mark its group,
+# its place, and where that is (IS_FIRST ...).
 LINE, SENTENCE, FIRST_WORD, SCANNED, FILLED, FIRST, DEPTH, LIST_NUMBER, LIST_STYLE, LAST_STOP, CASE, STACK = range(12)
 STATE_SIZE = STACK + 3 * MAX_DEPTH
 

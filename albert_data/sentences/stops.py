@@ -13,6 +13,7 @@ from albert_data.sentences.kinds import (
     DASH,
     DIGIT,
     DOT,
+    FIRST_PAIR,
     FIRST_QUOTE,
     HANGUL,
     IDEO,
@@ -37,6 +38,7 @@ from albert_data.sentences.kinds import (
 )
 from albert_data.sentences.marks import CASE, ELSEWHERE, IS_FIRST, LINE, SENTENCE, find_any_word, group_of
 from albert_data.sentences.words import (
+    ABBREVIATIONS,
     ENDS,
     LEAD,
     MAX_WORD,
@@ -181,17 +183,22 @@ def is_starter(source: Source, word: int, end: int) -> bool:
 
 
 @helper
+def has_only_numerals(source: Source, word: int, end: int, lower: int) -> bool:
+    """Whether no others than the letters I, V, X, L, C stand there. lower: 32 for lower-case ones, else 0."""
+    for at in range(word, end):
+        byte = item(source.utf8, at) - lower
+        if byte != 73 and byte != 86 and byte != 88 and byte != 76 and byte != 67:
+            return False
+    return True
+
+
+@helper
 def is_roman(source: Source, word: int, end: int) -> bool:
     """Whether a Roman numeral or a single capital letter stands there."""
-    at, word_end = word, find_word_end(source, word, end)
+    word_end = find_word_end(source, word, end)
     if read_kind(source, word) == UPPER and step(source, word) == word_end:
         return True
-    while at < word_end:
-        byte = item(source.utf8, at)
-        if byte != 73 and byte != 86 and byte != 88 and byte != 76 and byte != 67:  # I, V, X, L, C
-            return False
-        at += 1
-    return word_end > word
+    return word_end > word and has_only_numerals(source, word, word_end, 0)
 
 
 @helper
@@ -255,6 +262,13 @@ def ends_number(source: Source, word: int, stop: int, first: int, starts: bool) 
 
 
 @helper
+def find_classes(source: Source, word: int, last: int, stop: int) -> int:
+    """The classes of the word before a full stop, or else of its last part."""
+    classes = look_up(source, word, stop)
+    return look_up(source, last, stop) if classes == 0 and last > word else classes
+
+
+@helper
 def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: int) -> bool:
     """Whether a sentence ends with a full stop, where the next word is not in lower case."""
     begin = item(state, LINE)
@@ -266,9 +280,7 @@ def ends_at_dot(source: Source, state: Pointer, stop: int, next_word: int, end: 
         return False
     if shape == DIGITS:
         return ends_number(source, word, stop, first, starts)
-    classes = look_up(source, word, stop)
-    if classes == 0 and last > word:
-        classes = look_up(source, last, stop)
+    classes = find_classes(source, word, last, stop)
     if classes & TITLE != 0 or (classes & NUMBER != 0 and first == DIGIT):
         return False
     if classes & VOLUME != 0 and (first == DIGIT or is_roman(source, next_word, end)):
@@ -308,13 +320,40 @@ def is_omission(source: Source, begin: int, stop: int) -> bool:
 
 
 @helper
-def has_capital(source: Source, state: Pointer, end: int) -> bool:
-    """Whether the line has a capital letter. In one without any, a lower-case letter does not show that it goes on."""
+def is_ordinary(source: Source, begin: int, stop: int) -> bool:
+    """Whether the word before a full stop is no abbreviation, and no initial, acronym or Roman numeral."""
+    word, last, shape = find_token(source, begin, stop)
+    if stop - word > MAX_WORD or word == stop:
+        return True
+    if shape in (INITIAL, ACRONYM) or has_only_numerals(source, word, stop, 32):
+        return False
+    return find_classes(source, word, last, stop) & ABBREVIATIONS == 0
+
+
+@helper
+def is_sole_dot(source: Source, begin: int, at: int, end: int) -> bool:
+    """Whether a full stop stands alone, before white space or a closing mark."""
+    then = kind_at(source, at + 1, end)
+    is_before_end = then in (BLANK, STRAIGHT_DOUBLE) or (then >= FIRST_PAIR and then & 1 == 1)
+    return is_before_end and kind_before(source, begin, at) != DOT
+
+
+@helper
+def is_lower_text(source: Source, state: Pointer, end: int) -> bool:
+    """Whether the line is text of lower-case letters alone, in which such a letter does not show that a sentence goes
+    on: it has no capital, and two full stops after ordinary words.
+    """
     if item(state, CASE) == 0:
-        at = item(state, LINE)
-        while at < end and read_kind(source, at) != UPPER:
+        begin = at = item(state, LINE)
+        num_stops = 0
+        while at < end:
+            kind = read_kind(source, at)
+            if kind == UPPER:
+                break
+            if kind == DOT and num_stops < 2 and is_sole_dot(source, begin, at, end):
+                num_stops += is_ordinary(source, begin, at)
             at = step(source, at)
-        put(state, CASE, 2 if at < end else 1)
+        put(state, CASE, 2 if at >= end and num_stops == 2 else 1)
     return bool(item(state, CASE) == 2)
 
 
@@ -344,7 +383,9 @@ def is_end(
         return item(source.utf8, stop) != _URDU or ends_at_dot(source, state, stop, next_word, end)
     if first == LOWER and not (is_quoted and strength == 0 and dots == 1):
         is_pause = group >= FIRST_QUOTE or (strength == 0 and dots > 1)
-        if is_pause or has_capital(source, state, end):
+        if is_pause or not is_lower_text(source, state, end):
+            return False
+        if strength == 0 and not is_ordinary(source, item(state, LINE), stop):
             return False
     is_speech = group >= FIRST_QUOTE or kind_at(source, item(state, SENTENCE), end) == DASH  # — Go! Tom cried.
     if is_speech and (strength != 0 or dots > 1) and names_speaker(source, next_word, end):
