@@ -69,13 +69,20 @@ class TextConfig:
 DEFAULT_TEXT = TextConfig()
 
 
+# Codecs that read the escapes of Python, or bytes as they are.
+_NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
+
+
 def _normalise_encoding(name: str) -> str:
     """The name by which Python's codecs know an encoding of text: "utf-8" for "UTF8"."""
     try:
-        b"a".decode(name, "replace")
-        codecs.getincrementaldecoder(name)
-        return codecs.lookup(name).name
-    except (LookupError, ValueError) as error:
+        codec = codecs.lookup(name).name
+        b"a".decode(name, "replace")  # refuses codecs from bytes to bytes
+        codecs.getincrementaldecoder(name)("backslashreplace").decode(b"\xff\xfe\0\0a\xff", final=True)
+        if codec in _NO_ENCODINGS:
+            raise LookupError(codec)
+        return "utf-8" if codec == "utf-8-sig" else codec
+    except (LookupError, ValueError, AssertionError) as error:
         raise ConfigError(
             f"encoding is {name!r}, which is no encoding of text that Python knows; "
             "allowed are names such as utf-16-le, cp1252, gb18030, shift_jis or koi8-r"

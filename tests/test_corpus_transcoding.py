@@ -84,7 +84,45 @@ def test_the_settings_name_any_other_encoding(tmp_path: Path):
         read_corpus(path, TextConfig())
     expected = read_corpus_of(tmp_path, "Été à Noël, où l'œuf\n".encode() * 99)
     assert read_corpus(path, TextConfig(encoding="windows-1252")) == expected
-    assert read_corpus(path, TextConfig(encoding="utf8"))[1] == {"invalid_utf8": 1}, "it was asked for"
+    with pytest.raises(InputError, match="pass --encoding cp1252"):
+        read_corpus(path, TextConfig(encoding="utf8"))
+
+
+@pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
+@pytest.mark.parametrize(
+    ("named", "data", "problem"),
+    [
+        ("utf-8", TEXT.encode("utf-16-le") * 20, "is not UTF-8: it looks like UTF-16LE"),
+        ("utf-16-le", b"Plain ASCII text.\n" * 20, "does not look like text in utf-16-le: it is valid UTF-8"),
+        ("utf-16-le", ("\ufeff" + TEXT).encode("utf-16-be"), "it begins with the byte order mark of utf-16-be"),
+        ("cp1252", b"\xef\xbb\xbfabc\n", "it begins with the byte order mark of utf-8"),
+        ("cp1252", TEXT.encode() * 20, "in cp1252: it is valid UTF-8"),
+        (
+            "utf-16",
+            TEXT.encode("utf-16-le"),
+            "it has no byte order mark; if all inputs have none, pass --encoding utf-16-",
+        ),
+        ("ascii", "Été à Noël\n".encode("cp1252") * 20, "in ascii: 80 of the first 220 characters are controls or un"),
+        (
+            "cp1252",
+            "a\0" * 20,
+            "in cp1252: 20 of the first 40 characters are controls or unassigned; give inputs of one",
+        ),
+    ],
+)
+def test_a_file_in_another_encoding_than_was_named_is_refused(
+    tmp_path: Path, ending: str, named: str, data: bytes | str, problem: str
+):
+    data = data.encode() if isinstance(data, str) else data
+    (tmp_path / f"a{ending}").write_bytes(gzip.compress(data) if ending == ".txt.gz" else data)
+    with pytest.raises(InputError, match=problem):
+        read_corpus(tmp_path / f"a{ending}", TextConfig(encoding=named))
+
+
+@pytest.mark.parametrize("named", ["utf-8", "utf-16", "utf-16-le"])
+def test_a_mark_and_a_name_may_agree(tmp_path: Path, named: str):
+    (tmp_path / "a.txt").write_bytes(("\ufeff" + TEXT).encode("utf-16-le"))
+    assert read_corpus(tmp_path / "a.txt", TextConfig(encoding=named)) == read_corpus_of(tmp_path, TEXT.encode())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +145,13 @@ def test_what_can_not_be_decoded_counts_or_is_named(
         read_corpus(path, TextConfig(encoding=encoding), strict=True)
 
 
-@pytest.mark.parametrize("name", ["latin 47", "", "hex", "rot13", "undefined", "a\0b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("latin 47", "", "hex", "rot13", "undefined", "a\0b", "aliases"),
+        *("punycode", "idna", "unicode_escape", "raw_unicode_escape", "charmap"),
+    ],
+)
 def test_what_is_no_encoding_of_text_is_refused(name: str):
     with pytest.raises(ConfigError, match="is no encoding of text that Python knows; allowed are names such as"):
         TextConfig(encoding=name)

@@ -130,7 +130,7 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
 
 def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
     encoding = config.text.encoding
-    if encoding is not None and any(item.encoding != encoding for item in inputs):
+    if encoding not in (None, "utf-8") and any(item.encoding != encoding for item in inputs):
         raise InputError(
             f"the inputs were not found with the encoding of the settings, {encoding}; "
             "pass these settings to find_inputs: find_inputs(names, text=config.text)"

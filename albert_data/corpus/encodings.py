@@ -18,6 +18,7 @@ from albert_data.errors import InputError
 from albert_data.unicode_tables import categories
 
 SAMPLE_BYTES = 1 << 16
+UTF8 = "utf-8"
 _MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32-le"),
     (b"\x00\x00\xfe\xff", "utf-32-be"),
@@ -48,6 +49,7 @@ _ICONV = {
     "koi8_r": "KOI8-R",
     "cp1252": "WINDOWS-1252",
 }
+_MIN_PLACES = 5  # fewer are no proof
 _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
@@ -71,12 +73,17 @@ class Encoding:
         return self.codec and _ICONV.get(self.codec, _NAMES.get(self.codec, self.codec.upper()))
 
 
-def check_encoding(sample: bytes, path: str, describe_conversion: Callable[[str], str]) -> str | None:
-    """The encoding that the byte order mark of a file names; None for UTF-8.
+def check_encoding(
+    sample: bytes, path: str, describe_conversion: Callable[[str], str], named: str | None = None
+) -> str | None:
+    """The encoding that the settings (`named`) or the byte order mark of a file names; None for UTF-8.
 
     sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
     Raises InputError if it is in another one, or no text.
     """
+    if named not in (None, UTF8):
+        _check_named(sample, path, named)
+        return named
     if (marked := find_marked_encoding(sample)) is not None:
         return marked
     found = find_wrong_encoding(sample)
@@ -88,6 +95,36 @@ def check_encoding(sample: bytes, path: str, describe_conversion: Callable[[str]
         f"input {path} is not UTF-8: it looks like {found.name}; if all inputs are in it, pass --encoding "
         f"{found.codec}; if only this file is, convert it: {describe_conversion(found.iconv)}"
     )
+
+
+def _check_named(sample: bytes, path: str, codec: str) -> None:
+    """Raise InputError for a file that is surely not in the encoding that the settings name for all inputs."""
+    marked = UTF8 if sample.startswith(codecs.BOM_UTF8) else find_marked_encoding(sample)
+    if marked and marked.removesuffix("-le").removesuffix("-be") != codec and marked != codec:
+        problem: str | None = f"it begins with the byte order mark of {marked}"
+    elif _is_clean(sample) and _is_proof(sample, codec):
+        problem = "it is valid UTF-8"
+    else:
+        problem = _judge_decoded(sample, codec)
+    if problem:
+        raise InputError(f"input {path} does not look like text in {codec}: {problem}; give inputs of one encoding")
+
+
+def _is_proof(sample: bytes, codec: str) -> bool:
+    """Whether that much valid UTF-8 is no text in another codec: one of wide units, or any beyond ASCII."""
+    is_wide = codec.startswith(("utf-16", "utf-32")) and len(sample) >= 8
+    return is_wide or len(_ASCII.sub("", sample.decode(errors="ignore"))) >= _MIN_PLACES
+
+
+def _judge_decoded(sample: bytes, codec: str) -> str | None:
+    try:
+        text = codecs.getincrementaldecoder(codec)("replace").decode(sample)
+    except UnicodeError:  # "utf-16" does not replace a missing mark
+        return f"it has no byte order mark; if all inputs have none, pass --encoding {codec}-le or {codec}-be"
+    num_odd = count_odd(text)
+    if num_odd < _MIN_PLACES or 10 * num_odd <= len(text):
+        return None
+    return f"{num_odd:,} of the first {len(text):,} characters are controls or unassigned"
 
 
 def find_marked_encoding(sample: bytes) -> str | None:
@@ -192,7 +229,7 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
     num_invalid = text.count("\ufffd") - sample.count(b"\xef\xbf\xbd")
     num_valid = len(_ASCII.sub("", text)) - num_invalid
     num_places = len(_DAMAGE.findall(text))
-    if num_places < 5 or num_invalid <= num_valid or 500 * num_places < len(sample):
+    if num_places < _MIN_PLACES or num_invalid <= num_valid or 500 * num_places < len(sample):
         return None
     return _guess(sample)
 

@@ -21,14 +21,13 @@ from functools import partial
 from typing import Any, BinaryIO, cast
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.encodings import SAMPLE_BYTES, check_encoding
+from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
 from albert_data.corpus.skipped import ALLOWED_NAMES, DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
 
 STDIN = "-"
-UTF8 = "utf-8"
 FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
@@ -231,8 +230,9 @@ def _describe(path: str, encoding: str | None) -> Input:
             sample = file.read(SAMPLE_BYTES)
     except OSError as error:
         raise _can_not_read(path, error) from error
-    if item.compression is None and encoding is None:
-        item = replace(item, encoding=check_encoding(sample, path, partial(_describe_conversion, item)))
+    if item.compression is None:
+        found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
+        item = replace(item, encoding=found or encoding)
     return item
 
 
@@ -314,10 +314,10 @@ def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
     except OSError as error:
         raise _can_not_read(item.path, error) from error
     encoding = item.encoding
-    if encoding is None:
+    if encoding in (None, UTF8) or item.is_stream or item.compression:  # else it was checked when it was found
         try:
             beginning, failure = _read_beginning(stream)
-            encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item))
+            encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item), encoding)
         except InputError:
             stream.close()
             raise
