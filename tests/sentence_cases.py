@@ -110,6 +110,9 @@ It was a col.|She knew.
 That is so in gen.|The rest is not.
 It weighs 5 mt.|The rest is less.
 Look on the gov.|The end.
+It is a sure card.|Get the box.
+I asked the dame.|Mrs. Hall knew.
+We saw mr. Brown and capt. Hill there.
 Six ft. Brown fences stood there.
 This afternoon Sir Rich. Stayner came.|We went to Matt. Wren.
 I met Will. Howe and Robt. Maddox there.|They left.

@@ -68,15 +68,19 @@ def read_tables() -> dict[str, dict[str, int]]:
 
 
 def _find_forms(name: str, word: str) -> dict[str, int]:
-    """A word of a class as it may be written, and the class of each form: with a capital, and a title without."""
-    small = _SMALL.get(word[0], word[0]) + word[1:]
+    """A word of a class as it may be written, and the class of each form: with a capital, and a title without.
+
+    A rank is a title only as it is listed.
+    """
     if name == "rank":
-        return {small: MAYBE, word: TITLE}
+        return {word: TITLE}
     value = 1 << _CLASSES.index(name)
     if name in _CASELESS:
         return {word: value}
     forms = dict.fromkeys((word, _CAPITALS.get(word[0], word[0]) + word[1:]), value)
-    return forms | {small: value} if name == "title" and len(word) > 1 else forms
+    if name == "title" and len(word) > 1:
+        forms[_SMALL.get(word[0], word[0]) + word[1:]] = value
+    return forms
 
 
 def _make_table(words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
