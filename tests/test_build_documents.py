@@ -14,7 +14,9 @@ import pytest
 
 from albert_data.build.build import build
 from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.build.vocabulary import learn_vocabulary
 from albert_data.cli.main import run as run_command
+from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 from albert_data.files import read_json
@@ -139,6 +141,33 @@ def test_a_corpus_without_the_field_names_those_that_were_seen(tokenizer: Tokeni
         run([tmp_path / "in.jsonl"], tmp_path / "out", tokenizer, MultiprocessEngine(2))
 
 
+@pytest.mark.parametrize("large_line", [1 << 20, 4])
+@pytest.mark.parametrize("command", ["build", "vocab"])
+def test_a_corpus_without_the_language_field_is_refused(
+    command: str, large_line: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.corpus.json_lines.LARGE_LINE", large_line)
+    text = fixtures.make_config(language_field="nolang").text
+
+    def read(*names: str) -> Any:
+        paths: list[Path | str] = [tmp_path / name for name in names]
+        if command == "build":
+            return run(paths, tmp_path / f"out-{len(names)}-{names[0]}", tokenizer, language_field="nolang")
+        inputs = find_inputs([str(path) for path in paths], text=text)
+        return learn_vocabulary(inputs, text, VocabConfig(vocab_size=400), fixtures.InlineEngine(), shrink=True)
+
+    lines = [json.dumps({"id": number, "text": document}) for number, document in enumerate(DOCUMENTS)]
+    (tmp_path / "in.txt").write_text(DOCUMENTS[0])
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    (tmp_path / "labelled.jsonl").write_text(json.dumps({"text": DOCUMENTS[0], "nolang": "de"}))
+    message = r'no line has the field "nolang"; the fields are "id" \(24\).*; pass --language-field NAME'
+    with pytest.raises(InputError, match=message):
+        read("in.jsonl", "in.txt")
+    with pytest.raises(InputError, match="all inputs are .txt files, which have no fields such as 'nolang'"):
+        read("in.txt")
+    assert read("in.jsonl", "in.txt", "labelled.jsonl")
+
+
 def test_every_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
     folder = write_files(tmp_path / "in")
     settings: list[dict[str, Any]] = [{}, {"documents": "file"}, {"unwrap": True}, FILE]
@@ -154,8 +183,9 @@ def test_every_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_
 def test_little_and_odd_corpora_make_sound_rows(
     text: str, settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
 ):
-    (tmp_path / "in.txt").write_text(text)
-    manifest = run([tmp_path / "in.txt"], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
+    name = "in.jsonl" if "language_field" in settings else "in.txt"
+    (tmp_path / name).write_text(json.dumps({"text": text, "lang": "de"}) if name == "in.jsonl" else text)
+    manifest = run([tmp_path / name], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
     assert manifest.counts.documents >= 1
     assert manifest.splits["train"].num_rows >= 1
 

@@ -31,12 +31,12 @@ from albert_data.build.reducing import (
     read_reduce_receipt,
 )
 from albert_data.build.stages import Stages
-from albert_data.build.vocabulary import is_saved, learn_vocabulary, no_document, save_vocabulary
+from albert_data.build.vocabulary import is_saved, learn_vocabulary, missing_labels, no_document, save_vocabulary
 from albert_data.build.warming import compile_kernels
 from albert_data.build.workdir import WorkDir, check_finished, find_finished
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import STDIN, Input
+from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
@@ -84,6 +84,7 @@ def build(
     """
     started, progress = time.monotonic(), progress or Silence()
     _check_encoding(inputs, config)
+    check_language_field(inputs, config.text)
     plan = make_plan(inputs, tokenizer, config)
     _check_size(plan)
     work = WorkDir(out)
@@ -217,6 +218,8 @@ class _Build:
         self.stages.add(total.seconds)
         if not total.counts["documents"]:
             raise no_document(total.damage, total.fields)
+        if total.unlabelled.num_records and not total.num_labelled:
+            raise missing_labels(self._config.text, total.unlabelled)
         if not total.runs:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
         return total, len(done)

@@ -54,7 +54,7 @@ class TaskReceipt:
 
     counts: documents, sentences, text_bytes, tokens, those of corpus/layout.py; rows, tokens and masked of each split,
     by names as train_rows;
-    fields: of records without text;
+    fields: of records without text; unlabelled: of those that lack the language field; num_labelled: that have it;
     documents_digest: the sum of the keys of documents with rows, modulo 2**64, the same in whatever order they come;
     samples: of each split; sizes are those of one pass, in bytes;
     least, greatest: None where there is no row;
@@ -68,6 +68,8 @@ class TaskReceipt:
     counts: Counter[str] = field(default_factory=Counter)
     damage: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
+    unlabelled: Fields = field(default_factory=Fields)
+    num_labelled: int = 0
     documents_digest: int = 0
     samples: dict[str, SizeSample] = field(default_factory=_make_samples)
     least: Outermost | None = None
@@ -81,6 +83,8 @@ class TaskReceipt:
         self.counts += other.counts
         self.damage += other.damage
         self.fields.merge(other.fields)
+        self.unlabelled.merge(other.unlabelled)
+        self.num_labelled += other.num_labelled
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
         for split, sample in other.samples.items():
             self.samples[split].add(sample.hashes, sample.sizes)
@@ -111,8 +115,8 @@ class TaskReceipt:
     def to_values(self) -> dict[str, Any]:
         """The receipt as JSON holds it."""
         samples = {split: sample.to_text() for split, sample in self.samples.items()}
-        others = {"fields": self.fields.to_dict(), "samples": samples, "languages": sorted(self.languages)}
-        return {**vars(self), **others}
+        fields = {"fields": self.fields.to_dict(), "unlabelled": self.unlabelled.to_dict()}
+        return {**vars(self), **fields, "samples": samples, "languages": sorted(self.languages)}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
@@ -120,6 +124,7 @@ class TaskReceipt:
             "counts": Counter(values["counts"]),
             "damage": Counter(values["damage"]),
             "fields": Fields.from_dict(values["fields"]),
+            "unlabelled": Fields.from_dict(values["unlabelled"]),
             "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
             "least": values["least"] and Outermost(*values["least"]),
             "greatest": values["greatest"] and Outermost(*values["greatest"]),
@@ -160,6 +165,7 @@ class MapJob:
         if held:
             self._write_run(task, held, receipt)
         receipt.damage, receipt.fields = damage.counts, damage.fields
+        receipt.unlabelled, receipt.num_labelled = damage.unlabelled, damage.num_labelled
         receipt.counts += damage.layout
         write_receipt(self._receipts / f"{task.name}.json", receipt.to_values())
         return receipt

@@ -25,8 +25,8 @@ from albert_data.build.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.fields import Fields
-from albert_data.corpus.inputs import Input
+from albert_data.corpus.fields import Fields, name_field
+from albert_data.corpus.inputs import Input, check_language_field
 from albert_data.corpus.layout import advise
 from albert_data.errors import InputError, OutputError, TokenizerError
 from albert_data.files import (
@@ -165,6 +165,7 @@ def learn_vocabulary(
     shrink: take the largest vocabulary that the text supports where that is smaller than asked for.
     Raises InputError for a corpus without documents, TokenizerError where training can't succeed.
     """
+    check_language_field(inputs, text)
     progress = progress or Silence()
     corpus = _read_corpus(inputs, text, config, engine, progress)
     alphabet, unspaced_share = choose_alphabet(corpus.characters, config), measure_unspaced(corpus.characters)
@@ -209,6 +210,8 @@ def _read_corpus(
         progress.advance(task.task.num_bytes, found.text_bytes)
     if not num_documents:
         raise no_document(damage.counts, damage.fields)
+    if damage.unlabelled.num_records and not damage.num_labelled:
+        raise missing_labels(text, damage.unlabelled)
     return Corpus(
         sentences=sample.sentences(),
         characters=totals.finish(),
@@ -229,6 +232,15 @@ def no_document(damage: Counter[str], fields: Fields) -> InputError:
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.items())
     found = f" ({reasons})" if reasons else ""
     return InputError(f"the corpus holds no document{found}; {fields.describe() or 'give files with text in them'}")
+
+
+def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:
+    """What to say of a corpus in which no record has the language field."""
+    return InputError(
+        f"no line has the field {name_field(text.language_field or '')}; the fields are "
+        f"{unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names the "
+        "language, or leave it out"
+    )
 
 
 def _tasks(inputs: list[Input], text: TextConfig, sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:

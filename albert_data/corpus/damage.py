@@ -31,12 +31,17 @@ _HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
 
 @dataclass(kw_only=True)
 class Damage:
-    """Counts of what was repaired or dropped; of lines and documents (layout.py); and the fields of skipped records."""
+    """Counts of what was repaired or dropped; of lines and documents (layout.py); and the fields of skipped records.
+
+    unlabelled: the fields of records that lack the language field; num_labelled: how many have it.
+    """
 
     strict: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     layout: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
+    unlabelled: Fields = field(default_factory=Fields)
+    num_labelled: int = 0
 
     def add(self, reason: str, path: str, at_byte: int, detail: str = "") -> None:
         """Count one place, or raise InputError under --strict. at_byte counts in the decompressed text."""
@@ -53,3 +58,5 @@ class Damage:
         self.counts += other.counts
         self.layout += other.layout
         self.fields.merge(other.fields)
+        self.unlabelled.merge(other.unlabelled)
+        self.num_labelled += other.num_labelled

@@ -69,16 +69,22 @@ class Fields:
         """What the records have, and what to do; empty where nothing is known of them."""
         if not self.counts:
             return ""
-        ranked = sorted(self.counts, key=lambda name: (-self.counts[name], name))
-        shown = ", ".join(f"{name_field(name)} ({self.counts[name]:,})" for name in ranked[:_SHOWN_NAMES])
-        more = f" and {len(ranked) - _SHOWN_NAMES} more" if len(ranked) > _SHOWN_NAMES else ""
-        kind = "field" if len(ranked) == 1 else "fields"
+        kind = "field" if len(self.counts) == 1 else "fields"
         records = "the record has" if self.num_records == 1 else f"the {self.num_records:,} records have"
-        best = max(ranked, key=lambda name: self.text_len[name])
+        best = max(sorted(self.counts, key=self._rank), key=lambda name: self.text_len[name])
         advice = "pass --text-field NAME with the one that holds the text"
         if self.text_len[best] and name_field(best) == f'"{best}"':
             advice = f"pass --text-field {shlex.quote(best)}"
-        return f"{records} the {kind} {shown}{more}; {advice}"
+        return f"{records} the {kind} {self.describe_names()}; {advice}"
+
+    def describe_names(self) -> str:
+        """The most frequent names, and how many records have each."""
+        ranked = sorted(self.counts, key=self._rank)
+        more = f" and {len(ranked) - _SHOWN_NAMES} more" if len(ranked) > _SHOWN_NAMES else ""
+        return ", ".join(f"{name_field(name)} ({self.counts[name]:,})" for name in ranked[:_SHOWN_NAMES]) + more
+
+    def _rank(self, name: str) -> tuple[int, str]:
+        return -self.counts[name], name
 
     def to_dict(self) -> dict[str, Any]:
         """For a receipt in JSON."""

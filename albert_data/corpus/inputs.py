@@ -91,6 +91,15 @@ def find_inputs(
     return items
 
 
+def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
+    """Raise InputError where the settings name a field, and no input can have one."""
+    if text.language_field is not None and all(item.format == "txt" for item in inputs):
+        raise InputError(
+            f"all inputs are .txt files, which have no fields such as {text.language_field!r}; leave out "
+            "--language-field, and name the language of all by --language or of one by INPUT:LANGUAGE"
+        )
+
+
 def split_language(name: str) -> tuple[str, str | None]:
     """The path in what the user named, and the language after its last colon, None where there is none."""
     path, colon, code = name.rpartition(":")

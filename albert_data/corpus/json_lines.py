@@ -105,6 +105,8 @@ class _Reader:
         found = self._check_text(self._encode(text))
         if found is not None and self._language_field is not None:
             self._read_language(record.get(self._language_field), self._language_field in record)
+            if self._language_field not in record:
+                self._damage.unlabelled.add(record)
         return found
 
     def _read_large(self, raw: np.ndarray) -> bytes | None:
@@ -144,9 +146,12 @@ class _Reader:
         if kind == STRING:
             value = read_string(raw[begin : min(end, begin + _LONGEST_CODE)])[0].decode(errors="replace")
         self._read_language(value if kind == STRING else [value], kind != NOTHING)
+        if kind == NOTHING:
+            self._damage.unlabelled.add_first(raw)
 
     def _read_language(self, value: object, is_there: bool) -> None:
         """Note the language of a line; an odd one counts, and the input's is taken for it."""
+        self._damage.num_labelled += is_there
         if isinstance(value, str) and is_language(value):
             self.language = pack_language(normalise_language(value))
             return
