@@ -72,7 +72,7 @@ ORDER_FROM_SURFACE = Rule(
     look=0.08,
     bad=0.1,
     why="the figure is what a guess gains over chance from how segments begin and end, 0 within three standard errors. "
-    "Sound books and classics are at 2 to 6 %: who speaks, how chapters open. A quarter of the pairs cut inside a "
+    "Sound books and classics are at 1 to 7 %: who speaks, how chapters open. A quarter of the pairs cut inside a "
     "sentence makes it 16 %, sentences too long at the edges of rows 10 %",
     advice="look at the strongest sign: it names what a model can learn without reading",
 )
