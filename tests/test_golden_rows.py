@@ -46,7 +46,9 @@ def test_words():
     assert hash_arrays(rule.starts, rule.standalone) == "437410289ba0ade3", (rule.starts, rule.standalone)
 
 
-@pytest.mark.parametrize(("max_seq_len", "expected"), [(16, "fbc58103f3ca34c1"), (128, "ab50932af8a52ca0"), (512, "be38523d0c9b1465")])
+@pytest.mark.parametrize(
+    ("max_seq_len", "expected"), [(16, "fbc58103f3ca34c1"), (128, "ab50932af8a52ca0"), (512, "be38523d0c9b1465")]
+)
 def test_pairs_and_masks(max_seq_len: int, expected: str):
     """Sentences of ordinary pieces, of lengths and ids by a simple generator."""
     keyed, state = [], 1
