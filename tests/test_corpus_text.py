@@ -18,6 +18,7 @@ from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
 from albert_data.sentences.text import Text, make_text, slice_sentences
+from albert_data.unicode_tables import category
 
 WHITESPACE = " \t\n\r\x0b\x0c\u0085\u2028\u2029"  # with all line ends
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "und")
@@ -61,7 +62,8 @@ def check(text: Text, lines: Lines) -> None:
 
 
 def strip_all(text: str) -> str:
-    return "".join(character for character in text if character not in WHITESPACE)
+    """The text without white space, narrow or wide."""
+    return "".join(character for character in text if character not in WHITESPACE and category(character) != "Zs")
 
 
 # ---- prose ----
