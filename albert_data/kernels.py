@@ -8,9 +8,10 @@ so a machine compiles once. The parent compiles before workers are forked, so th
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -31,6 +32,7 @@ from albert_data.compilers import HelperCompiler, KernelCompiler
 from albert_data.interrupts import hold_interrupts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
 
 
 def kernel(function: Function, *, nogil: bool = True) -> Function:
@@ -141,7 +143,8 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file._source_stamp = _stamp_package()
+        own: Any = self._cache_file._source_stamp
+        self._cache_file._source_stamp = (own, _stamp_sources(function.__module__))
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
@@ -168,12 +171,30 @@ def is_kept(kernel: Callable[..., Any]) -> bool:
         return False
 
 
-@lru_cache
-def _stamp_package() -> str:
-    """What changes with any file of the package, for kernels call those of other files."""
-    files = sorted(Path(__file__).parent.rglob("*.py"))
-    stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
-    return sha256(repr(stamps).encode()).hexdigest()
+def _stamp_sources(module: str) -> str:
+    """A hash of the source of a module and of all modules of this package that it imports, directly or not.
+
+    Kernels take functions and constants from other modules. Numba itself looks at the kernel's own file alone.
+    """
+    digest = sha256()
+    found, waiting = {module}, [module]
+    while waiting:
+        source = _read_source(waiting.pop())
+        for name in _IMPORTED.findall(source):
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    for name in sorted(found):
+        digest.update(_read_source(name).encode())
+    return digest.hexdigest()
+
+
+@cache
+def _read_source(module: str) -> str:
+    """The source of a module of this package, or of all modules of a package."""
+    path = Path(__file__).parent.parent.joinpath(*module.split("."))
+    files = [path.with_suffix(".py")] if not path.is_dir() else sorted(path.glob("*.py"))
+    return "".join(file.read_text("utf-8") for file in files if file.is_file())
 
 
 _intrinsic = cast(Callable[[Any], Any], intrinsic)  # or its typing would ask callers for the context

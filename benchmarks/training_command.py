@@ -16,7 +16,7 @@ import click
 
 from albert_data.train.config import MODEL_PRESETS
 from albert_data.train.folder import METRICS_FILE
-from albert_data.train.run_figures import read_run
+from albert_data.train.runs.figures import read_run
 from benchmarks import jobs
 from benchmarks.results import Results, describe_command
 from benchmarks.training_report import write_report

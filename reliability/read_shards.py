@@ -15,12 +15,12 @@ from unittest import mock
 
 import numpy as np
 
-from albert_data.build.times import read_times
 from albert_data.errors import AlbertDataError
-from albert_data.inspect.audit import audit_folder
+from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import describe_sound, verify
+from albert_data.pipeline.times import read_times
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer

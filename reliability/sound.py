@@ -17,9 +17,9 @@ from typing import Any
 
 import sentencepiece
 
-from albert_data.build.build import BuildReport, build
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.corpus.inputs import find_inputs
+from albert_data.pipeline.build import BuildReport, build
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 SENTENCES = [

@@ -1,9 +1,9 @@
-"""Print the table of docs/audit.md: every check with its limits, from audit_rules.py. A test compares."""
+"""Print the table of docs/audit.md: every check with its limits, from audit/rules.py. A test compares."""
 
 from __future__ import annotations
 
-from albert_data.inspect import audit_rules
-from albert_data.inspect.audit_rules import Rule
+from albert_data.inspect.audit import rules as audit_rules
+from albert_data.inspect.audit.rules import Rule
 
 RULES = [rule for rule in vars(audit_rules).values() if isinstance(rule, Rule)]
 

@@ -25,12 +25,12 @@ import pytest
 import references
 from xxhash import xxh3_64_intdigest
 
-from albert_data.build import plan
-from albert_data.build.build import BuildReport, build
-from albert_data.build.engine import Engine
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.inputs import find_inputs
+from albert_data.pipeline import plan
+from albert_data.pipeline.build import BuildReport, build
+from albert_data.pipeline.engine import Engine
 from albert_data.tokenizer.model import Tokenizer
 
 WORDS = re.findall(

@@ -24,12 +24,12 @@ from albert_data.cli.main import cli, run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 from albert_data.examples.ragged import Examples
-from albert_data.inspect import audit_rows
-from albert_data.inspect.audit import Audit, audit_folder
-from albert_data.inspect.audit_corpus import find_lost
-from albert_data.inspect.audit_order import guess_order
-from albert_data.inspect.audit_rows import WINDOW, make_traits, measure_rows, sample_windows
-from albert_data.inspect.audit_rules import BAD, LOOK, NOT_KNOWN, OK, Check
+from albert_data.inspect.audit import rows as audit_rows
+from albert_data.inspect.audit.audit import Audit, audit_folder
+from albert_data.inspect.audit.corpus import find_lost
+from albert_data.inspect.audit.order import guess_order
+from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
+from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 

@@ -10,8 +10,8 @@ import pytest
 import surface_fixtures as fixtures
 from surface_fixtures import audit_pairs, give_labels, lay_out, make_pairs, write_chinese, write_english
 
-from albert_data.inspect.audit_guesses import MIN_PAIRS
-from albert_data.inspect.audit_rules import BAD, LOOK, NOT_KNOWN, OK
+from albert_data.inspect.audit.guesses import MIN_PAIRS
+from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK
 
 NUM_PAIRS = 12_000
 ENGLISH, CHINESE = write_english(3000, seed=1), write_chinese(3000, seed=2)

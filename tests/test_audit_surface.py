@@ -10,11 +10,11 @@ import surface_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.inspect import audit_surface
-from albert_data.inspect.audit_guesses import guess_from
-from albert_data.inspect.audit_regression import FOLDS, RIDGE, Columns, States, cross_validate
-from albert_data.inspect.audit_signs import CASES, KINDS, find_case, find_kind, make_signs
-from albert_data.inspect.audit_surface import CLOSERS, STOPS, gather_surface
+from albert_data.inspect.audit import surface as audit_surface
+from albert_data.inspect.audit.guesses import guess_from
+from albert_data.inspect.audit.regression import FOLDS, RIDGE, Columns, States, cross_validate
+from albert_data.inspect.audit.signs import CASES, KINDS, find_case, find_kind, make_signs
+from albert_data.inspect.audit.surface import CLOSERS, STOPS, gather_surface
 
 CHARACTERS = 'the river walked Quickly 12 我们 。，.!?,“”"()[]’- '
 texts = st.text(st.sampled_from(CHARACTERS), max_size=60)

@@ -12,14 +12,14 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 
-from albert_data.build.build import build
-from albert_data.build.engine import Engine, MultiprocessEngine
-from albert_data.build.vocabulary import learn_vocabulary
 from albert_data.cli.main import run as run_command
 from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 from albert_data.files import read_json
+from albert_data.pipeline.build import build
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.vocabulary import learn_vocabulary
 from albert_data.tokenizer.model import Tokenizer
 
 DOCUMENTS = [

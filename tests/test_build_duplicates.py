@@ -14,7 +14,7 @@ from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, dige
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_data.build.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
 from albert_data.shards.manifest import Counts
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -148,9 +148,9 @@ def test_many_copies_change_no_shard_and_no_slice(
     num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """More bytes are read of a slice than one read may hold, so it is read in parts."""
-    monkeypatch.setattr("albert_data.build.reducing.SLICE_BYTES", 1 << 12)
-    monkeypatch.setattr("albert_data.build.reducing.SHARD_BYTES", 1 << 14)
-    monkeypatch.setattr("albert_data.build.reducing._SLICES_READ", slices_read)
+    monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 12)
+    monkeypatch.setattr("albert_data.pipeline.reducing.SHARD_BYTES", 1 << 14)
+    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
     for name, documents in (("once", DOCUMENTS), ("often", DOCUMENTS * 9)):
         fixtures.write_corpus(tmp_path / name, documents, "jsonl", random.Random(1))
         run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, num_shards=num_shards)

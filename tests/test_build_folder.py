@@ -26,10 +26,10 @@ from build_fixtures import (
     run_build,
 )
 
-from albert_data.build import workdir
-from albert_data.build.workdir import WorkDir
 from albert_data.errors import InputError, OutputError
 from albert_data.inspect.verify import verify
+from albert_data.pipeline import workdir
+from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 

@@ -15,9 +15,9 @@ from build_fixtures import Corpus, check_finished, digest_folder, interrupt, run
 from shard_fixtures import seal
 from test_build_resume import DiesAt, count_renames, die_in_build
 
-from albert_data.build.build import build
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
+from albert_data.pipeline.build import build
 from albert_data.tokenizer.model import Tokenizer
 
 PRECIOUS = b"years of work"

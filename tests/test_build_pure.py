@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_data import split_sentences
-from albert_data.build.engine import Engine, MultiprocessEngine
-from albert_data.build.plan import plan_tasks
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.plan import plan_tasks
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -102,7 +102,7 @@ def test_sizes_of_tasks_and_blocks_change_no_byte(
 ):
     fixtures.make_tasks_small(monkeypatch, task_bytes)
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", task_bytes)
-    monkeypatch.setattr("albert_data.build.mapping.RUN_BYTES", task_bytes)
+    monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", task_bytes)
     run_build(corpus, tmp_path / "out", tokenizer)
     check_same(tmp_path / "out", reference)
 
@@ -170,7 +170,7 @@ def test_documents_of_one_key_change_no_byte_by_their_order(
     fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "reference", tokenizer)
     assert len({example.document_key for example in open_shards(tmp_path / "reference")}) <= 3
-    monkeypatch.setattr("albert_data.build.mapping.RUN_BYTES", run_bytes)
+    monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", run_bytes)
     fixtures.write_corpus(tmp_path / "reversed", documents[::-1], "txt", random.Random(1))
     run_build(tmp_path / "reversed", tmp_path / "out", tokenizer, engine)
     check_same(tmp_path / "out", tmp_path / "reference")
@@ -213,9 +213,9 @@ def test_compressed_shards_hold_the_same_rows(
 def test_slices_read_at_once_change_no_byte(
     slices_read: int, corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("albert_data.build.reducing.SLICE_BYTES", 1 << 12)
+    monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 12)
     run_build(corpus, tmp_path / "reference", tokenizer, num_shards=2)
-    monkeypatch.setattr("albert_data.build.reducing._SLICES_READ", slices_read)
+    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
     run_build(corpus, tmp_path / "out", tokenizer, num_shards=2)
     check_same(tmp_path / "out", tmp_path / "reference")
     file = next((tmp_path / "out/train").glob("*.arrow"))
@@ -343,7 +343,7 @@ def test_more_files_than_a_manifest_can_name_are_refused_before_any_work(
     fixtures.write_corpus(tmp_path / "in", fixtures.make_documents(3, 0), "jsonl", random.Random(0))
     for name, limit in (("BYTES", 700), ("VALUES", 29)):
         with monkeypatch.context() as patch:
-            patch.setattr(f"albert_data.build.build.MAX_MANIFEST_{name}", limit)
+            patch.setattr(f"albert_data.pipeline.build.MAX_MANIFEST_{name}", limit)
             with pytest.raises(InputError, match="the corpus is 3 files, more than a manifest can name; join small"):
                 run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()

@@ -22,11 +22,11 @@ from build_fixtures import (
     run_build,
 )
 
-from albert_data.build import build as build_module
-from albert_data.build import workdir
-from albert_data.build.build import BuildReport
-from albert_data.build.engine import MultiprocessEngine
 from albert_data.errors import OutputError
+from albert_data.pipeline import build as build_module
+from albert_data.pipeline import workdir
+from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer
 
 _replace = os.replace
@@ -187,7 +187,7 @@ def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, co
         if (out / "manifest.json").exists():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    die_in_build(corpus, out, f"albert_data.build.workdir.WorkDir.{name}", die_at_the_end)
+    die_in_build(corpus, out, f"albert_data.pipeline.workdir.WorkDir.{name}", die_at_the_end)
     assert (out / ".build/runs").exists()
     assert corpus.build(out).was_finished
     check_finished(corpus, out)
@@ -211,7 +211,7 @@ def test_work_of_another_plan_is_dropped_whole_even_if_that_is_killed(corpus: Co
             file.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    die_in_build(corpus, out, "albert_data.build.workdir.WorkDir._drop", remove_half, seed=5, overwrite=True)
+    die_in_build(corpus, out, "albert_data.pipeline.workdir.WorkDir._drop", remove_half, seed=5, overwrite=True)
     corpus.build(out)
     check_finished(corpus, out)
 

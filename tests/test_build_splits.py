@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from build_fixtures import InterruptedEngine, digest_shards, run_build
 
-from albert_data.build.engine import MultiprocessEngine
 from albert_data.draws import split_keys
+from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -104,9 +104,9 @@ def test_a_long_training_set_is_read_in_parts_to_validate(
 ):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=1e-9)
-    monkeypatch.setattr("albert_data.build.reducing._SLICES_READ", 1)
+    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", 1)
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.build.reducing.SLICE_BYTES", 1 << 10)
+        patch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 10)
         run_build(tmp_path / "in", tmp_path / "parts", tokenizer, validation_fraction=1e-9)
     for split in ("train", "validation"):
         found, wanted = (

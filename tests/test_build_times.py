@@ -12,10 +12,10 @@ import build_fixtures as fixtures
 import pytest
 from build_fixtures import digest_folder
 
-from albert_data.build import times
-from albert_data.build.stages import STAGES, Stages, format_stages, tabulate_stages
-from albert_data.build.times import BuildTimes, find_folder, read_times
 from albert_data.cli.main import run
+from albert_data.pipeline import times
+from albert_data.pipeline.stages import STAGES, Stages, format_stages, tabulate_stages
+from albert_data.pipeline.times import BuildTimes, find_folder, read_times
 from albert_data.shards.manifest_file import read_manifest
 
 BUILD = ["build", "corpus.txt", "-o", "out", "--tokenizer", "model.model", "--max-seq-len", "64", "--workers", "2"]

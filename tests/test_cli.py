@@ -17,9 +17,9 @@ import click
 import pytest
 
 from albert_data import __version__
-from albert_data.build.stages import STAGES
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.config import BuildConfig, VocabConfig
+from albert_data.pipeline.stages import STAGES
 
 CORPUS = "\n\n".join(fixtures.make_documents(60, seed=6))
 BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}

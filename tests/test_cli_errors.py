@@ -17,9 +17,9 @@ import build_fixtures as fixtures
 import pytest
 import sentencepiece
 
-from albert_data.build.workdir import WorkDir
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
+from albert_data.pipeline.workdir import WorkDir
 
 TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"
 STAGES = {
@@ -355,7 +355,7 @@ def test_damage_is_said_once_by_a_build_that_was_resumed(capsys: pytest.CaptureF
     assert run([*command.split(), "fresh"]) == 0
     fresh = [line for line in capsys.readouterr().out.splitlines() if line.startswith("damage")]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("albert_data.build.build.publish", interrupt)
+        monkeypatch.setattr("albert_data.pipeline.build.publish", interrupt)
         assert run([*command.split(), "resumed"]) == 130
     capsys.readouterr()
     assert run([*command.split(), "resumed"]) == 0

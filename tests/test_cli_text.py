@@ -26,8 +26,8 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow
-from albert_data.build.build import build
-from albert_data.build.engine import MultiprocessEngine
+from albert_data.pipeline.build import build
+from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.tokenizer.model import load_tokenizer

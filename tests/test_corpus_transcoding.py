@@ -13,7 +13,6 @@ from corpus_fixtures import block_sizes, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.build.plan import read_tasks
 from albert_data.config import TextConfig
 from albert_data.corpus import transcoding
 from albert_data.corpus.damage import Damage
@@ -21,6 +20,7 @@ from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
+from albert_data.pipeline.plan import read_tasks
 
 TEXT = "Füße über 中文。\n\nЗдравствуй, 😀!\r\nzwei\n"
 MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE, "utf-32-le": codecs.BOM_UTF32_LE}

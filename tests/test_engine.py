@@ -15,9 +15,9 @@ from pathlib import Path
 import build_fixtures as fixtures
 import pytest
 
-from albert_data.build import engine
-from albert_data.build.engine import MultiprocessEngine
 from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
+from albert_data.pipeline import engine
+from albert_data.pipeline.engine import MultiprocessEngine
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from inspect_fixtures import edit_manifest, write_folder, write_small
 from report_fixtures import HOSTILE, HOSTILE_NAMES, build_hostile_sources, write_hostile
 
-from albert_data.build.build import BuildReport
-from albert_data.build.stages import Stages
-from albert_data.build.times import save_times
 from albert_data.cli.main import run
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html import browser
 from albert_data.inspect.html.browser import escape_json
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
+from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.stages import Stages
+from albert_data.pipeline.times import save_times
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 

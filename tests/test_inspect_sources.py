@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
-from albert_data.inspect.audit import audit_folder
+from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.sources import Source, Sources, describe_sources, shorten_names
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.reader import open_shards

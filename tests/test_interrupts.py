@@ -19,11 +19,11 @@ import build_fixtures as fixtures
 import numpy as np
 import pytest
 
-from albert_data.build.engine import MultiprocessEngine
-from albert_data.build.progress import Silence
-from albert_data.build.warming import compile_ahead, run_once
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import kernel
+from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.pipeline.progress import Silence
+from albert_data.pipeline.warming import compile_ahead, run_once
 from albert_data.tokenizer.model import Tokenizer
 
 ENDS = ("Interrupted.", "Interrupted; the same command goes on from here.")
@@ -328,7 +328,7 @@ def test_ctrl_c_as_the_notice_begins_to_wait_leaves_no_thread(monkeypatch: pytes
 
     started: list[threading.Timer] = []
     monkeypatch.setattr(threading.Timer, "start", start_and_interrupt)
-    monkeypatch.setattr("albert_data.build.warming._PATIENCE_SECONDS", 3600)
+    monkeypatch.setattr("albert_data.pipeline.warming._PATIENCE_SECONDS", 3600)
     with pytest.raises(KeyboardInterrupt):
         run_once(lambda: None, Silence())
     started[0].join(60)
@@ -341,7 +341,7 @@ def test_ctrl_c_while_compilers_are_forked_leaves_none(
 ):
     before = children()
     interrupt_forks(monkeypatch)
-    monkeypatch.setattr("albert_data.build.warming.is_kept", lambda kernel: False)
+    monkeypatch.setattr("albert_data.pipeline.warming.is_kept", lambda kernel: False)
     with pytest.raises(KeyboardInterrupt), compile_ahead(Silence()):
         raise AssertionError("the block is not reached")
     assert children() <= before

@@ -66,11 +66,11 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from albert_data.build.mapping import MapJob, TaskReceipt
-from albert_data.build.plan import plan_tasks
-from albert_data.build.progress import Silence
-from albert_data.build.reducing import ReduceJob, make_rules, plan_reduce
-from albert_data.build.warming import compile_kernels, load_to_encode
+from albert_data.pipeline.mapping import MapJob, TaskReceipt
+from albert_data.pipeline.plan import plan_tasks
+from albert_data.pipeline.progress import Silence
+from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
+from albert_data.pipeline.warming import compile_kernels, load_to_encode
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
 
@@ -126,22 +126,18 @@ def test_a_kept_kernel_that_is_damaged_is_compiled_anew(tmp_path: Path, ending: 
     assert run(tmp_path) == 1
 
 
-def test_a_kernel_is_compiled_anew_where_any_file_of_the_package_changed(monkeypatch: pytest.MonkeyPatch):
-    before = kernels._stamp_package()
-    stat = Path.stat
+def test_a_kernel_is_compiled_anew_where_a_file_changed_that_its_own_imports_from(monkeypatch: pytest.MonkeyPatch):
+    modules = ("albert_data.examples.masks", "albert_data.corpus.utf8")
+    before = [kernels._stamp_sources(module) for module in modules]
+    read = kernels._read_source
 
-    def stat_later(path: Path, **options: bool) -> os.stat_result:
-        found = stat(path, **options)
-        if path.name != "draws.py":
-            return found
-        changed = list(found)
-        changed[6] += 1
-        return os.stat_result(changed)
+    def read_changed(module: str) -> str:
+        return read(module) + "#" * (module == "albert_data.examples.spans")
 
-    monkeypatch.setattr(Path, "stat", stat_later)
-    kernels._stamp_package.cache_clear()
-    assert kernels._stamp_package() != before
-    kernels._stamp_package.cache_clear()
+    monkeypatch.setattr(kernels, "_read_source", read_changed)
+    masks, utf8 = (kernels._stamp_sources(module) for module in modules)
+    assert masks != before[0], "it imports spans.py"
+    assert utf8 == before[1], "it does not"
 
 
 def test_a_kernel_that_can_be_kept_nowhere_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ import albert_data
 
 PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = ("corpus", "sentences", "tokenizer", "examples", "shards", "build", "inspect", "train", "interop", "cli")
+ROOMS = ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "inspect", "train", "interop", "cli")
 # What any room may import, and the order among them.
 COMMON = (
     "errors",
@@ -35,8 +35,8 @@ MAY_IMPORT = {
     "tokenizer": ("corpus", "sentences"),
     "examples": ("corpus", "sentences", "tokenizer"),
     "shards": ("corpus", "sentences", "tokenizer", "examples"),
-    "build": ("corpus", "sentences", "tokenizer", "examples", "shards"),
-    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "build"),
+    "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards"),
+    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline"),
     "train": ("corpus", "sentences", "tokenizer", "examples", "shards"),
     "interop": ("corpus", "sentences", "tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,

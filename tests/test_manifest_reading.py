@@ -14,13 +14,13 @@ import pytest
 from inspect_fixtures import write_small
 from shard_fixtures import change_manifest
 
-from albert_data.build.workdir import find_finished
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import read_json
-from albert_data.inspect.audit import audit_folder
+from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
+from albert_data.pipeline.workdir import find_finished
 from albert_data.shards import manifest_file
 from albert_data.shards.manifest import MANIFEST_NAME, parse_plan
 from albert_data.shards.manifest_file import load_manifest, read_manifest

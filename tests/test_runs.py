@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
-from albert_data.build.records import (
+from albert_data.errors import OutputError
+from albert_data.pipeline.records import (
     Dropped,
     Records,
     Room,
@@ -23,8 +24,7 @@ from albert_data.build.records import (
     put_examples,
     take_examples,
 )
-from albert_data.build.runs import KeyedRows, Run, join_keys, read_range, sort_rows, write_run
-from albert_data.errors import OutputError
+from albert_data.pipeline.runs import KeyedRows, Run, join_keys, read_range, sort_rows, write_run
 
 LAST = 2**64 - 1
 
@@ -254,7 +254,7 @@ def test_a_range_of_runs_equals_sorting_a_list(
 
 @pytest.mark.parametrize("sparse_step", [1, 3, 64])
 def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.build.runs._SPARSE_STEP", sparse_step)
+    monkeypatch.setattr("albert_data.pipeline.runs._SPARSE_STEP", sparse_step)
     shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
     part = make_part(numbered_rows(2000), shuffle_keys)
     is_validation = np.arange(2000) % 10 == 0

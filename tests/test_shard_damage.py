@@ -21,7 +21,7 @@ from shard_fixtures import change_manifest, describe_again, limit_files, write_s
 
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import Examples
-from albert_data.inspect.audit import audit_folder
+from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify

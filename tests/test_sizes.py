@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.build import sizes
-from albert_data.build.sizes import SAMPLE, SizeSample
+from albert_data.pipeline import sizes
+from albert_data.pipeline.sizes import SAMPLE, SizeSample
 
 documents = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
 

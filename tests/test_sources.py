@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
-from albert_data.build.engine import MultiprocessEngine
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.documents import Lines, read_documents
 from albert_data.errors import ShardError
 from albert_data.inspect.verify import verify
 from albert_data.languages import pack_language
+from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import join_rows, no_rows, slice_rows
@@ -146,7 +146,7 @@ def tell_languages(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Block, np.nd
         lines = read_documents(block, *arguments)
         return dataclasses.replace(lines, languages=tell(block, lines.document_keys))
 
-    monkeypatch.setattr("albert_data.build.mapping.read_documents", read_with_languages)
+    monkeypatch.setattr("albert_data.pipeline.mapping.read_documents", read_with_languages)
 
 
 def choose_languages(keys: np.ndarray) -> np.ndarray:

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from toy_language import make_sentences
 
-from albert_data.build import trainer_process
-from albert_data.build.progress import Progress, Silence
-from albert_data.build.trainer_process import TrainerProcess
 from albert_data.config import MODEL_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
+from albert_data.pipeline import trainer_process
+from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet
 from albert_data.tokenizer.counting import CharacterCounts
 from albert_data.tokenizer.trainer import COMMAND, send

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from inspect_fixtures import TRAIN, VALIDATION, edit_manifest, write_small
 from shard_fixtures import limit_files
 
-from albert_data.build.progress import Silence
 from albert_data.cli.verify import verify
 from albert_data.errors import ShardError
 from albert_data.inspect import shard_checks
 from albert_data.inspect.shard_checks import Fault
 from albert_data.inspect.verify import verify as find_faults
+from albert_data.pipeline.progress import Silence
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,13 @@ from inspect_fixtures import (
 )
 from shard_fixtures import VERSIONS, to_version_1
 
-from albert_data.build import build
 from albert_data.errors import OutputError
 from albert_data.files import read_json
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.verify import verify
+from albert_data.pipeline import build
 from albert_data.rules import RULES_VERSION, current_versions
 from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.shards.manifest_file import read_manifest

@@ -15,11 +15,11 @@ from build_fixtures import LAYOUTS, InlineEngine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.build.engine import Engine, MultiprocessEngine
-from albert_data.build.vocabulary import VocabReport, learn_vocabulary, save_vocabulary
 from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.vocabulary import VocabReport, learn_vocabulary, save_vocabulary
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample
 from albert_data.tokenizer.training import VocabularyTooLarge

@@ -10,8 +10,8 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 
-from albert_data.build.vocabulary import FILES
 from albert_data.cli.main import run
+from albert_data.pipeline.vocabulary import FILES
 
 VOCAB = "vocab in.txt -o out --workers 1 --vocab-size"
 

@@ -124,14 +124,14 @@ def build(
         from albert_data.cli.settings import build_config
 
         config = build_config(settings)
-        from albert_data.build.build import build as build_shards
-        from albert_data.build.engine import MultiprocessEngine
-        from albert_data.build.times import save_times
-        from albert_data.build.warming import compile_ahead, load_to_encode
         from albert_data.cli.entry import INTERRUPTED
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.corpus.inputs import find_inputs
+        from albert_data.pipeline.build import build as build_shards
+        from albert_data.pipeline.engine import MultiprocessEngine
+        from albert_data.pipeline.times import save_times
+        from albert_data.pipeline.warming import compile_ahead, load_to_encode
         from albert_data.tokenizer.model import load_tokenizer
 
         bar = Bar()

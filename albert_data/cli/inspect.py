@@ -252,7 +252,7 @@ def _show_preset(name: str, *, as_json: bool) -> None:
 
 
 def _show_audit(out: Path, corpus: tuple[str, ...], as_json: bool) -> None:
-    from albert_data.inspect.audit import audit_folder
+    from albert_data.inspect.audit.audit import audit_folder
     from albert_data.inspect.terminal import make_encodable
 
     found = audit_folder(out, _find_corpus(out, corpus))

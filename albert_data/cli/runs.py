@@ -29,7 +29,7 @@ def are_runs(paths: tuple[Path, ...]) -> bool:
 def show_runs(runs: tuple[Path, ...], *, shards: Path | None, plot: Path | None, as_json: bool) -> None:
     """Print each run and, where shards are given, the layers of all of them side by side."""
     from albert_data.inspect.terminal import escape_controls, make_encodable
-    from albert_data.train.run_view import describe_layers, describe_run, run_to_dict
+    from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict
     from albert_data.train.sizes import describe_paper
 
     if plot is not None and shards is None:

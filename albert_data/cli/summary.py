@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from albert_data.build.advice import advise_on
-from albert_data.build.build import BuildReport
-from albert_data.build.plan import plan_tasks
-from albert_data.build.stages import format_stages
-from albert_data.build.vocabulary import VocabReport
 from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.examples.spans import ngram_shares
+from albert_data.pipeline.advice import advise_on
+from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.plan import plan_tasks
+from albert_data.pipeline.stages import format_stages
+from albert_data.pipeline.vocabulary import VocabReport
 from albert_data.tokenizer.model import Tokenizer
 
 _UNSET = {"encoding": "UTF-8", "language_field": "none"}  # what None means

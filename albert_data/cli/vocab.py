@@ -83,12 +83,12 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     \b
     albert-data vocab corpus/ --vocab-size 8000 -o vocab
     """
-    from albert_data.build.engine import MultiprocessEngine
-    from albert_data.build.vocabulary import claim_folder, learn_vocabulary, save_vocabulary
     from albert_data.cli.progress import Bar
     from albert_data.cli.settings import text_config
     from albert_data.cli.summary import describe_vocabulary
     from albert_data.corpus.inputs import find_inputs
+    from albert_data.pipeline.engine import MultiprocessEngine
+    from albert_data.pipeline.vocabulary import claim_folder, learn_vocabulary, save_vocabulary
     from albert_data.tokenizer.model import MODEL_NAME
 
     text = text_config(settings)

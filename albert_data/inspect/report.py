@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert_data.build.times import BuildTimes, read_times
 from albert_data.corpus.inputs import Input
 from albert_data.inspect import summary, view
 from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.sources import Sources, measure_sources
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
+from albert_data.pipeline.times import BuildTimes, read_times
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
-from albert_data.inspect.audit_corpus import Corpus, read_corpus
-from albert_data.inspect.audit_subject import Subject, gather_subject
+from albert_data.inspect.audit.corpus import Corpus, read_corpus
+from albert_data.inspect.audit.subject import Subject, gather_subject
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
 from albert_data.shards.reader import Shards
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from albert_data.build.stages import format_stages
-from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, count_noun, escape_controls, name_as_text
+from albert_data.pipeline.stages import format_stages
+from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import Manifest, SplitEntry
 
 WIDTH = 80

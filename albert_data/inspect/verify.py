@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.build.progress import Progress, Silence
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, make_row_rules
 from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
 from albert_data.inspect.terminal import count_noun
+from albert_data.pipeline.progress import Progress, Silence
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, parse_manifest
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest

@@ -44,7 +44,7 @@ from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len
 from albert_data.train.precision import choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
-from albert_data.train.run_page import is_page_current, write_run_page
+from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,

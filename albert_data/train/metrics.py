@@ -21,7 +21,7 @@ from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import Output
 from albert_data.train.reading import check_number, explain
-from albert_data.train.run_figures import parse_line, split_lines
+from albert_data.train.runs.figures import parse_line, split_lines
 
 Figures = dict[str, float | None]
 

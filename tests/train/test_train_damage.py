@@ -22,9 +22,9 @@ from albert_data.train import loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
 from albert_data.train.layers import measure_run
-from albert_data.train.run_figures import read_run
-from albert_data.train.run_page import write_run_page
-from albert_data.train.run_view import describe_run, run_to_dict
+from albert_data.train.runs.figures import read_run
+from albert_data.train.runs.page import write_run_page
+from albert_data.train.runs.view import describe_run, run_to_dict
 
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"], steps=4, batch_tokens=512, log_every=1, eval_every=2, save_every=2, device="cpu"

@@ -88,5 +88,5 @@ def test_what_has_no_published_peak_has_a_reason_instead(name, precision):
 
 
 def test_counting_and_reading_a_run_need_no_torch():
-    code = "import sys; import albert_data.train.flops, albert_data.train.run_page; sys.exit('torch' in sys.modules)"
+    code = "import sys; import albert_data.train.flops, albert_data.train.runs.page; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

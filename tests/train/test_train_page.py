@@ -14,8 +14,8 @@ import pytest
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
 from albert_data.train.config import TrainConfig
-from albert_data.train.run_figures import read_run
-from albert_data.train.run_page import MISSING, PAGE_FILE, write_run_page
+from albert_data.train.runs.figures import read_run
+from albert_data.train.runs.page import MISSING, PAGE_FILE, write_run_page
 
 VOID = {"meta", "br", "link", "img"}
 

@@ -16,13 +16,13 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from albert_data.build.stages import tabulate_stages
-from albert_data.build.times import BuildTimes
 from albert_data.inspect.html.svg import COLOURS, RC, to_inline
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import describe_build_time, format_figure
 from albert_data.inspect.terminal import count_noun, escape_controls
+from albert_data.pipeline.stages import tabulate_stages
+from albert_data.pipeline.times import BuildTimes
 
 _SIZE = (5.0, 3.0)  # inches of 72 points: at 360 points a letter is still large enough to read
 _NUM_BINS = 32

@@ -14,7 +14,6 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from albert_data.build.times import BuildTimes
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html.browser import embed_rows
@@ -25,6 +24,7 @@ from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
 from albert_data.inspect.terminal import count_noun, escape_controls
 from albert_data.inspect.view import ORDERS
+from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
 

@@ -15,25 +15,6 @@ from functools import reduce
 from pathlib import Path
 
 import albert_data
-from albert_data.build.engine import Engine
-from albert_data.build.mapping import MapJob, TaskReceipt, read_task_receipt
-from albert_data.build.ownership import check_targets
-from albert_data.build.plan import MapTask, read_tasks
-from albert_data.build.progress import Progress, Silence
-from albert_data.build.publish import make_manifest, publish
-from albert_data.build.records import Dropped
-from albert_data.build.reducing import (
-    ReduceJob,
-    ReduceReceipt,
-    ReduceTask,
-    make_rules,
-    plan_reduce,
-    read_reduce_receipt,
-)
-from albert_data.build.stages import Stages
-from albert_data.build.vocabulary import is_saved, learn_vocabulary, missing_labels, no_document, save_vocabulary
-from albert_data.build.warming import compile_kernels
-from albert_data.build.workdir import WorkDir, check_finished, find_finished
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
@@ -41,6 +22,25 @@ from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
+from albert_data.pipeline.engine import Engine
+from albert_data.pipeline.mapping import MapJob, TaskReceipt, read_task_receipt
+from albert_data.pipeline.ownership import check_targets
+from albert_data.pipeline.plan import MapTask, read_tasks
+from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.publish import make_manifest, publish
+from albert_data.pipeline.records import Dropped
+from albert_data.pipeline.reducing import (
+    ReduceJob,
+    ReduceReceipt,
+    ReduceTask,
+    make_rules,
+    plan_reduce,
+    read_reduce_receipt,
+)
+from albert_data.pipeline.stages import Stages
+from albert_data.pipeline.vocabulary import is_saved, learn_vocabulary, missing_labels, no_document, save_vocabulary
+from albert_data.pipeline.warming import compile_kernels
+from albert_data.pipeline.workdir import WorkDir, check_finished, find_finished
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES

@@ -1,6 +1,6 @@
 """The surface of segments: how each begins and ends, what it leaves open, how long its outer sentences are.
 
-In: the rows of splits, masks undone. Out: for each pair and each of its segments a few numbers; audit_signs.py makes
+In: the rows of splits, masks undone. Out: for each pair and each of its segments a few numbers; audit/signs.py makes
 signs of them. What a piece shows (its first character, its quotation marks) is looked up once for each piece of the
 vocabulary, not for each token.
 

@@ -1,6 +1,6 @@
 """What makes a pretraining set bad, looked for in its shards, and in its corpus where that is given.
 
-In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit_rules.py holds
+In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit/rules.py holds
 their limits. Nothing that a build noted down is trusted. What shards can't tell is "not known", not guessed.
 """
 
@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.build.advice import advise_on
 from albert_data.corpus.inputs import Input
-from albert_data.inspect import audit_rules as rules
-from albert_data.inspect.audit_corpus import Corpus, find_lost, read_corpus
-from albert_data.inspect.audit_guesses import check_surface, judge_guess
-from albert_data.inspect.audit_order import guess_order
-from albert_data.inspect.audit_rows import WINDOW, RowFacts, choose_documents, gather_windows
-from albert_data.inspect.audit_rules import BAD, LOOK, Check, Rule, show_percent
-from albert_data.inspect.audit_subject import Subject, gather_subject
+from albert_data.inspect.audit import rules
+from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
+from albert_data.inspect.audit.guesses import check_surface, judge_guess
+from albert_data.inspect.audit.order import guess_order
+from albert_data.inspect.audit.rows import WINDOW, RowFacts, choose_documents, gather_windows
+from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule, show_percent
+from albert_data.inspect.audit.subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
+from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.reader import open_splits
 

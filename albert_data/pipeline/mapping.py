@@ -13,13 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.build.parts import split_lines
-from albert_data.build.plan import MapTask
-from albert_data.build.receipts import read_receipt, write_receipt
-from albert_data.build.records import Dropped, Room, RowKeys
-from albert_data.build.runs import KeyedRows, join_keys, sort_rows, write_run
-from albert_data.build.sizes import SizeSample
-from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
@@ -28,6 +21,13 @@ from albert_data.corpus.fields import Fields
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
+from albert_data.pipeline.parts import split_lines
+from albert_data.pipeline.plan import MapTask
+from albert_data.pipeline.receipts import read_receipt, write_receipt
+from albert_data.pipeline.records import Dropped, Room, RowKeys
+from albert_data.pipeline.runs import KeyedRows, join_keys, sort_rows, write_run
+from albert_data.pipeline.sizes import SizeSample
+from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Documents, Tokenizer

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albert_data.inspect.audit_rows import RowFacts, gather_facts, join_facts, make_traits
+from albert_data.inspect.audit.rows import RowFacts, gather_facts, join_facts, make_traits
 from albert_data.shards.reader import Shards
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import read_settings

@@ -18,10 +18,10 @@ from collections import deque
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from albert_data.build.progress import Progress
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.interrupts import hold_interrupts
+from albert_data.pipeline.progress import Progress
 from albert_data.tokenizer.trainer import COMMAND, read_answer, send
 
 _TICK_SECONDS = 0.5

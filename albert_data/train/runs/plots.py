@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from albert_data.train.run_figures import Curve, Point
+from albert_data.train.runs.figures import Curve, Point
 
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
 # Colours that nothing else in the drawing has, each to be replaced by the variable of that name.

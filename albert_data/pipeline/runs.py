@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.build.records import (
+from albert_data.errors import OutputError
+from albert_data.examples.ragged import Examples
+from albert_data.files import replace_file
+from albert_data.pipeline.records import (
     Dropped,
     Records,
     Room,
@@ -26,9 +29,6 @@ from albert_data.build.records import (
     measure_records,
     put_examples,
 )
-from albert_data.errors import OutputError
-from albert_data.examples.ragged import Examples
-from albert_data.files import replace_file
 from albert_data.shards.manifest import SPLITS
 
 _WORD_BYTES = 8

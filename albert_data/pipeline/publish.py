@@ -11,9 +11,13 @@ import os
 from contextlib import suppress
 from hashlib import sha256
 
-from albert_data.build.card import CARD_NAME, make_card
-from albert_data.build.mapping import TaskReceipt
-from albert_data.build.ownership import (
+from albert_data.config import BuildConfig
+from albert_data.examples.spans import ngram_shares
+from albert_data.files import is_there, sync_path, to_json
+from albert_data.languages import unpack_language
+from albert_data.pipeline.card import CARD_NAME, make_card
+from albert_data.pipeline.mapping import TaskReceipt
+from albert_data.pipeline.ownership import (
     TOKENIZER_FILE,
     check_targets,
     find_foreign_shards,
@@ -21,12 +25,8 @@ from albert_data.build.ownership import (
     record_files,
     remove_stale,
 )
-from albert_data.build.reducing import ReduceTask
-from albert_data.build.workdir import WorkDir
-from albert_data.config import BuildConfig
-from albert_data.examples.spans import ngram_shares
-from albert_data.files import is_there, sync_path, to_json
-from albert_data.languages import unpack_language
+from albert_data.pipeline.reducing import ReduceTask
+from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,

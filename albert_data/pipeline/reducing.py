@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.build.mapping import ROW_BYTES, TaskReceipt
-from albert_data.build.receipts import read_receipt, write_receipt
-from albert_data.build.records import Dropped, Records, Room, RowKeys, count_dropped, order_records, take_examples
-from albert_data.build.runs import Run, read_range
-from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig
 from albert_data.draws import threshold
 from albert_data.examples.ragged import Examples
+from albert_data.pipeline.mapping import ROW_BYTES, TaskReceipt
+from albert_data.pipeline.receipts import read_receipt, write_receipt
+from albert_data.pipeline.records import Dropped, Records, Room, RowKeys, count_dropped, order_records, take_examples
+from albert_data.pipeline.runs import Run, read_range
+from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import SHARD_SUFFIX, shard_schema

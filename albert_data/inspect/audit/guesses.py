@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.inspect import audit_rules as rules
-from albert_data.inspect.audit_regression import FOLDS, SPREAD, States, cross_validate
-from albert_data.inspect.audit_rules import Check, Rule, show_percent
-from albert_data.inspect.audit_signs import Signs, make_signs
-from albert_data.inspect.audit_surface import Surface, gather_surface
+from albert_data.inspect.audit import rules
+from albert_data.inspect.audit.regression import FOLDS, SPREAD, States, cross_validate
+from albert_data.inspect.audit.rules import Check, Rule, show_percent
+from albert_data.inspect.audit.signs import Signs, make_signs
+from albert_data.inspect.audit.surface import Surface, gather_surface
 from albert_data.inspect.terminal import count_noun
 from albert_data.shards.reader import Shards
 

@@ -16,11 +16,6 @@ from pathlib import Path
 import multiprocess
 import numpy as np
 
-from albert_data.build.mapping import MapJob, TaskReceipt
-from albert_data.build.progress import Progress
-from albert_data.build.records import Room, RowKeys, find_copies, find_records, take_examples
-from albert_data.build.runs import KeyedRows, join_keys, sort_rows
-from albert_data.build.stages import Stages
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
@@ -32,6 +27,11 @@ from albert_data.examples.masks import mask_pairs, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
+from albert_data.pipeline.mapping import MapJob, TaskReceipt
+from albert_data.pipeline.progress import Progress
+from albert_data.pipeline.records import Room, RowKeys, find_copies, find_records, take_examples
+from albert_data.pipeline.runs import KeyedRows, join_keys, sort_rows
+from albert_data.pipeline.stages import Stages
 from albert_data.sentences.segmenting import segment_lines
 from albert_data.sentences.text import Text, make_text
 from albert_data.tokenizer.cuts import walk_charsmap

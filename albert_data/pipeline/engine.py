@@ -25,9 +25,9 @@ from typing import Any, Protocol, TypeVar
 import multiprocess
 from multiprocess.connection import Connection, wait
 
-from albert_data.build.memory import keep_memory
 from albert_data.errors import AlbertDataError, WorkerError, explain_os_error
 from albert_data.interrupts import hold_interrupts
+from albert_data.pipeline.memory import keep_memory
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2

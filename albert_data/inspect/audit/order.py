@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from albert_data.inspect.audit_regression import FOLDS, SPREAD, Columns, cross_validate
+from albert_data.inspect.audit.regression import FOLDS, SPREAD, Columns, cross_validate
 
 MAX_ROWS = 200_000  # gives a standard error of 0.15 points, in half a second
 _MIN_ROWS = 50

@@ -19,18 +19,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from albert_data.build.card import CARD_NAME
-from albert_data.build.ownership import (
-    TOKENIZER_FILE,
-    Record,
-    Records,
-    check_targets,
-    read_journal,
-    read_our_manifest,
-    record_files,
-    write_journal,
-)
-from albert_data.build.vocabulary import FILES as VOCABULARY_FILES
 from albert_data.errors import OutputError
 from albert_data.files import (
     TEMPORARY_SUFFIX,
@@ -41,6 +29,18 @@ from albert_data.files import (
     write_bytes,
     write_json,
 )
+from albert_data.pipeline.card import CARD_NAME
+from albert_data.pipeline.ownership import (
+    TOKENIZER_FILE,
+    Record,
+    Records,
+    check_targets,
+    read_journal,
+    read_our_manifest,
+    record_files,
+    write_journal,
+)
+from albert_data.pipeline.vocabulary import FILES as VOCABULARY_FILES
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.inspect.audit_surface import (
+from albert_data.inspect.audit.surface import (
     APOSTROPHES,
     CLOSING_BRACKETS,
     CLOSING_GUILLEMETS,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from albert_data.build.card import CARD_NAME, make_card
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import hash_file, is_regular, is_there, read_json, write_json
+from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.shards.manifest import SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import load_config, read_run_file
-from albert_data.train.run_figures import CHANCE_LOSS, RunFigures, number, read_run
+from albert_data.train.runs.figures import CHANCE_LOSS, RunFigures, number, read_run
 from albert_data.train.sizes import count_parameters, describe_parts
 
 if TYPE_CHECKING:

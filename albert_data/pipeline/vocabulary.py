@@ -16,12 +16,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from albert_data.build.engine import Engine
-from albert_data.build.parts import split_lines
-from albert_data.build.plan import MapTask, read_tasks
-from albert_data.build.progress import Progress, Silence
-from albert_data.build.trainer_process import TrainerProcess
-from albert_data.build.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
@@ -39,6 +33,12 @@ from albert_data.files import (
     to_json,
 )
 from albert_data.interrupts import hold_interrupts
+from albert_data.pipeline.engine import Engine
+from albert_data.pipeline.parts import split_lines
+from albert_data.pipeline.plan import MapTask, read_tasks
+from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.trainer_process import TrainerProcess
+from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.sentences.text import make_text
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert_data.build.stages import STAGES
 from albert_data.files import write_json
+from albert_data.pipeline.stages import STAGES
 
 if TYPE_CHECKING:
-    from albert_data.build.build import BuildReport
+    from albert_data.pipeline.build import BuildReport
 
 MAX_BUILDS = 1000
 _MAX_FILE_BYTES = 1 << 16

@@ -21,7 +21,7 @@ from albert_data.escaping import escape_controls
 from albert_data.files import write_bytes
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
-from albert_data.train.run_figures import CURVES, SPLITS, Curve, RunFigures, number, read_run
+from albert_data.train.runs.figures import CURVES, SPLITS, Curve, RunFigures, number, read_run
 
 MISSING = f"{PAGE_FILE} is not written: it needs matplotlib; install it with: pip install 'albert-data[report]'"
 MOST_ROWS = 40
@@ -164,7 +164,7 @@ def plot_section(run: RunFigures) -> list[str]:
 
 
 def draw_figure(run: RunFigures, curve: Curve) -> str:
-    from albert_data.train.run_plots import draw_curve
+    from albert_data.train.runs.plots import draw_curve
 
     points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
     if not points:
