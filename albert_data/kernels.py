@@ -200,8 +200,8 @@ def _read_source(module: str) -> str:
 _intrinsic = cast(Callable[[Any], Any], intrinsic)  # or its typing would ask callers for the context
 
 # Casts of kernels. NumPy's types, but its stubs take their values for no ints.
-Int: Any = np.int64
-Word: Any = np.uint64
+I64: Any = np.int64
+U64: Any = np.uint64
 _pointer_type: Any = types.CPointer
 Pointer = Any  # what `pointer` gives; a type of Numba's own
 
@@ -254,21 +254,21 @@ def put(context: Any, pointer: Any, at: Any, value: Any) -> Any:
 
 
 @_intrinsic
-def load_word(context: Any, pointer: Any, at: Any) -> Any:
+def load_u64(context: Any, pointer: Any, at: Any) -> Any:
     """Eight bytes of an array from item `at` on, as one uint64, the first byte lowest."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_point_to_word(builder, arguments), align=1)
+        return builder.load(_point_to_u64(builder, arguments), align=1)
 
     return types.uint64(pointer, types.int64), generate
 
 
 @_intrinsic
-def store_word(context: Any, pointer: Any, at: Any, word: Any) -> Any:
+def store_u64(context: Any, pointer: Any, at: Any, word: Any) -> Any:
     """Write a uint64 over eight bytes of an array, from item `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _point_to_word(builder, arguments), align=1)
+        builder.store(arguments[2], _point_to_u64(builder, arguments), align=1)
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64, types.uint64), generate
@@ -330,7 +330,7 @@ def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
-def _point_to_word(builder: Any, arguments: Any) -> Any:
+def _point_to_u64(builder: Any, arguments: Any) -> Any:
     return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(64).as_pointer())
 
 

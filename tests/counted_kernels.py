@@ -29,7 +29,7 @@ class Counted(ModuleType):
         super().__init__("albert_data.kernels")
         ours = {*vars(Counted), *vars(self)}
         vars(self).update({name: value for name, value in vars(kernels).items() if name not in ours})
-        self.Int, self.kernel, self.helper = int, _unchanged, _unchanged
+        self.I64, self.kernel, self.helper = int, _unchanged, _unchanged
         self.pointer = lambda array: array
         self.rarely = lambda condition: condition
 
@@ -42,11 +42,11 @@ class Counted(ModuleType):
         self.count += 1
         array[at] = value
 
-    def load_word(self, array: np.ndarray, at: int) -> np.uint64:
+    def load_u64(self, array: np.ndarray, at: int) -> np.uint64:
         self.count += 1
         return np.uint64(int.from_bytes(array.view(np.uint8)[at : at + 8].tobytes(), "little"))
 
-    def store_word(self, array: np.ndarray, at: int, word: np.uint64) -> None:
+    def store_u64(self, array: np.ndarray, at: int, word: np.uint64) -> None:
         self.count += 1
         array[at : at + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)
 

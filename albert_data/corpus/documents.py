@@ -29,8 +29,8 @@ from albert_data.corpus.unwrapping import unwrap
 from albert_data.corpus.utf8 import is_utf8
 from albert_data.corpus.utf8 import is_white as is_white  # sentences are stripped of the same
 from albert_data.kernels import (
+    U64,
     Pointer,
-    Word,
     copy_items,
     count_ones,
     count_trailing_zeros,
@@ -172,14 +172,14 @@ def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
 
 
 @helper
-def find_feeds(raw: Pointer, at: int, end: int) -> Word:
+def find_feeds(raw: Pointer, at: int, end: int) -> U64:
     """Which of the next 64 bytes, as far as there are so many, are line feeds."""
     if at + 64 <= end:
         return find_bytes(raw, at, np.uint8(0), np.uint8(10), np.uint8(1))
-    found = Word(0)
+    found = U64(0)
     for i in range(at, end):
         if item(raw, i) == 10:
-            found |= Word(1) << Word(i - at)
+            found |= U64(1) << U64(i - at)
     return found
 
 
@@ -201,13 +201,13 @@ def strip_lines(
     line_offsets[0], document_offsets[0] = 0, 0
     num_lines, num_documents, filled, longest_line, start = 0, 0, 0, 0, 0
     uncopied = 0  # from here on the text is as it shall be, and not copied yet
-    block, feeds = -64, Word(0)
+    block, feeds = -64, U64(0)
     while start < len(raw) or (start == len(raw) and ends_at_blank):
         while feeds == 0 and block + 64 < len(raw):
             block += 64
             feeds = find_feeds(source, block, len(raw))
         stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
-        feeds &= feeds - Word(1)
+        feeds &= feeds - U64(1)
         begin, end = start, stop
         while begin < end and is_white(item(source, begin)):
             begin += 1

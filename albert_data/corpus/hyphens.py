@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.corpus.wrapped_lines import ALPHA, END, TEXT, read_code
-from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer
+from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
 
 _SPACE, _NOTHING, _DROP, _UNDECIDED = 1, 2, 3, 4  # as in unwrapping.py
-_BASIS, _PRIME = Word(0xCBF29CE484222325), Word(0x100000001B3)  # FNV-1a
+_BASIS, _PRIME = U64(0xCBF29CE484222325), U64(0x100000001B3)  # FNV-1a
 _CONJUNCTIONS = (b"and", b"or", b"to", b"und", b"oder", b"bis")
 _DASH = 45
 
@@ -35,27 +35,27 @@ def resolve_hyphens(
 
 
 @helper
-def add_byte(state: Word, byte: int) -> Word:
+def add_byte(state: U64, byte: int) -> U64:
     folded = byte + 32 if 65 <= byte <= 90 else byte
-    return (state ^ Word(folded)) * _PRIME
+    return (state ^ U64(folded)) * _PRIME
 
 
 @helper
-def add_word(raw: Pointer, at: int, end: int, state: Word, classes: Pointer) -> tuple[Word, int]:
+def add_word(raw: Pointer, at: int, end: int, state: U64, classes: Pointer) -> tuple[U64, int]:
     """Hash the letters from a place on; also returns where they end."""
     while at < end:
-        byte = Int(item(raw, at))
+        byte = I64(item(raw, at))
         if byte < 0x80:
             if not 97 <= byte | 32 <= 122:
                 break
-            state = (state ^ Word(byte | 32)) * _PRIME
+            state = (state ^ U64(byte | 32)) * _PRIME
             at += 1
             continue
         code, after = read_code(raw, at)
-        if Int(item(classes, code)) & ALPHA == 0:
+        if I64(item(classes, code)) & ALPHA == 0:
             break
         for i in range(at, after):
-            state = add_byte(state, Int(item(raw, i)))
+            state = add_byte(state, I64(item(raw, i)))
         at = after
     return state, at
 
@@ -68,7 +68,7 @@ def find_word(raw: Pointer, begin: int, end: int, classes: Pointer) -> int:
         while item(raw, at) & 0xC0 == 0x80:
             at -= 1
         code, _ = read_code(raw, at)
-        if Int(item(classes, code)) & ALPHA == 0:
+        if I64(item(classes, code)) & ALPHA == 0:
             break
         end = at
     return end
@@ -84,10 +84,10 @@ def skip_back(raw: Pointer, end: int) -> int:
 
 
 @helper
-def find_slot(keys: np.ndarray, key: Word) -> int:
+def find_slot(keys: np.ndarray, key: U64) -> int:
     """The slot of a key in a hash table of a power of two, or the free one that it would take; 0 is no key."""
-    slot = Int(key & Word(len(keys) - 1))
-    while keys[slot] != Word(0) and keys[slot] != key:
+    slot = I64(key & U64(len(keys) - 1))
+    while keys[slot] != U64(0) and keys[slot] != key:
         slot = (slot + 1) & (len(keys) - 1)
     return int(slot)
 
@@ -97,7 +97,7 @@ def tally_words(raw: Pointer, begin: int, end: int, classes: Pointer, keys: np.n
     """Count in a line the words that the table holds: runs of letters, and two of them with one hyphen between."""
     at, joined, joined_at = (
         begin,
-        Word(0),
+        U64(0),
         -1,
     )  # the hash of the word before with a hyphen, and where the next would begin
     while at < end:
@@ -105,12 +105,12 @@ def tally_words(raw: Pointer, begin: int, end: int, classes: Pointer, keys: np.n
         if after == at:
             _, at = read_code(raw, at)
             continue
-        slot = find_slot(keys, word | Word(1))
-        counts[slot] += keys[slot] != Word(0)
+        slot = find_slot(keys, word | U64(1))
+        counts[slot] += keys[slot] != U64(0)
         if at == joined_at:
             pair, _ = add_word(raw, at, end, joined, classes)
-            slot = find_slot(keys, pair | Word(1))
-            counts[slot] += keys[slot] != Word(0)
+            slot = find_slot(keys, pair | U64(1))
+            counts[slot] += keys[slot] != U64(0)
         at = after
         if at < end:
             code, after = read_code(raw, at)
@@ -147,8 +147,8 @@ def decide(
             joins[i] = _NOTHING
         whole, _ = add_word(source, following[TEXT], following[END], head, kinds)
         pair, _ = add_word(source, following[TEXT], following[END], add_byte(head, _DASH), kinds)
-        words[i, 0], words[i, 1] = whole | Word(1), pair | Word(1)
-        words[i, 2], words[i, 3] = head | Word(1), alone | Word(1)
+        words[i, 0], words[i, 1] = whole | U64(1), pair | U64(1)
+        words[i, 2], words[i, 3] = head | U64(1), alone | U64(1)
         for half in range(4):
             slot = find_slot(keys, words[i, half])
             keys[slot] = words[i, half]

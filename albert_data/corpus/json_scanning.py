@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer, put
+from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer, put
 
 # Kinds of values; also what is found: NOTHING for a line without a value or a field, WRONG for no JSON.
 NOTHING, WRONG, STRING, OBJECT, ARRAY, NUMBER, INTEGER, TRUTH, NULL = range(9)
@@ -27,7 +27,7 @@ _NAMES = {
 # What may come next.
 _NEXT, _VALUE, _KEY, _FIRST_VALUE, _FIRST_KEY = range(5)
 _TRUE, _FALSE, _NULL, _NAN, _INFINITY = (
-    Word(int.from_bytes(name, "little")) for name in (b"true", b"false", b"null", b"NaN", b"Infinity")
+    U64(int.from_bytes(name, "little")) for name in (b"true", b"false", b"null", b"NaN", b"Infinity")
 )
 
 
@@ -61,7 +61,7 @@ def read_hex(raw: Pointer, at: int, size: int) -> int:
         return -1
     code = 0
     for i in range(at, at + 4):
-        byte = Int(item(raw, i))
+        byte = I64(item(raw, i))
         if 48 <= byte <= 57:
             digit = byte - 48
         elif 97 <= byte | 32 <= 102:
@@ -91,7 +91,7 @@ def unescape(byte: int) -> int:
 @helper
 def read_code(raw: Pointer, at: int, size: int) -> tuple[int, int]:
     """The code point of an escape whose backslash stands at `at`, and its length: 2, 6, or 12 for two surrogates."""
-    byte = Int(item(raw, at + 1))
+    byte = I64(item(raw, at + 1))
     if byte != 117:
         return unescape(byte), 2
     code = read_hex(raw, at + 2, size)
@@ -106,7 +106,7 @@ def read_code(raw: Pointer, at: int, size: int) -> tuple[int, int]:
 def skip_string(raw: Pointer, at: int, size: int) -> int:
     """From after the opening quote to the closing one; -1 - `at` where the string is wrong."""
     while at < size:
-        byte = Int(item(raw, at))
+        byte = I64(item(raw, at))
         if byte == 34:
             return at
         if byte < 32:
@@ -129,7 +129,7 @@ def is_field(raw: Pointer, at: int, end: int, codes: Pointer, num_codes: int) ->
     for i in range(num_codes):
         if at >= end:
             return False
-        byte = Int(item(raw, at))
+        byte = I64(item(raw, at))
         if byte == 92:
             code, length = read_code(raw, at, end)
         elif byte < 0x80:
@@ -138,7 +138,7 @@ def is_field(raw: Pointer, at: int, end: int, codes: Pointer, num_codes: int) ->
             length = 2 + (byte >= 0xE0) + (byte >= 0xF0)
             code = byte & (0x7F >> length)
             for k in range(1, length):
-                code = code << 6 | Int(item(raw, at + k)) & 0x3F
+                code = code << 6 | I64(item(raw, at + k)) & 0x3F
         if code != item(codes, i):
             return False
         at += length
@@ -177,13 +177,13 @@ def skip_number(raw: Pointer, at: int, size: int) -> tuple[int, int]:
 
 
 @helper
-def reads(raw: Pointer, at: int, size: int, word: Word, length: int) -> bool:
+def reads(raw: Pointer, at: int, size: int, word: U64, length: int) -> bool:
     """Whether a word of up to eight letters stands there."""
     if at + length > size:
         return False
-    found = Word(0)
+    found = U64(0)
     for i in range(length):
-        found |= Word(item(raw, at + i)) << Word(8 * i)
+        found |= U64(item(raw, at + i)) << U64(8 * i)
     return bool(found == word)
 
 
@@ -221,7 +221,7 @@ def skip_white(raw: Pointer, at: int, size: int) -> int:
 @helper
 def open_bracket(brackets: Pointer, depth: int, is_object: bool) -> None:
     """Note the kind of the bracket that is the innermost now."""
-    bits, bit = Int(item(brackets, depth >> 3)), 1 << (depth & 7)
+    bits, bit = I64(item(brackets, depth >> 3)), 1 << (depth & 7)
     put(brackets, depth >> 3, bits | bit if is_object else bits & ~bit)
 
 
@@ -243,7 +243,7 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
     line_kind, kind, begin, end = NOTHING, NOTHING, 0, 0
     at = skip_white(raw, 0, size)
     while at < size:
-        byte, first, after = Int(item(raw, at)), at + 1, at + 1
+        byte, first, after = I64(item(raw, at)), at + 1, at + 1
         if expected == _NEXT:
             is_object = is_in_object(brackets, depth)
             if depth > 0 and byte == 44:

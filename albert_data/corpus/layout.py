@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer
+from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
 LINES, WRAPPED, SHORT = NAMES = ("inner_lines", "wrapped_lines", "short_documents")
 SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
@@ -78,12 +78,12 @@ def is_final(last: int) -> bool:
 @helper
 def ends_in_stop(data: Pointer, begin: int, end: int) -> bool:
     """Whether a line ends in a stop or in a mark that may follow one."""
-    last = Int(item(data, end - 1))
+    last = I64(item(data, end - 1))
     if last < 0x80:
         return bool(is_final(last))
     if end - begin < 3:
         return False
-    lead, middle = Int(item(data, end - 3)), Int(item(data, end - 2))
+    lead, middle = I64(item(data, end - 3)), I64(item(data, end - 2))
     # U+2000 to U+203F: quotes, the ellipsis; U+3000 to U+303F: ideographic stops; U+F000 to U+FFFF: full-width ones.
     return bool(lead == 0xEF or (lead == 0xE2 or lead == 0xE3) and middle == 0x80)
 
@@ -105,7 +105,7 @@ def count_wrapped(utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: 
             columns = end - begin
             if not _NARROWEST <= columns <= 2 * _WIDEST:  # most lines: their text is not looked at
                 continue
-            first = Int(item(data, begin))
+            first = I64(item(data, begin))
             if first >= 0xE0:
                 columns = columns * 2 // 3
             elif first >= 0xC0:

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.kernels import Pointer, Word, copy_items, find_bytes, helper, kernel, pointer
+from albert_data.kernels import U64, Pointer, copy_items, find_bytes, helper, kernel, pointer
 
-_1, _2, _3 = Word(1), Word(2), Word(3)
-_61, _62, _63 = Word(61), Word(62), Word(63)
+_1, _2, _3 = U64(1), U64(2), U64(3)
+_61, _62, _63 = U64(61), U64(62), U64(63)
 
 
 @helper
-def find_range(data: Pointer, at: int, first: int, last: int) -> Word:
+def find_range(data: Pointer, at: int, first: int, last: int) -> U64:
     """Which of 64 bytes are in first .. last."""
     return find_bytes(data, at, np.uint8(0), np.uint8(first), np.uint8(last - first + 1))
 
 
 @helper
-def check_bytes(data: Pointer, at: int, owed: Word) -> tuple[Word, Word]:
+def check_bytes(data: Pointer, at: int, owed: U64) -> tuple[U64, U64]:
     """Which of 64 bytes are wrong, and which of the next 64 must be continuations, given those of these 64.
 
     The byte after the 64 is read.
     """
     high = find_range(data, at, 0x80, 0xFF)
     if high == 0:
-        return owed, Word(0)
+        return owed, U64(0)
     continuations = find_range(data, at, 0x80, 0xBF)
     two, three, four = (
         find_range(data, at, 0xC2, 0xDF),
@@ -56,7 +56,7 @@ def is_utf8(raw: np.ndarray) -> bool:
 @kernel
 def check_all(raw: np.ndarray, rest: np.ndarray) -> bool:
     """rest: 65 zeros, room for the last bytes of `raw`."""
-    data, at, owed = pointer(raw), 0, Word(0)
+    data, at, owed = pointer(raw), 0, U64(0)
     while at + 64 < len(raw):
         wrong, owed = check_bytes(data, at, owed)
         if wrong != 0:

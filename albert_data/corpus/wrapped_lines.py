@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from albert_data.corpus.utf8 import is_white
-from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer
+from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.unicode_tables import categories, scripts
 
 # The columns of `facts`, an int64 row for each line. BEGIN .. END: the line without ASCII white space around it;
@@ -74,16 +74,16 @@ def character_classes() -> np.ndarray:
 @helper
 def read_code(raw: Pointer, at: int) -> tuple[int, int]:
     """The character at a place of valid UTF-8, and where the next one begins."""
-    first = Int(item(raw, at))
+    first = I64(item(raw, at))
     if first < 0x80:
         return first, at + 1
-    second = Int(item(raw, at + 1)) & 0x3F
+    second = I64(item(raw, at + 1)) & 0x3F
     if first < 0xE0:
         return (first & 0x1F) << 6 | second, at + 2
-    third = Int(item(raw, at + 2)) & 0x3F
+    third = I64(item(raw, at + 2)) & 0x3F
     if first < 0xF0:
         return (first & 0xF) << 12 | second << 6 | third, at + 3
-    return (first & 7) << 18 | second << 12 | third << 6 | Int(item(raw, at + 3)) & 0x3F, at + 4
+    return (first & 7) << 18 | second << 12 | third << 6 | I64(item(raw, at + 3)) & 0x3F, at + 4
 
 
 @helper
@@ -180,8 +180,8 @@ def measure_text(raw: Pointer, at: int, end: int, classes: Pointer) -> tuple[int
             first = at
             while at < end and is_letter(item(raw, at)):
                 at += 1
-            before = Int(item(raw, at - 2)) if at - first > 1 else last
-            last = Int(item(raw, at - 1))
+            before = I64(item(raw, at - 2)) if at - first > 1 else last
+            last = I64(item(raw, at - 1))
             core, columns, num_letters = ALPHA, columns + at - first, num_letters + at - first
             flags, gap, num_dashes = flags & ~GLUED_END, 0, 0
             continue
@@ -193,7 +193,7 @@ def measure_text(raw: Pointer, at: int, end: int, classes: Pointer) -> tuple[int
             word = columns if word < 0 else word
             columns, last, before, num_dashes, at = columns + 1, 32, last, 0, after
             continue
-        kind, gap = Int(item(classes, code)), 0
+        kind, gap = I64(item(classes, code)), 0
         columns += 2 if kind & _WIDE else 1
         if at == start:
             word = columns if kind & _GLUED else -1
@@ -217,11 +217,11 @@ def measure_text(raw: Pointer, at: int, end: int, classes: Pointer) -> tuple[int
         else:
             num_dashes = 0
         last, before, at = code, last, after
-    kind = Int(item(classes, last))
+    kind = I64(item(classes, last))
     flags |= ODD if num_letters == 0 else 0
     flags |= STOP if core & _STOP else 0
     flags |= EDGE_END if kind & _GLUED and not kind & _WORD else 0
-    if (last == 45 or last == 0x2010) and Int(item(classes, before)) & _WORD:
+    if (last == 45 or last == 0x2010) and I64(item(classes, before)) & _WORD:
         flags |= HYPHEN
     elif last == 0xAD:
         flags |= SOFT

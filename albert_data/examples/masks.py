@@ -23,7 +23,7 @@ from albert_data.config import ExampleConfig
 from albert_data.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import SpanTables, span_tables
-from albert_data.kernels import Int, Pointer, Word, count_trailing_zeros, helper, item, kernel, pointer, put
+from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper, item, kernel, pointer, put
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
 
@@ -180,7 +180,7 @@ def begin_words(ids: Pointer, first: int, last: int, kinds: Pointer, begins: Poi
     """Put behind `count` words those of the segment from token `first` to `last`; returns how many there are now."""
     before = _SPECIAL
     for at in range(first, last):
-        kind = Int(item(kinds, Int(item(ids, at))))
+        kind = I64(item(kinds, I64(item(ids, at))))
         put(begins, count, at)
         count += kind >> before & 1
         before = kind >> _OWN_SHIFT
@@ -212,16 +212,16 @@ def draw_lengths(
 def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: Pointer) -> None:
     """Choose some of the items, every choice of as many alike: a bit each in the words of `is_chosen`."""
     for block in range((num_items + 63) >> 6):
-        put(is_chosen, block, Word(0))
+        put(is_chosen, block, U64(0))
     for last in range(num_items - num_chosen, num_items):
-        chosen = Int(below(draw(state, last), last + 1))
-        if item(is_chosen, chosen >> 6) >> Word(chosen & 63) & Word(1):
+        chosen = I64(below(draw(state, last), last + 1))
+        if item(is_chosen, chosen >> 6) >> U64(chosen & 63) & U64(1):
             chosen = last
-        put(is_chosen, chosen >> 6, item(is_chosen, chosen >> 6) | Word(1) << Word(chosen & 63))
+        put(is_chosen, chosen >> 6, item(is_chosen, chosen >> 6) | U64(1) << U64(chosen & 63))
 
 
 @helper
-def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: int) -> Int:
+def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: int) -> I64:
     """Put the tokens of the words from `first` to `last` behind `filled` others; returns how many there are now."""
     begin, end = item(begins, first), item(begins, last)
     for i in range(_STRIDE):
@@ -243,7 +243,7 @@ def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room
     span, filled, lowest = 0, 0, 0
     for block in range((num_items + 63) >> 6):
         bits = item(room.is_chosen, block)
-        while bits != Word(0):
+        while bits != U64(0):
             # The items before it have one word each, but for the spans: these have `length` more.
             first = turn + (block << 6) + count_trailing_zeros(bits)
             if first >= num_words:
@@ -254,7 +254,7 @@ def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room
                 lowest = put_tokens(room.begins, first, num_words, room.tokens, filled)
                 turn, first, last, filled = turn - num_words, 0, last - num_words, lowest
             filled = put_tokens(room.begins, first, last, room.tokens, filled)
-            bits &= bits - Word(1)
+            bits &= bits - U64(1)
             span += 1
     return filled, lowest
 
@@ -280,18 +280,18 @@ def mask_tokens(
     num_replaced = 0
     for i in range(first, first + count):
         at = item(room.tokens, i if i < count else i - count)
-        original, bits = Int(item(tokens, at)), draw(state, at - row_begin)
-        is_maskable = Int(item(pieces.kinds, original)) >> _SPECIAL & 1  # special tokens may stand behind a word
+        original, bits = I64(item(tokens, at)), draw(state, at - row_begin)
+        is_maskable = I64(item(pieces.kinds, original)) >> _SPECIAL & 1  # special tokens may stand behind a word
         put(positions, filled, np.uint16(at - row_begin))
         put(originals, filled, original)
-        put(tokens, at, pieces.mask_id if is_maskable & Int(bits < _MASK_BELOW) else original)
+        put(tokens, at, pieces.mask_id if is_maskable & I64(bits < _MASK_BELOW) else original)
         put(room.replaced, num_replaced, at)
-        num_replaced += is_maskable & Int(bits >= _MASK_BELOW) & Int(bits < _RANDOM_BELOW)
+        num_replaced += is_maskable & I64(bits >= _MASK_BELOW) & I64(bits < _RANDOM_BELOW)
         filled += is_maskable
     for i in range(num_replaced):
         at = item(room.replaced, i)
         bits = mix(draw(state, at - row_begin))
-        put(tokens, at, Int(item(pieces.ordinary_ids, below(bits, pieces.num_ordinary))))
+        put(tokens, at, I64(item(pieces.ordinary_ids, below(bits, pieces.num_ordinary))))
     return filled
 
 
@@ -333,7 +333,7 @@ def mask_rows(
             law = pointer(cumulative[ends, longest_span, words])
             count, total = draw_lengths(state, words, law, ngram, bound, room.lengths)
             num_masked, lowest = arrange(state, words, count, total, room)
-            state = mix(state ^ Word(MASKING))
+            state = mix(state ^ U64(MASKING))
             filled = mask_tokens(state, begin, lowest, num_masked, tokens, pieces, room, out_positions, out_ids, filled)
         masks.offsets[row + 1] = filled
     return filled

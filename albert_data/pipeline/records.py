@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.examples.ragged import Examples
-from albert_data.kernels import Int, copy_items, helper, kernel, pointer, prefetch
+from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefetch
 
 _HEAD_WORDS = 5
 _PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _LANGUAGE = range(4, 10)  # places in numbers of 4 bytes
@@ -160,10 +160,10 @@ def _read_record(records: Records, place: int) -> bytes:
 
 
 @helper
-def measure_record(numbers: np.ndarray, place: int, id_bytes: int) -> Int:
+def measure_record(numbers: np.ndarray, place: int, id_bytes: int) -> I64:
     """How many words the record that begins at word `place` has."""
     num_ids, num_masks = numbers[2 * place + _NUM_IDS], numbers[2 * place + _NUM_MASKS]
-    return Int(_HEAD_WORDS + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8)
+    return I64(_HEAD_WORDS + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8)
 
 
 @kernel
@@ -238,7 +238,7 @@ def put_records(
         num_bytes = num_ids * id_bytes + num_masks * (id_bytes + 2)
         words[place + _HEAD_WORDS + (num_bytes + 7) // 8 - 1] = 0  # what fills up the last word
         words[place], words[place + 1] = keys.shuffle_keys[row], keys.document_keys[row]
-        numbers[2 * place + _PASS] = Int(keys.passes[row]) | (Int(sop_label[row]) + 1) << _PASS_BITS
+        numbers[2 * place + _PASS] = I64(keys.passes[row]) | (I64(sop_label[row]) + 1) << _PASS_BITS
         numbers[2 * place + _INDEX] = keys.indices[row]
         numbers[2 * place + _NUM_IDS], numbers[2 * place + _NUM_MASKS] = num_ids, num_masks
         numbers[2 * place + _A_LEN], numbers[2 * place + _LANGUAGE] = segment_a_len[row], languages[row]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Int, Word, count_trailing_zeros, helper, item, load_word, pointer
+from albert_data.kernels import I64, U64, count_trailing_zeros, helper, item, load_u64, pointer
 from albert_data.unicode_tables import categories
 
 # PLAIN: no role. LOWER, UPPER: letters with case. OTHER: letters without. HANGUL. IDEO: of scripts without spaces whose
@@ -128,8 +128,8 @@ def make_kinds() -> np.ndarray:
     return kinds
 
 
-_NONE, _HIGH, _LOW7, _CASE = (Word(byte * 0x0101010101010101) for byte in (0, 0x80, 0x7F, 0x20))
-_FROM_A, _BEYOND_Z = (Word(byte * 0x0101010101010101) for byte in (0x1F, 0x05))
+_NONE, _HIGH, _LOW7, _CASE = (U64(byte * 0x0101010101010101) for byte in (0, 0x80, 0x7F, 0x20))
+_FROM_A, _BEYOND_Z = (U64(byte * 0x0101010101010101) for byte in (0x1F, 0x05))
 
 
 @helper
@@ -168,23 +168,23 @@ def step_back(source: Source, at: int) -> int:
 def read_wide_kind(source: Source, at: int) -> int:
     """The kind of a character of three bytes."""
     utf8 = source.utf8
-    code = (Int(item(utf8, at)) & 0xF) << 12 | (Int(item(utf8, at + 1)) & 0x3F) << 6 | Int(item(utf8, at + 2)) & 0x3F
+    code = (I64(item(utf8, at)) & 0xF) << 12 | (I64(item(utf8, at + 1)) & 0x3F) << 6 | I64(item(utf8, at + 2)) & 0x3F
     return int(item(source.kinds, code))
 
 
 @helper
 def read_kind(source: Source, at: int) -> int:
     """The kind of the character that begins there."""
-    utf8, code = source.utf8, Int(item(source.utf8, at))
+    utf8, code = source.utf8, I64(item(source.utf8, at))
     if code < 0x80:
         return int(item(source.ascii, code))
     if code < 0xE0:
-        code = (code & 0x1F) << 6 | Int(item(utf8, at + 1)) & 0x3F
+        code = (code & 0x1F) << 6 | I64(item(utf8, at + 1)) & 0x3F
     elif code < 0xF0:
-        code = (code & 0xF) << 12 | (Int(item(utf8, at + 1)) & 0x3F) << 6 | Int(item(utf8, at + 2)) & 0x3F
+        code = (code & 0xF) << 12 | (I64(item(utf8, at + 1)) & 0x3F) << 6 | I64(item(utf8, at + 2)) & 0x3F
     else:
-        code = (code & 0x7) << 18 | (Int(item(utf8, at + 1)) & 0x3F) << 12
-        code |= (Int(item(utf8, at + 2)) & 0x3F) << 6 | Int(item(utf8, at + 3)) & 0x3F
+        code = (code & 0x7) << 18 | (I64(item(utf8, at + 1)) & 0x3F) << 12
+        code |= (I64(item(utf8, at + 2)) & 0x3F) << 6 | I64(item(utf8, at + 3)) & 0x3F
     return int(item(source.kinds, code))
 
 
@@ -227,7 +227,7 @@ def skip_blanks(source: Source, at: int, end: int) -> int:
 
 
 @helper
-def find_others(word: Word) -> Word:
+def find_others(word: U64) -> U64:
     """The high bit of each of eight bytes that is neither an ASCII letter nor a space."""
     folded, spaces = (word & _LOW7) | _CASE, word ^ _CASE
     letters = ((folded + _FROM_A) ^ (folded + _BEYOND_Z)) & ~word
@@ -239,7 +239,7 @@ def skip_plain(source: Source, at: int, size: int) -> int:
     """Skip what can't matter; the line feed stops it."""
     while True:
         if at + 8 <= size:
-            others = find_others(load_word(source.utf8, at))
+            others = find_others(load_u64(source.utf8, at))
             if others == _NONE:
                 at += 8
                 continue

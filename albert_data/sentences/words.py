@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.kernels import Int, Word, helper, item
+from albert_data.kernels import I64, U64, helper, item
 from albert_data.sentences.kinds import BLANK, DOUBLE, EXCLAIM, Source, make_kinds, read_kind, step
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
@@ -34,7 +34,7 @@ _ASCII_STOPS |= dict.fromkeys(("hi", "mr", "ne", "sa", "bho", "mai", "bn", "as",
 _ASCII_STOPS |= dict.fromkeys(("am", "ti"), (":", DOUBLE))
 # Languages in which a full stop after a number makes it an ordinal.
 _WITH_ORDINALS = "az bs cs da de dsb et eu fi fo hr hsb hu is kk ky lb lv nb nn no sh sk sl sr tk tr"
-_OFFSET, _PRIME = Word(0xCBF29CE484222325), Word(0x100000001B3)
+_OFFSET, _PRIME = U64(0xCBF29CE484222325), U64(0x100000001B3)
 MAX_WORD = 48  # bytes
 
 
@@ -113,11 +113,11 @@ def look_up(source: Source, begin: int, end: int) -> int:
         after = step(source, at)
         if read_kind(source, at) != BLANK:
             while at < after:
-                value = (value ^ Word(item(source.utf8, at))) * _PRIME
+                value = (value ^ U64(item(source.utf8, at))) * _PRIME
                 at += 1
         at = after
     mask = item(source.settings, 0)
-    slot = Int(value & Word(mask))
+    slot = I64(value & U64(mask))
     while item(source.keys, slot) != 0:
         if item(source.keys, slot) == value:
             return int(item(source.values, slot))

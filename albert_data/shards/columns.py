@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow
 
 from albert_data.examples.ragged import Examples
-from albert_data.kernels import Int, Pointer, copy_items, helper, item, kernel, pointer, pointer_at
+from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, pointer_at
 from albert_data.shards.schema import SOURCE
 
 
@@ -94,9 +94,9 @@ def _address(array: pyarrow.Array) -> int:
 
 
 @helper
-def measure_list(offsets: Pointer, row: int, num_values: int) -> Int:
+def measure_list(offsets: Pointer, row: int, num_values: int) -> I64:
     """The length of a list. Raises ValueError where it leads outside its values."""
-    begin, end = Int(item(offsets, row)), Int(item(offsets, row + 1))
+    begin, end = I64(item(offsets, row)), I64(item(offsets, row + 1))
     if begin < 0 or end < begin or end > num_values:
         raise ValueError("a row lies outside its values")
     return end - begin
@@ -128,10 +128,10 @@ def copy_rows(
     out_ids, out_masked, out_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
     for i in range(num_rows):
         batch, row = batches[i], rows[i]
-        begin = Int(item(pointer_at(ints, addresses.offsets[batch]), row))
+        begin = I64(item(pointer_at(ints, addresses.offsets[batch]), row))
         source = pointer_at(out_ids, addresses.input_ids[batch])
         copy_items(out_ids, offsets[i], source, begin, offsets[i + 1] - offsets[i])
-        begin = Int(item(pointer_at(ints, addresses.mask_offsets[batch]), row))
+        begin = I64(item(pointer_at(ints, addresses.mask_offsets[batch]), row))
         count = mask_offsets[i + 1] - mask_offsets[i]
         positions = pointer_at(out_positions, addresses.masked_positions[batch])
         copy_items(out_positions, mask_offsets[i], positions, begin, count)

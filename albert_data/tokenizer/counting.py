@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 import sentencepiece
 
-from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer
+from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.sentences.text import Text
 from albert_data.tokenizer.cuts import find_base
 from albert_data.tokenizer.proto import read_settings
@@ -151,8 +151,8 @@ def count_characters(
     for i in range(len(begins)):
         at, end = begins[i], ends[i]
         while at < end:
-            byte = Int(item(text, at))
-            if byte < 0x80 and (at + 1 == end or Int(item(text, at + 1)) < 0x80):
+            byte = I64(item(text, at))
+            if byte < 0x80 and (at + 1 == end or I64(item(text, at + 1)) < 0x80):
                 plain[byte] += 1
                 at += 1
                 continue
@@ -180,8 +180,8 @@ def find_characters(
     for i in range(len(begins)):
         at, end = begins[i], ends[i]
         while at < end and not found[i]:
-            byte = Int(item(text, at))
-            if byte < 0x80 and (at + 1 == end or Int(item(text, at + 1)) < 0x80):
+            byte = I64(item(text, at))
+            if byte < 0x80 and (at + 1 == end or I64(item(text, at + 1)) < 0x80):
                 found[i] = plain[byte]
                 at += 1
                 continue
@@ -200,7 +200,7 @@ def find_replacement(text: Pointer, at: int, end: int, units: np.ndarray) -> tup
     base = find_base(units, 0)
     value, width, begin = -1, 0, at
     while at < end:
-        byte = Int(item(text, at))
+        byte = I64(item(text, at))
         node = base ^ byte
         if units[node] & 0x800000FF != byte:  # no child by this byte
             break

@@ -13,16 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import (
-    Int,
+    I64,
+    U64,
     Pointer,
-    Word,
     count_ones,
     count_trailing_zeros,
     find_bytes,
     helper,
     item,
     kernel,
-    load_word,
+    load_u64,
     pointer,
     put,
 )
@@ -38,15 +38,15 @@ _LISTED = 4  # places of a block that are listed in any case
 # no cut is worth it between two such, for elsewhere than in ASCII, Thai and all after it, letters make words.
 BEFORE, AFTER, SOLID, SINGLE, NARROW = 1, 2, 4, 8, 16
 NARROW_CODES = slice(0x80, 0x0E00)
-_BEFORE, _AFTER, _SOLID, _NARROW = (Word(n) for n in (32, 33, 34, 36))  # their bits in `characters`
+_BEFORE, _AFTER, _SOLID, _NARROW = (U64(n) for n in (32, 33, 34, 36))  # their bits in `characters`
 
 _A, _Z_FROM_A, _CASE, _SPACE, _TAIL, _NUM_TAILS, _NUM_WIDE = (
     np.uint8(n) for n in (0x61, 26, 0x20, 32, 0x80, 0x40, 0x80)
 )
 _NONE, _ONE, _VISIBLE, _NUM_VISIBLE = (np.uint8(n) for n in (0, 1, 0x21, 94))
-_0, _1, _6, _40, _61, _63 = (Word(n) for n in (0, 1, 6, 40, 61, 63))
-_ALL, _HASH = Word(0xFFFFFFFFFFFFFFFF), Word(0x9E3779B97F4A7C15)
-_FIRST, _LAST, _PAIR = Word(0xFFFF), Word(0xFFFF0000), Word(0x7FFF)
+_0, _1, _6, _40, _61, _63 = (U64(n) for n in (0, 1, 6, 40, 61, 63))
+_ALL, _HASH = U64(0xFFFFFFFFFFFFFFFF), U64(0x9E3779B97F4A7C15)
+_FIRST, _LAST, _PAIR = U64(0xFFFF), U64(0xFFFF0000), U64(0x7FFF)
 
 
 class CutRule(NamedTuple):
@@ -80,32 +80,32 @@ def point_to_rule(rule: CutRule) -> CutRule:
 
 
 @helper
-def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[Word, int]:
+def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[U64, int]:
     """What the rule says of a character, that of 0 beyond the basic plane, and its width in bytes."""
     code, width = decode(utf8, at)
     return item(characters, code if code < 0x10000 else 0), width
 
 
 @helper
-def find_replacement(character: Word) -> int:
+def find_replacement(character: U64) -> int:
     """The code of the one character that another is normalised to, whatever stands before it; 0 if there is no such."""
-    is_sure = Int(character >> _BEFORE) & (SINGLE | BEFORE) == SINGLE | BEFORE
-    return Int(character & _FIRST) if is_sure else 0
+    is_sure = I64(character >> _BEFORE) & (SINGLE | BEFORE) == SINGLE | BEFORE
+    return I64(character & _FIRST) if is_sure else 0
 
 
 @helper
-def may_be_pair(pairs: Pointer, pair: Word) -> Word:
+def may_be_pair(pairs: Pointer, pair: U64) -> U64:
     """Whether some piece may hold two characters, first << 16 | second, side by side (bit 0). If not, none does."""
     value = pair * _HASH
-    return Word(item(pairs, Int(value >> _40) & (PAIR_BYTES - 1))) >> (value >> _61)
+    return U64(item(pairs, I64(value >> _40) & (PAIR_BYTES - 1))) >> (value >> _61)
 
 
 @kernel
 def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
     """Mark pairs (uint32, first << 16 | second) in a Bloom filter of one hash (uint8, PAIR_BYTES)."""
     for pair in pairs:
-        value = Word(pair) * _HASH
-        marks[Int(value >> _40) & (PAIR_BYTES - 1)] |= 1 << Int(value >> _61)
+        value = U64(pair) * _HASH
+        marks[I64(value >> _40) & (PAIR_BYTES - 1)] |= 1 << I64(value >> _61)
     return marks
 
 
@@ -155,7 +155,7 @@ def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarra
 
 
 @helper
-def list_places(bits: Word, at: int, places: Pointer, count: int) -> int:
+def list_places(bits: U64, at: int, places: Pointer, count: int) -> int:
     """Put the places of bits behind `count` others, and some that will be written over. Returns how many there are."""
     number, count = count, count + count_ones(bits)
     for _ in range(_LISTED):
@@ -172,21 +172,21 @@ def ask_about_ascii(utf8: Pointer, places: Pointer, count: int, ascii_cuts: Poin
     """Mark the cuts among places between two ASCII characters."""
     for number in range(count):
         place = item(places, number)
-        pair = load_word(utf8, max(place - 1, 0)) & _PAIR  # of place 0 a wrong one: it begins a sentence
-        put(marks, place >> 6, item(marks, place >> 6) | Word(item(ascii_cuts, Int(pair))) << Word(place & 63))
+        pair = load_u64(utf8, max(place - 1, 0)) & _PAIR  # of place 0 a wrong one: it begins a sentence
+        put(marks, place >> 6, item(marks, place >> 6) | U64(item(ascii_cuts, I64(pair))) << U64(place & 63))
 
 
 @helper
 def ask_about_others(
-    utf8: Pointer, size: int, places: Pointer, count: int, last: Word, rule: CutRule, marks: Pointer
-) -> Word:
+    utf8: Pointer, size: int, places: Pointer, count: int, last: U64, rule: CutRule, marks: Pointer
+) -> U64:
     """Mark the cuts among other places. last: what the rule says of the last character before them that is not ASCII.
 
     Returns that of the last one in them.
     """
     for number in range(count):
         place = item(places, number)
-        before, here = Int(item(utf8, max(place - 1, 0))), Int(item(utf8, place))
+        before, here = I64(item(utf8, max(place - 1, 0))), I64(item(utf8, place))
         left = last if before >= 128 else item(rule.characters, before)
         if here == 32:
             behind = place + 1
@@ -196,12 +196,12 @@ def ask_about_others(
             is_cut = left >> _SOLID & right >> _BEFORE
         else:
             if here & 0xF0 == 0xE0:
-                right = item(rule.characters, decode_three(load_word(utf8, place)))
+                right = item(rule.characters, decode_three(load_u64(utf8, place)))
             else:
                 right, _ = find_character(utf8, place, rule.characters)
             if here >= 128:
                 last = right
             pair = may_be_pair(rule.pairs, left & _LAST | right & _FIRST)
             is_cut = left >> _AFTER & right >> _BEFORE & ~pair & ~(left & right) >> _NARROW
-        put(marks, place >> 6, item(marks, place >> 6) | (is_cut & _1) << Word(place & 63))
+        put(marks, place >> 6, item(marks, place >> 6) | (is_cut & _1) << U64(place & 63))
     return last

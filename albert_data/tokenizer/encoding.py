@@ -7,20 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import (
-    Int,
+    I64,
+    U64,
     Pointer,
-    Word,
     copy_items,
     count_trailing_zeros,
     helper,
     item,
     kernel,
-    load_word,
+    load_u64,
     pointer,
     prefetch,
     put,
     rarely,
-    store_word,
+    store_u64,
 )
 from albert_data.tokenizer.cutting import BLOCK, CutRule, point_to_rule
 from albert_data.tokenizer.table import (
@@ -61,10 +61,10 @@ _BATCH = 32  # chunks, and those of a block more, are hashed before the first is
 _MAX_BATCH = _BATCH + BLOCK + 1  # less than _BATCH before a block, a chunk for each of its bytes, one at the end
 _NUM_FRESH, _IS_DONE, _NUM_UNKNOWN, _NUM_SUMMED = range(4)  # the places in Workplace.state
 SPARE_IDS = INLINE_IDS * _MAX_BATCH  # room that is left behind the ids
-_1 = Word(1)
-_ID = _PAIR = Word(0xFFFF)
-_SPACES = Word(0x2020)
-_ALL = Word(0xFFFFFFFFFFFFFFFF)
+_1 = U64(1)
+_ID = _PAIR = U64(0xFFFF)
+_SPACES = U64(0x2020)
+_ALL = U64(0xFFFFFFFFFFFFFFFF)
 _MASKS = [(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)]  # of n - 8 bytes
 
 # Workplace.cells: the masks, then a cell for each chunk of a batch. Its words are the first three of the chunk's slot,
@@ -100,21 +100,21 @@ def hash_chunk(
 ) -> int:
     """Put a chunk into a cell, and ask for its slot. mask: see home_slot. Returns the next cell."""
     length = end - begin
-    tag = Word(length) | Word(inner) << INNER_SHIFT
+    tag = U64(length) | U64(inner) << INNER_SHIFT
     if rarely(length > INLINE_BYTES):
         value = hash_long(utf8, begin, end, tag)
         low, high = _ALL, value  # no key stands there: the slot's bytes are compared
     else:
-        low = load_word(utf8, begin) & item(cells, length + 8)
-        high = load_word(utf8, begin + 8) & item(cells, length)
+        low = load_u64(utf8, begin) & item(cells, length + 8)
+        high = load_u64(utf8, begin + 8) & item(cells, length)
         value = hash_short(low, high, tag)
     slot = home_slot(value, mask)
     prefetch(slots, slot)
     put(cells, cell, low)
     put(cells, cell + 1, high)
     put(cells, cell + 2, tag)
-    put(cells, cell + _HOME, Word(slot))
-    put(cells, cell + _BEGIN, Word(begin))
+    put(cells, cell + _HOME, U64(slot))
+    put(cells, cell + _BEGIN, U64(begin))
     return cell + _CELL
 
 
@@ -165,17 +165,17 @@ def encode_sentences(
         put(state, _NUM_UNKNOWN, 0)
         put(state, _NUM_SUMMED, 0)
         at, inner, behind = begin & -BLOCK, first_inner, _FIRST_CELL
-        bits = item(marks, at >> 6) & (_ALL << _1) << Word(begin & 63)
+        bits = item(marks, at >> 6) & (_ALL << _1) << U64(begin & 63)
         while at < end:
             if end - at < BLOCK:
-                bits &= ~(_ALL << Word(end - at))
+                bits &= ~(_ALL << U64(end - at))
             while bits != 0:
                 place = at + count_trailing_zeros(bits)
                 bits &= bits - _1
                 behind = hash_chunk(text, begin, place, inner, slots, mask, cells, behind)
-                inner = Int(item(text, place) != 32)
+                inner = I64(item(text, place) != 32)
                 begin = place + 1 - inner
-                if rarely(load_word(text, place) & _PAIR == _SPACES):
+                if rarely(load_u64(text, place) & _PAIR == _SPACES):
                     begin = skip_spaces(text, begin, end)
             at += BLOCK
             if at < end:
@@ -191,14 +191,14 @@ def encode_sentences(
                     if cell == behind:
                         break
                 low, high, tag = item(cells, cell), item(cells, cell + 1), item(cells, cell + 2)
-                start = Int(item(cells, cell + _BEGIN))
-                slot = find_slot(text, start, low, high, tag, Int(item(cells, cell + _HOME)), entries, mask)
+                start = I64(item(cells, cell + _BEGIN))
+                slot = find_slot(text, start, low, high, tag, I64(item(cells, cell + _HOME)), entries, mask)
                 if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
                     add_chunk(text, start, low, high, tag, slot, entries)
                     if can_learn:
                         learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
                     if item(slots, slot + 2) & PENDING:
-                        num_fresh, length = item(state, _NUM_FRESH), Int(tag & LENGTH)
+                        num_fresh, length = item(state, _NUM_FRESH), I64(tag & LENGTH)
                         fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
                         put(state, _NUM_FRESH, num_fresh + 1)
                 filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
@@ -219,14 +219,14 @@ def write_common(cells: Pointer, cell: int, behind: int, slots: Pointer, ids: Po
     Returns the cell of the first that doesn't, or `behind`, and where the ids end.
     """
     while cell < behind:
-        slot = Int(item(cells, cell + _HOME))
+        slot = I64(item(cells, cell + _HOME))
         found = item(slots, slot + 2)
         unlike = (found ^ item(cells, cell + 2)) & (IDENTITY | ODD)
         unlike |= (item(slots, slot) ^ item(cells, cell)) | (item(slots, slot + 1) ^ item(cells, cell + 1))
         if unlike != 0:
             break
-        store_word(ids, filled, item(slots, slot + 3))
-        filled += Int((found >> COUNT_SHIFT) & COUNT)
+        store_u64(ids, filled, item(slots, slot + 3))
+        filled += I64((found >> COUNT_SHIFT) & COUNT)
         cell += _CELL
     return cell, filled
 
@@ -245,22 +245,22 @@ def write_ids(
 ) -> int:
     """Write the ids of any chunk, and note what they mean for its sentence, whose ids begin at `first`."""
     tag, value = item(table.slots, slot + 2), item(table.slots, slot + 3)
-    num_ids = Int((tag >> COUNT_SHIFT) & COUNT)
+    num_ids = I64((tag >> COUNT_SHIFT) & COUNT)
     if tag & LONG_IDS:
-        num_ids = Int(value & LONG_COUNT)
+        num_ids = I64(value & LONG_COUNT)
     if tag == 0 or tag & PENDING or filled + num_ids > max_ids:
         put(state, _IS_DONE, 0)
         return filled
     if tag & UNKNOWN:
-        put(state, _NUM_UNKNOWN, item(state, _NUM_UNKNOWN) + _MAX_PIECES * Int(tag & LENGTH))
+        put(state, _NUM_UNKNOWN, item(state, _NUM_UNKNOWN) + _MAX_PIECES * I64(tag & LENGTH))
     for i in range(num_ids):
         one = (
-            item(table.long_ids, Int(value >> LONG_SHIFT) + i) if tag & LONG_IDS else Int((value >> Word(16 * i)) & _ID)
+            item(table.long_ids, I64(value >> LONG_SHIFT) + i) if tag & LONG_IDS else I64((value >> U64(16 * i)) & _ID)
         )
         if one != trie.unk_id or filled == first or item(ids, filled - 1) != trie.unk_id:
             put(ids, filled, one)
             filled += 1
-    if tag & FRAGILE and sum_scores(ids, first, filled, trie, state, score) + 1 >= Int(tag >> LIMIT_SHIFT):
+    if tag & FRAGILE and sum_scores(ids, first, filled, trie, state, score) + 1 >= I64(tag >> LIMIT_SHIFT):
         put(state, _IS_DONE, 0)  # the 1: the other choice's score may be so much further from 0
     return filled
 
@@ -270,7 +270,7 @@ def sum_scores(ids: Pointer, first: int, filled: int, trie: Trie, state: Pointer
     """At most the magnitude of the score of a sentence so far, or of a part of it. Its ids begin at `first`."""
     total = item(score, 0) if item(state, _NUM_SUMMED) else 0.0
     for i in range(first + item(state, _NUM_SUMMED), filled):
-        total -= item(trie.scores, Int(item(ids, i)))
+        total -= item(trie.scores, I64(item(ids, i)))
     put(state, _NUM_SUMMED, filled - first)
     put(score, 0, total)
     return np.inf if trie.has_gains else total - item(state, _NUM_UNKNOWN) * trie.unknown_score

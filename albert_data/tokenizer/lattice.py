@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, helper, item, kernel, pointer, put
+from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer, put
 from albert_data.tokenizer.trie import NUM_HEADS, Trie, point_to_trie, read_entry, step
 from albert_data.tokenizer.utf8 import decode
 
@@ -63,7 +63,7 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
                 extend(lattice, start, end, piece, best + score, second + score)
             if end == length:
                 break
-            node, piece = step(trie.entries, node, Int(item(text, end)))
+            node, piece = step(trie.entries, node, I64(item(text, end)))
             if node < 0:
                 break
             end += 1

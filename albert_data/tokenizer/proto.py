@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albert_data.kernels import Int, helper, kernel
+from albert_data.kernels import I64, helper, kernel
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _PIECE, _TRAINER, _NORMALIZER = (field << 3 | _BYTES for field in (1, 2, 3))  # tags: a field and its wire type
@@ -113,7 +113,7 @@ def read_pieces(data: np.ndarray, fields: np.ndarray, types: np.ndarray, scores:
             if tag == _TYPE:
                 types[i] = value
             elif tag == _SCORE:
-                scores[i] = Int(data[at - 1]) << 24 | Int(data[at - 2]) << 16 | Int(data[at - 3]) << 8 | data[at - 4]
+                scores[i] = I64(data[at - 1]) << 24 | I64(data[at - 2]) << 16 | I64(data[at - 3]) << 8 | data[at - 4]
 
 
 @helper
@@ -141,7 +141,7 @@ def read_varint(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     while True:
         if at >= end or shift > 63:
             raise ValueError("the protocol buffer is cut short")
-        byte = Int(data[at])
+        byte = I64(data[at])
         value |= (byte & 0x7F) << shift
         shift += 7
         at += 1

@@ -15,14 +15,14 @@ import numpy as np
 
 from albert_data.draws import mix
 from albert_data.kernels import (
-    Int,
+    I64,
+    U64,
     Pointer,
-    Word,
     copy_items,
     helper,
     item,
     kernel,
-    load_word,
+    load_u64,
     multiply_and_fold,
     pointer,
     put,
@@ -37,22 +37,22 @@ INLINE_IDS, INLINE_BYTES = 4, 16
 MAX_LEARNT = 512  # bytes of normalised text that the trie is asked for; more goes through SentencePiece's normaliser
 
 # A tag: the chunk's length in bytes, whether it goes on a word, the number of ids in the slot, and what is odd.
-IDENTITY = Word((1 << 17) - 1)
-LENGTH = Word((1 << 16) - 1)
-INNER_SHIFT, COUNT_SHIFT = Word(16), Word(17)
-COUNT = Word(7)
-LONG_IDS = Word(1 << 20)  # ids are in long_ids; the slot has their place << LONG_SHIFT | their number
-PENDING = Word(1 << 21)  # ids are not known yet
-UNKNOWN = Word(1 << 22)  # some of it is unknown characters
-FRAGILE = Word(1 << 23)  # rounding could decide where the score of its sentence is over the limit
+IDENTITY = U64((1 << 17) - 1)
+LENGTH = U64((1 << 16) - 1)
+INNER_SHIFT, COUNT_SHIFT = U64(16), U64(17)
+COUNT = U64(7)
+LONG_IDS = U64(1 << 20)  # ids are in long_ids; the slot has their place << LONG_SHIFT | their number
+PENDING = U64(1 << 21)  # ids are not known yet
+UNKNOWN = U64(1 << 22)  # some of it is unknown characters
+FRAGILE = U64(1 << 23)  # rounding could decide where the score of its sentence is over the limit
 ODD = LONG_IDS | PENDING | UNKNOWN | FRAGILE
-LONG_SHIFT, LONG_COUNT = Word(32), Word((1 << 32) - 1)
-LIMIT_SHIFT = Word(32)
+LONG_SHIFT, LONG_COUNT = U64(32), U64((1 << 32) - 1)
+LIMIT_SHIFT = U64(32)
 STURDY = 1 << 20  # a score that hardly a sentence of LONG_SENTENCE reaches but by unknown characters
 
-_0, _1, _38 = (Word(n) for n in (0, 1, 38))
-_ALL = Word(0xFFFFFFFFFFFFFFFF)
-_HASH = Word(0x9E3779B97F4A7C15)
+_0, _1, _38 = (U64(n) for n in (0, 1, 38))
+_ALL = U64(0xFFFFFFFFFFFFFFFF)
+_HASH = U64(0x9E3779B97F4A7C15)
 _VISIBLE_SPACE = ord(SPACE)
 
 
@@ -88,27 +88,27 @@ def point_to_table(table: Table) -> Table:
 
 
 @helper
-def hash_short(low: Word, high: Word, tag: Word) -> Word:
+def hash_short(low: U64, high: U64, tag: U64) -> U64:
     """Of a chunk of up to INLINE_BYTES, by its bytes."""
     return multiply_and_fold(low ^ _HASH, high ^ tag ^ _HASH)
 
 
 @helper
-def home_slot(value: Word, mask: int) -> Int:
+def home_slot(value: U64, mask: int) -> I64:
     """Where the slot of a chunk begins, by its hash, unless another has taken it. mask: where the last slot begins.
 
     That has all bits of a slot's number, and none of a place within.
     """
-    return Int(value >> _38) & mask
+    return I64(value >> _38) & mask
 
 
 @helper
-def hash_long(utf8: Pointer, begin: int, end: int, tag: Word) -> Word:
+def hash_long(utf8: Pointer, begin: int, end: int, tag: U64) -> U64:
     value = tag
     for at in range(begin, end, 8):
-        word = load_word(utf8, at)
+        word = load_u64(utf8, at)
         if end - at < 8:
-            word &= ~(_ALL << Word(8 * (end - at)))
+            word &= ~(_ALL << U64(8 * (end - at)))
         value = mix(value ^ word)
     return value
 
@@ -122,30 +122,30 @@ def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) 
 
 
 @helper
-def find_slot(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot: int, table: Table, mask: int) -> int:
+def find_slot(utf8: Pointer, begin: int, low: U64, high: U64, tag: U64, slot: int, table: Table, mask: int) -> int:
     """The slot of a chunk: where it stands or would. mask: see home_slot."""
-    length = Int(tag & LENGTH)
+    length = I64(tag & LENGTH)
     while item(table.slots, slot + 2) != 0:
         if (item(table.slots, slot + 2) & IDENTITY) == tag and item(table.slots, slot + 1) == high:
             low_there = item(table.slots, slot)
             if length <= INLINE_BYTES:
                 if low_there == low:
                     break
-            elif same_bytes(utf8, begin, table.long_keys, Int(low_there), length):
+            elif same_bytes(utf8, begin, table.long_keys, I64(low_there), length):
                 break
         slot = (slot + 4) & mask
     return slot
 
 
 @helper
-def add_chunk(utf8: Pointer, begin: int, low: Word, high: Word, tag: Word, slot: int, table: Table) -> None:
+def add_chunk(utf8: Pointer, begin: int, low: U64, high: U64, tag: U64, slot: int, table: Table) -> None:
     """Put a chunk into a slot, pending."""
-    length, key = Int(tag & LENGTH), item(table.counts, 1)
+    length, key = I64(tag & LENGTH), item(table.counts, 1)
     if length > INLINE_BYTES:
         for i in range(length):
             put(table.long_keys, key + i, item(utf8, begin + i))
         put(table.counts, 1, key + length)
-        low = Word(key)
+        low = U64(key)
     put(table.slots, slot, low)
     put(table.slots, slot + 1, high)
     put(table.slots, slot + 2, tag | PENDING)
@@ -161,7 +161,7 @@ def learn_chunk(
     filled = 0
     if (tag >> INNER_SHIFT) & _1 == 0:
         filled = put_character(desk.text, 0, _VISIBLE_SPACE)
-    at, end = begin, begin + Int(tag & LENGTH)
+    at, end = begin, begin + I64(tag & LENGTH)
     while at < end:
         character, width = find_character(utf8, at, rule.characters)
         code = find_replacement(character)
@@ -177,16 +177,16 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: Table, m
     """Give a pending chunk its ids (int32), if there is room for them. limit: see lattice.find_limit."""
     tag = item(table.slots, slot + 2) & IDENTITY
     if limit < STURDY:
-        tag |= FRAGILE | Word(limit) << LIMIT_SHIFT
+        tag |= FRAGILE | U64(limit) << LIMIT_SHIFT
     for i in range(count):
         if item(ids, i) == trie.unk_id:
             tag |= UNKNOWN
     if count <= INLINE_IDS and not trie.is_wide:
         value = _0
         for i in range(count):
-            value |= Word(item(ids, i)) << Word(16 * i)
+            value |= U64(item(ids, i)) << U64(16 * i)
         put(table.slots, slot + 3, value)
-        tag |= Word(count) << COUNT_SHIFT
+        tag |= U64(count) << COUNT_SHIFT
     else:
         first = item(table.counts, 2)
         if first + count > max_long_ids:
@@ -194,7 +194,7 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: Table, m
         for i in range(count):
             put(table.long_ids, first + i, item(ids, i))
         put(table.counts, 2, first + count)
-        put(table.slots, slot + 3, Word(first) << LONG_SHIFT | Word(count))
+        put(table.slots, slot + 3, U64(first) << LONG_SHIFT | U64(count))
         tag |= LONG_IDS
     put(table.slots, slot + 2, tag)
 
@@ -238,7 +238,7 @@ def copy_slots(slots: np.ndarray, grown: np.ndarray) -> None:
         if tag == 0:
             continue
         low, high = item(source, slot), item(source, slot + 1)
-        value = hash_short(low, high, tag & IDENTITY) if Int(tag & LENGTH) <= INLINE_BYTES else high
+        value = hash_short(low, high, tag & IDENTITY) if I64(tag & LENGTH) <= INLINE_BYTES else high
         target = home_slot(value, mask)
         while item(out, target + 2) != 0:
             target = (target + 4) & mask

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, Word, helper, item, kernel, pointer
+from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.utf8 import put_character
 
 NUM_HEADS = 1 << 16
@@ -21,8 +21,8 @@ _UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the worst score of a piece
 _BLOCK = 256
 LEAF = 0  # the number of all nodes without children
 _PIECE_SHIFT, _NODE_SHIFT = 9, 32
-_BYTE, _PIECE = Word((1 << 9) - 1), Word((1 << 23) - 1)
-_HASH, _8, _40 = Word(0x9E3779B97F4A7C15), Word(8), Word(40)
+_BYTE, _PIECE = U64((1 << 9) - 1), U64((1 << 23) - 1)
+_HASH, _8, _40 = U64(0x9E3779B97F4A7C15), U64(8), U64(40)
 
 
 class Trie(NamedTuple):
@@ -127,26 +127,26 @@ def point_to_trie(trie: Trie) -> Trie:
 def step(entries: Pointer, node: int, byte: int) -> tuple[int, int]:
     """The node that a byte leads to from a node, and the piece that ends there; -1 for none of either."""
     entry = item(entries, node ^ byte)
-    if Int(entry & _BYTE) != byte + 1:
+    if I64(entry & _BYTE) != byte + 1:
         return -1, -1
     return read_entry(entry)
 
 
 @helper
-def read_entry(entry: Word) -> tuple[int, int]:
+def read_entry(entry: U64) -> tuple[int, int]:
     """The node that an entry leads to, and the piece that ends there or -1."""
-    return Int(entry >> Word(_NODE_SHIFT)), Int((entry >> Word(_PIECE_SHIFT)) & _PIECE) - 1
+    return I64(entry >> U64(_NODE_SHIFT)), I64((entry >> U64(_PIECE_SHIFT)) & _PIECE) - 1
 
 
 @kernel
 def find_heads(entries: np.ndarray, root: int, heads: np.ndarray, utf8: np.ndarray) -> np.ndarray:
     """Fill in Trie.heads, which are zeros. utf8: uint8, room for a character."""
     for code in range(NUM_HEADS):
-        node, entry = root, Word(0)
+        node, entry = root, U64(0)
         for at in range(put_character(pointer(utf8), 0, code)):
-            entry = entries[node ^ Int(utf8[at])]
-            if Int(entry & _BYTE) != Int(utf8[at]) + 1:
-                entry = Word(0)
+            entry = entries[node ^ I64(utf8[at])]
+            if I64(entry & _BYTE) != I64(utf8[at]) + 1:
+                entry = U64(0)
                 break
             node, _ = read_entry(entry)
         heads[code] = entry
@@ -173,13 +173,13 @@ def list_nodes(
         node = 0
         for at in range(offsets[piece], offsets[piece + 1]):
             byte = data[at]
-            slot = Int(((Word(node) << _8 | Word(byte)) * _HASH) >> _40) & mask
+            slot = I64(((U64(node) << _8 | U64(byte)) * _HASH) >> _40) & mask
             while slots[slot] != 0 and (parents[slots[slot]] != node or labels[slots[slot]] != byte):
                 slot = (slot + 1) & mask
             if slots[slot] == 0:
                 slots[slot], parents[num_nodes], labels[num_nodes] = num_nodes, node, byte
                 num_nodes += 1
-            node = Int(slots[slot])
+            node = I64(slots[slot])
         if node:
             ends[node] = ids[piece] + 1
     return num_nodes

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.kernels import Int, Pointer, Word, helper, item, put
+from albert_data.kernels import I64, U64, Pointer, helper, item, put
 
 
 @helper
 def decode(text: Pointer, at: int) -> tuple[int, int]:
     """A character's code and its width in bytes."""
-    byte = Int(item(text, at))
+    byte = I64(item(text, at))
     if byte < 0x80:
         return byte, 1
-    second = Int(item(text, at + 1)) & 0x3F
+    second = I64(item(text, at + 1)) & 0x3F
     if byte < 0xE0:
         return (byte & 0x1F) << 6 | second, 2
-    third = Int(item(text, at + 2)) & 0x3F
+    third = I64(item(text, at + 2)) & 0x3F
     if byte < 0xF0:
         return (byte & 0x0F) << 12 | second << 6 | third, 3
-    return (byte & 0x07) << 18 | second << 12 | third << 6 | (Int(item(text, at + 3)) & 0x3F), 4
+    return (byte & 0x07) << 18 | second << 12 | third << 6 | (I64(item(text, at + 3)) & 0x3F), 4
 
 
 @helper
-def decode_three(word: Word) -> int:
+def decode_three(word: U64) -> int:
     """The code of a character of three bytes, the first of a word."""
-    bits = Int(word)
+    bits = I64(word)
     code: int = (bits & 0x0F) << 12 | (bits >> 8 & 0x3F) << 6 | bits >> 16 & 0x3F
     return code
 
