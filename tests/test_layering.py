@@ -16,6 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "inspect", "train", "interop", "cli")
 # What any room may import, and the order among them.
 COMMON = (
+    "wording",
     "errors",
     "languages",
     "config",

@@ -1,0 +1,13 @@
+"""Counts and shares as every message, report and page writes them: `1 row`, `1,234 rows`, `15.00 %`."""
+
+from __future__ import annotations
+
+
+def count_of(number: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun: `1 row`, `2 rows`. plural: for a noun that takes more than an s at its end."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def format_share(share: float, digits: int = 2) -> str:
+    """A share of 1 as a percentage, with a space before the sign: `15.00 %`."""
+    return f"{100 * share:,.{digits}f} %"

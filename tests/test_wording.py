@@ -1,0 +1,26 @@
+"""Counts and percentages are written in one way."""
+
+from __future__ import annotations
+
+import pytest
+
+from albert_data.wording import count_of, format_share
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1234, "1,234 rows"), (-1, "-1 rows")]
+)
+def test_one_thing_is_singular_and_thousands_are_separated(number: int, text: str):
+    assert count_of(number, "row") == text
+
+
+def test_an_irregular_plural_is_given():
+    assert count_of(1, "copy", "copies") == "1 copy"
+    assert count_of(3, "copy", "copies") == "3 copies"
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"), [(0.15, 2, "15.00 %"), (1.0, 0, "100 %"), (0.00125, 1, "0.1 %"), (20, 0, "2,000 %")]
+)
+def test_a_share_is_a_percentage_with_a_space_before_its_sign(share: float, digits: int, text: str):
+    assert format_share(share, digits) == text
