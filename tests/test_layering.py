@@ -27,6 +27,8 @@ COMMON = (
     "compilers",
     "kernels",
     "draws",
+    "utf8",
+    "fnv",
     "unicode_tables",
     "rules",
 )

@@ -21,8 +21,8 @@ from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.sentences.text import Text
 from albert_data.tokenizer.cuts import find_base
 from albert_data.tokenizer.proto import read_settings
-from albert_data.tokenizer.utf8 import decode
 from albert_data.tokenizer.words import SPACE
+from albert_data.utf8 import read_character
 
 NUM_CODES = 0x110000
 
@@ -156,13 +156,13 @@ def count_characters(
                 plain[byte] += 1
                 at += 1
                 continue
-            value, width = find_replacement(text, at, end, units)
+            value, after = find_replacement(text, at, end, units)
             if value >= 0:
                 replaced[value] += 1
             else:
-                code, width = decode(text, at)
+                code, after = read_character(text, at)
                 plain[code] += 1
-            at += width
+            at = after
 
 
 @kernel
@@ -185,20 +185,20 @@ def find_characters(
                 found[i] = plain[byte]
                 at += 1
                 continue
-            value, width = find_replacement(text, at, end, units)
+            value, after = find_replacement(text, at, end, units)
             if value >= 0:
                 found[i] = replaced[value]
             else:
-                code, width = decode(text, at)
+                code, after = read_character(text, at)
                 found[i] = plain[code]
-            at += width
+            at = after
 
 
 @helper
 def find_replacement(text: Pointer, at: int, end: int, units: np.ndarray) -> tuple[int, int]:
-    """Where in the table the replacement of the longest string at a place is, -1 for none, and that string's width."""
+    """Where in the table the replacement of the longest string at a place is, -1 for none, and its end."""
     base = find_base(units, 0)
-    value, width, begin = -1, 0, at
+    value, after = -1, at
     while at < end:
         byte = I64(item(text, at))
         node = base ^ byte
@@ -206,5 +206,5 @@ def find_replacement(text: Pointer, at: int, end: int, units: np.ndarray) -> tup
             break
         at, base = at + 1, find_base(units, node)
         if units[node] >> 8 & 1:
-            value, width = units[base] & 0x7FFFFFFF, at - begin
-    return value, width
+            value, after = units[base] & 0x7FFFFFFF, at
+    return value, after

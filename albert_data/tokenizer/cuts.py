@@ -32,8 +32,8 @@ from albert_data.kernels import Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.cutting import AFTER, BEFORE, SINGLE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.trie import MAX_CHARACTERS
-from albert_data.tokenizer.utf8 import decode
 from albert_data.tokenizer.words import SPACE
+from albert_data.utf8 import read_character
 
 _NUM_CODES = 1 << 16  # characters beyond the basic plane are never cut at
 _SPACE, _VISIBLE_SPACE = ord(" "), ord(SPACE)
@@ -186,21 +186,20 @@ def find_base(units: np.ndarray, at: int) -> int:
 @helper
 def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, found: Replacements) -> int:
     """Note what a replaced string tells of its characters. Returns its item of `heads`, 0 if it has none."""
-    code, at = decode(key, 0)
+    code, at = read_character(key, 0)
     if at == key_len and code < _NUM_CODES:
         add_character(code, strings, begin, found)
     if at == key_len:
         return 0
-    first, _ = decode(strings, begin)
+    first, _ = read_character(strings, begin)
     is_unsure, has_head = first == 0 or has_space(strings, begin), 0 < first < _NUM_CODES
     if code < _NUM_CODES:
         found.unsure[code] |= is_unsure or not has_head
     while at < key_len:
-        other, width = decode(key, at)
+        other, at = read_character(key, at)
         if other < _NUM_CODES:
             found.joined[other] = True
             found.unsure[other] |= is_unsure
-        at += width
     return first << 16 | code if has_head and code < _NUM_CODES else 0
 
 
@@ -208,22 +207,20 @@ def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, fo
 def has_space(strings: Pointer, at: int) -> bool:
     """Whether a string holds a space, or what stands for one."""
     while item(strings, at) != 0:
-        code, width = decode(strings, at)
+        code, at = read_character(strings, at)
         if code in (_SPACE, _VISIBLE_SPACE):
             return True
-        at += width
     return False
 
 
 @helper
 def add_character(code: int, strings: Pointer, begin: int, found: Replacements) -> None:
     """Note what becomes of a character alone."""
-    first, width = decode(strings, begin)
+    first, after = read_character(strings, begin)
     at, last = begin, first
     while item(strings, at) != 0:
-        last, width = decode(strings, at)
-        at += width
-    found.single[code] = at == begin + width
+        last, at = read_character(strings, at)
+    found.single[code] = at == after
     found.solid[code] = 0 < first < _NUM_CODES and last < _NUM_CODES and not has_space(strings, begin)
     found.joined[code] |= code == _SPACE
     if found.solid[code]:

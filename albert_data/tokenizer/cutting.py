@@ -26,7 +26,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.tokenizer.utf8 import decode, decode_three
+from albert_data.utf8 import decode_three, read_character
 
 PAIR_BYTES = 1 << 18
 BLOCK = 64  # bytes that are looked at together
@@ -81,9 +81,9 @@ def point_to_rule(rule: CutRule) -> CutRule:
 
 @helper
 def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[U64, int]:
-    """What the rule says of a character, that of 0 beyond the basic plane, and its width in bytes."""
-    code, width = decode(utf8, at)
-    return item(characters, code if code < 0x10000 else 0), width
+    """What the rule says of a character, that of 0 beyond the basic plane, and where the next one begins."""
+    code, after = read_character(utf8, at)
+    return item(characters, code if code < 0x10000 else 0), after
 
 
 @helper

@@ -12,7 +12,7 @@ import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer, put
 from albert_data.tokenizer.trie import NUM_HEADS, Trie, point_to_trie, read_entry, step
-from albert_data.tokenizer.utf8 import decode
+from albert_data.utf8 import read_character
 
 
 class Lattice(NamedTuple):
@@ -50,8 +50,7 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
     start, num_characters = 0, 0
     while start < length:
         best, second = item(lattice.best, start), item(lattice.second, start)
-        code, width = decode(text, start)
-        next_start = start + width
+        code, next_start = read_character(text, start)
         node, piece, end, has_single = trie.root, -1, start, False
         if code < NUM_HEADS:
             node, piece = read_entry(item(trie.heads, code))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.draws import mix
+from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import kernel
 from albert_data.sentences.text import Text, slice_sentences
 
@@ -66,11 +67,11 @@ def select_sentences(text: Text, seed: int, limit: int) -> dict[bytes, int]:
 
 @kernel
 def hash_slices(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, seed: np.uint64) -> np.ndarray:
-    """A seeded 64-bit hash of each slice: FNV-1a, scattered."""
+    """A seeded 64-bit hash of each slice: FNV-1a, its bits mixed."""
     out = np.empty(len(begins), np.uint64)
     for i in range(len(out)):
-        value = np.uint64(0xCBF29CE484222325)
-        for at in range(begins[i], ends[i]):
-            value = (value ^ np.uint64(utf8[at])) * np.uint64(0x100000001B3)
-        out[i] = mix(mix(value) ^ seed)
+        state = FNV_BASIS
+        for position in range(begins[i], ends[i]):
+            state = add_byte(state, utf8[position])
+        out[i] = mix(mix(state) ^ seed)
     return out

@@ -30,8 +30,8 @@ from albert_data.kernels import (
 from albert_data.tokenizer.cutting import CutRule, find_character, find_replacement
 from albert_data.tokenizer.lattice import Lattice, make_lattice, point_to_lattice, segment_chunk
 from albert_data.tokenizer.trie import Trie, point_to_trie
-from albert_data.tokenizer.utf8 import put_character
 from albert_data.tokenizer.words import SPACE
+from albert_data.utf8 import write_character
 
 INLINE_IDS, INLINE_BYTES = 4, 16
 MAX_LEARNT = 512  # bytes of normalised text that the trie is asked for; more goes through SentencePiece's normaliser
@@ -160,14 +160,14 @@ def learn_chunk(
     tag = item(table.slots, slot + 2)
     filled = 0
     if (tag >> INNER_SHIFT) & _1 == 0:
-        filled = put_character(desk.text, 0, _VISIBLE_SPACE)
+        filled = write_character(desk.text, 0, _VISIBLE_SPACE)
     at, end = begin, begin + I64(tag & LENGTH)
     while at < end:
-        character, width = find_character(utf8, at, rule.characters)
+        character, at = find_character(utf8, at, rule.characters)
         code = find_replacement(character)
         if code == 0 or filled + 3 > MAX_LEARNT:
             return
-        filled, at = put_character(desk.text, filled, code), at + width
+        filled = write_character(desk.text, filled, code)
     count, limit = segment_chunk(desk.text, filled, trie, desk.lattice, desk.ids)
     store_chunk(slot, desk.ids, count, limit, table, max_long_ids, trie)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
-from albert_data.tokenizer.utf8 import put_character
+from albert_data.utf8 import write_character
 
 NUM_HEADS = 1 << 16
 MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with as many goes through SentencePiece
@@ -143,7 +143,7 @@ def find_heads(entries: np.ndarray, root: int, heads: np.ndarray, utf8: np.ndarr
     """Fill in Trie.heads, which are zeros. utf8: uint8, room for a character."""
     for code in range(NUM_HEADS):
         node, entry = root, U64(0)
-        for at in range(put_character(pointer(utf8), 0, code)):
+        for at in range(write_character(pointer(utf8), 0, code)):
             entry = entries[node ^ I64(utf8[at])]
             if I64(entry & _BYTE) != I64(utf8[at]) + 1:
                 entry = U64(0)

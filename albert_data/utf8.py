@@ -1,0 +1,69 @@
+"""Characters of valid UTF-8, for kernels. A character's first byte tells how many bytes it has:
+
+    0xxxxxxx                             code below 0x80
+    110xxxxx 10xxxxxx                    below 0x800
+    1110xxxx 10xxxxxx 10xxxxxx           below 0x10000, the basic plane
+    11110xxx 10xxxxxx 10xxxxxx 10xxxxxx  all others
+
+No function checks its input, and none reads behind the character.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_data.kernels import I64, U64, Pointer, helper, item, put
+
+
+@helper
+def read_character(text: Pointer, position: int) -> tuple[int, int]:
+    """The code of a character, and the position of the next one."""
+    first = I64(item(text, position))
+    if first < 0x80:
+        return first, position + 1
+    second = I64(item(text, position + 1)) & 0x3F
+    if first < 0xE0:
+        return (first & 0x1F) << 6 | second, position + 2
+    third = I64(item(text, position + 2)) & 0x3F
+    if first < 0xF0:
+        return (first & 0x0F) << 12 | second << 6 | third, position + 3
+    return (first & 0x07) << 18 | second << 12 | third << 6 | (I64(item(text, position + 3)) & 0x3F), position + 4
+
+
+@helper
+def decode_three(word: U64) -> int:
+    """The code of the character of three bytes at the beginning of a uint64: one load instead of three, no branch."""
+    bits = I64(word)
+    code: int = (bits & 0x0F) << 12 | (bits >> 8 & 0x3F) << 6 | bits >> 16 & 0x3F
+    return code
+
+
+@helper
+def find_width(first: int) -> int:
+    """The number of bytes of a character, from its first byte."""
+    return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
+
+
+@helper
+def step_back(text: Pointer, position: int) -> int:
+    """The position of the character before `position`; there must be one."""
+    position -= 1
+    while item(text, position) & 0xC0 == 0x80:
+        position -= 1
+    return position
+
+
+@helper
+def write_character(text: Pointer, position: int, code: int) -> int:
+    """Write a character of the basic plane, and return the position behind it."""
+    if code < 0x80:
+        put(text, position, np.uint8(code))
+        return position + 1
+    if code < 0x800:
+        put(text, position, np.uint8(0xC0 | code >> 6))
+        put(text, position + 1, np.uint8(0x80 | code & 0x3F))
+        return position + 2
+    put(text, position, np.uint8(0xE0 | code >> 12))
+    put(text, position + 1, np.uint8(0x80 | code >> 6 & 0x3F))
+    put(text, position + 2, np.uint8(0x80 | code & 0x3F))
+    return position + 3
