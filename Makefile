@@ -24,6 +24,7 @@ demo: .venv/ready
 		--validation-fraction 0.1 -o demo/shards
 	$(BIN)/albert-data inspect demo/shards -n 2
 	$(BIN)/albert-data inspect demo/shards --html demo/report.html
+	$(BIN)/albert-data audit demo/shards
 	$(BIN)/albert-data verify demo/shards
 	$(BIN)/albert-data train demo/shards --preset tiny --steps 250 -o demo/run
 	@echo "The shards lie in demo/shards, their report in demo/report.html, the training run in demo/run."

@@ -6,7 +6,7 @@ import click
 
 from albert_data.cli.main import COMMANDS, cli
 
-_WIDTH = 100
+_WIDTH = 80
 
 
 def render() -> str:

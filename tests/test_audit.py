@@ -1,4 +1,4 @@
-"""`inspect --audit` finds each fault in shards built from a corpus that has it, and is quiet on one that has none."""
+"""`audit` finds each fault in shards built from a corpus that has it, and is quiet on one that has none."""
 
 from __future__ import annotations
 
@@ -354,9 +354,7 @@ def test_wrapped_lines_are_named_as_the_cause(tmp_path: Path, tokenizer: Tokeniz
 
 def test_json_has_every_check_by_name(clean: tuple[Path, Audit]):
     folder = clean[0]
-    result = CliRunner().invoke(
-        cli, ["inspect", str(folder / "out"), "--audit", "--json", "--corpus", str(folder / "in")]
-    )
+    result = CliRunner().invoke(cli, ["audit", str(folder / "out"), "--json", "--corpus", str(folder / "in")])
     found = json.loads(result.stdout)
     assert found["checks"].keys() == {rule.name for rule in RULES}
     assert found["verdicts"] == {"ok": len(RULES) - 1, "not_known": 1, "look": 0, "bad": 0}
@@ -372,7 +370,7 @@ def test_json_has_every_check_by_name(clean: tuple[Path, Audit]):
 
 
 def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
-    result = CliRunner().invoke(cli, ["inspect", str(clean[0] / "out"), "--audit"])
+    result = CliRunner().invoke(cli, ["audit", str(clean[0] / "out")])
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines()[1:])) <= 80
 
@@ -380,7 +378,7 @@ def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "albert-data", "format_version": 2}'])
 def test_a_manifest_that_can_not_be_read_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "manifest.json").write_text(text)
-    assert run(["inspect", str(tmp_path), "--audit"]) == 1
+    assert run(["audit", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(f"Error: {tmp_path}/manifest.json")

@@ -78,15 +78,17 @@ def test_help_of_a_command_explains_every_option_and_shows_an_example(name: str,
     assert COMMANDS[name].split()[0] in shown
     assert f"  albert-data {name} " in shown
     for option in get_command(name).params:
-        if isinstance(option, click.Option):
+        if isinstance(option, click.Option) and not option.hidden:
             assert option.help
             assert option.opts[-1] in shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_lines_of_help_fit_a_wide_terminal(name: str, capsys: pytest.CaptureFixture[str]):
+def test_help_fits_80_columns_and_has_no_colour(name: str, capsys: pytest.CaptureFixture[str]):
     run([name, "--help"])
-    assert max(map(len, capsys.readouterr().out.split("\n"))) <= 100
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert max(map(len, shown.split("\n"))) <= 80
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,43 @@ def test_a_command_without_its_arguments_is_a_usage_error(name: str, capsys: pyt
     assert "Missing" in capsys.readouterr().err
 
 
-def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
-    assert run(["biuld"]) == 2
-    assert "No such command 'biuld'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("typo", "hint"),
+    [
+        ("buld", "Did you mean 'build'?"),
+        ("Inspect", "Did you mean 'inspect'?"),
+        ("run", "Did you mean 'runs'"),
+        ("frobnicate", "`albert-data --help` lists all commands."),
+    ],
+)
+def test_an_unknown_command_is_a_usage_error_that_suggests_a_similar_one(
+    typo: str, hint: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run([typo]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert line.startswith(f"Error: No such command '{typo}'. {hint}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ("shards --audit", "audit SHARDS"),
+        ("--preset base", "presets NAME"),
+        ("run --shards shards", "runs RUN --shards SHARDS"),
+        ("run other-run --plot layers.png", "runs RUN --shards SHARDS --plot PATH"),
+    ],
+)
+def test_an_option_of_inspect_that_moved_names_its_command(
+    arguments: str, place: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["inspect", *arguments.split()]) == 2
+    assert f"has moved to `albert-data {place}`" in " ".join(capsys.readouterr().err.split())
+
+
+def test_inspect_of_a_training_run_names_the_command_for_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "run.json").write_text("{}")
+    assert run(["inspect", str(tmp_path)]) == 2
+    assert f"{tmp_path} is a training run; `albert-data runs {tmp_path}` shows it" in capsys.readouterr().err
 
 
 OPTIONS = [
@@ -214,7 +250,7 @@ def test_sizes_may_be_written_with_units(size: str):
 @pytest.mark.parametrize("size", ["", "M", "64Q", "sixty", "infG", "nan"])
 def test_what_is_no_size_is_a_usage_error(size: str, here: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["vocab", "corpus.txt", "-o", "vocab", "--sample-bytes", size]) == 2
-    assert "is no size; write it as 64000000, 64M or 1.5G" in capsys.readouterr().err
+    assert "is not a size; write it as 64000000, 64M or 1.5G" in capsys.readouterr().err
 
 
 def interrupt_at(line: str, process: subprocess.Popen[str], wait_seconds: float = 0) -> tuple[int, str]:
@@ -288,7 +324,7 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
     assert manifest["config"] == {**BUILD_SETTINGS, "num_shards": 2}
     assert "documents  60 (" in shown
     for name, split in manifest["splits"].items():
-        assert re.search(rf"^{name} +{split['num_rows']} examples, ", shown, re.MULTILINE)
+        assert re.search(rf"^{name} +{split['num_rows']} rows, ", shown, re.MULTILINE)
     assert "p(1) = 54.55 %, p(2) = 27.27 %, p(3) = 18.18 %" in shown
     assert {path.name for path in Path("out").iterdir()} == {
         *("README.md", "manifest.json", "tokenizer", "train", "validation")

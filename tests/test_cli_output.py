@@ -89,7 +89,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_that_names_its_report(
     assert run(["build"]) == 70
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Error: this is a bug of albert-data ({type(error).__name__}: ")
-    found = re.search(r"report it with (\S+), which holds the traceback", line)
+    found = re.search(r"report it with (\S+), which contains the traceback", line)
     assert found
     report = Path(found[1]).read_text()
     assert report.startswith("albert-data ")

@@ -117,13 +117,13 @@ def test_where_no_row_holds_the_text_that_is_said(built, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--row", "1", "--grep", "a"], "--row names the rows by itself; leave out --grep"),
+        (["--row", "1", "--grep", "a"], "--row names the rows itself; leave out --grep"),
         (["--row", "1", "--random", "--label", "swapped"], "leave out --label and --random"),
-        (["--row", "1", "-n", "3"], "--row names the rows by itself; leave out --num-examples"),
-        (["--row", "1", "--seed", "0"], "--row names the rows by itself; leave out --seed"),
+        (["--row", "1", "-n", "3"], "--row names the rows itself; leave out --num-examples"),
+        (["--row", "1", "--seed", "0"], "--row names the rows itself; leave out --seed"),
         (["--random", "--seed", "0"], "--random draws other rows at each call; leave out --seed"),
-        (["--grep", "a", "--seed", "1"], "--grep shows the first rows that hold the text; leave out --seed"),
-        (["--grep", "a", "--random"], "--grep shows the first rows that hold the text; leave out --random"),
+        (["--grep", "a", "--seed", "1"], "--grep shows the first rows that contain the text; leave out --seed"),
+        (["--grep", "a", "--random"], "--grep shows the first rows that contain the text; leave out --random"),
         (["--row", "-1"], "-1 is not in the range"),
     ],
 )

@@ -179,33 +179,13 @@ def test_a_manifest_that_lacks_a_key_is_refused_with_its_name(tmp_path, edit, me
     assert re.search(message, str(error))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("OUT --audit --html x --grep y", "--grep and --html are for rows of a shard folder:"),
-        ("OUT --audit -n 3 --plot x.png", "--num-examples is for rows of a shard folder; --plot is for runs:"),
-        (
-            "--preset tiny --audit --shards x --plot y",
-            "--audit is for a shard folder; --shards and --plot are for runs:",
-        ),
-        ("--preset tiny --seed 0", "--seed is for rows"),
-        ("--preset tiny --corpus x", "--corpus is for a shard folder:"),
-        ("OUT --shards x", "--shards is for runs:"),
-    ],
-)
-def test_options_that_would_not_be_heeded_are_named(built, arguments, message) -> None:
-    result = run(*arguments.replace("OUT", str(built)).split())
-    assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
-
-
 def test_a_split_that_is_not_there_is_refused(built) -> None:
     error = run(built, "--split", "test").exception
     assert isinstance(error, ShardError)
     assert "no split 'test'; it has train, validation" in str(error)
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify"])
+@pytest.mark.parametrize("command", ["inspect", "audit", "verify", "runs", "presets"])
 def test_help_loads_nothing_heavy(command) -> None:
     code = (
         f"import sys; from albert_data.cli.{command} import {command}\n"

@@ -32,10 +32,14 @@ def is_harmful(character: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["-n", "2"], ["--audit"], ["--json"], ["--audit", "--json"], ["--grep", "ve"]]
+    ("command", "arguments"),
+    [
+        *(("inspect", arguments) for arguments in ([], ["-n", "2"], ["--json"], ["--grep", "ve"])),
+        *(("audit", arguments) for arguments in ([], ["--json"])),
+    ],
 )
-def test_nothing_that_inspect_prints_holds_control_characters(odd: Path, arguments: list[str]):
-    result = CliRunner().invoke(cli, ["inspect", str(odd), *arguments])
+def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd: Path, command: str, arguments: list[str]):
+    result = CliRunner().invoke(cli, [command, str(odd), *arguments])
     assert result.exit_code == 0
     assert not list(filter(is_harmful, result.stdout))
 

@@ -135,7 +135,7 @@ def test_ctrl_c_while_a_kernel_is_loaded_or_returns_ends_the_command_and_it_can_
 
 
 @in_numba
-@pytest.mark.parametrize("command", [["verify"], ["inspect", "--audit"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["verify"], ["audit"]], ids=" ".join)
 def test_ctrl_c_while_what_reads_shards_is_at_its_kernels_ends_it(command: list[str], moment: str, shards: str):
     check_ended(*run_interrupted(moment, *command, shards))
     code, _, shown = run_interrupted("", *command, shards)

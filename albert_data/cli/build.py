@@ -8,97 +8,45 @@ from typing import Any
 import click
 
 from albert_data.cli.loading import load_lightly
-from albert_data.cli.options import default_of, input_arguments, text_options, workers_option
+from albert_data.cli.options import inputs_argument, setting, take_build_config, text_options, workers_option
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
 
 
 @click.command()
-@input_arguments
+@inputs_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Folder to write.")
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="SentencePiece model, or a folder with one. Left out: a vocabulary is trained first.",
+    help="SentencePiece model, or a folder that contains one. Without it, a vocabulary is trained first.",
 )
-@click.option(
-    "--max-seq-len",
-    type=int,
-    default=default_of(ExampleConfig, "max_seq_len"),
-    show_default=True,
-    help="Tokens an example, [CLS] and [SEP] included.",
-)
-@click.option(
+@setting(ExampleConfig, "--max-seq-len", "Most tokens in a row, [CLS] and [SEP] included.")
+@setting(
+    ExampleConfig,
     "--ngram",
-    type=int,
-    default=default_of(ExampleConfig, "ngram"),
-    show_default=True,
-    help="Longest masked span in words; spans of n words have the share (1/n) / sum(1/k).",
+    "Longest masked span in words. Spans of n words are drawn with a probability proportional to 1/n.",
 )
-@click.option(
-    "--mask-prob",
-    type=float,
-    default=default_of(ExampleConfig, "mask_prob"),
-    show_default=True,
-    help="Share of the tokens to mask.",
-)
-@click.option(
-    "--short-seq-prob",
-    type=float,
-    default=default_of(ExampleConfig, "short_seq_prob"),
-    show_default=True,
-    help="Share of examples of a random shorter length.",
-)
-@click.option(
-    "--whole-word/--pieces",
-    default=default_of(ExampleConfig, "whole_word"),
-    show_default=True,
-    help="Mask whole words, or count each piece as a word.",
-)
-@click.option(
-    "--dupe-factor",
-    type=int,
-    default=default_of(ExampleConfig, "dupe_factor"),
-    show_default=True,
-    help="Passes over the corpus, each with other pairs and masks.",
-)
-@click.option(
-    "--validation-fraction",
-    type=float,
-    default=default_of(BuildConfig, "validation_fraction"),
-    show_default=True,
-    help="Share of the documents kept out of training.",
-)
-@click.option(
-    "--keep-duplicates",
-    is_flag=True,
-    help="Keep all copies of equal documents. By default one is kept.",
-)
-@click.option("--num-shards", type=int, help="Training shards.  [default: one for about 32 MiB]")
-@click.option(
+@setting(ExampleConfig, "--mask-prob", "Share of the tokens to mask.")
+@setting(ExampleConfig, "--short-seq-prob", "Share of the rows that get a random shorter length.")
+@setting(ExampleConfig, "--whole-word/--pieces", "Mask whole words, or treat each piece as a word.")
+@setting(ExampleConfig, "--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
+@setting(BuildConfig, "--validation-fraction", "Share of the documents to keep for validation.")
+@setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
+@setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one for about 32 MiB]", type=int)
+@setting(
+    BuildConfig,
     "--compression",
+    "Compression of the shards. Uncompressed shards are mapped into memory for training.",
     type=click.Choice(COMPRESSIONS),
-    default=default_of(BuildConfig, "compression"),
-    show_default=True,
-    help="Compression of the shards; none lets training map them into memory.",
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=default_of(ExampleConfig, "seed"),
-    show_default=True,
-    help="Seed of all random draws.",
-)
+@setting(ExampleConfig, "--seed", "Seed of all random choices.")
 @text_options
 @workers_option
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="Replace another build in OUT; a finished one stays until the new one is.",
-)
-@click.option("--profile", is_flag=True, help="Show at the end how long each stage took.")
-@click.option("--dry-run", is_flag=True, help="Show what would be read and with which settings, and stop.")
+@click.option("--overwrite", is_flag=True, help="Replace another build in OUT, as soon as the new one is finished.")
+@click.option("--profile", is_flag=True, help="Print at the end how long each stage took.")
+@click.option("--dry-run", is_flag=True, help="Print what would be read and with which settings, and stop.")
 def build(
     inputs: tuple[str, ...],
     output: Path,
@@ -111,19 +59,19 @@ def build(
 ) -> None:
     """Turn text into ALBERT pretraining shards.
 
-    INPUT is a file, a folder, a glob in quotes, or - for stdin; .txt (a blank line ends a document,
-    or see --documents) and .jsonl, plain, .gz or .zst. INPUT:de is an input in German.
-    The shards depend on the documents, the tokenizer and the settings alone: workers, file layout
-    and order change no byte. The same command goes on with a build that was killed.
+    INPUT is a file, a folder, a glob in quotes, or - for stdin. Readable are .txt (a blank line ends a document, or see
+    --documents) and .jsonl, plain or compressed as .gz or .zst. INPUT:de is an input in German.
+
+    The shards depend only on the documents, the tokenizer and the settings; workers, file layout and order change no
+    byte. After an interruption, the same command resumes the build.
 
     \b
-    albert-data build corpus/ --tokenizer vocab -o shards
-    zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab --text-field body -o shards
+    Example:
+      albert-data build corpus/ --tokenizer vocab -o shards
+      zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
     with load_lightly():
-        from albert_data.cli.settings import build_config
-
-        config = build_config(settings)
+        config = take_build_config(settings)
         from albert_data.cli.entry import INTERRUPTED
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
@@ -155,4 +103,4 @@ def build(
     if profile:
         show(describe_stages(report))
     if fault := save_times(report, workers):
-        tell(f"Its times are not kept for `inspect`: {fault}")
+        tell(f"The times of this build could not be saved for `inspect`: {fault}")

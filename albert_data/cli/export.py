@@ -1,14 +1,13 @@
-"""`albert-data export`: one call into the library, which imports torch no earlier than here it must."""
+"""`albert-data export`."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import click
 
+from albert_data.cli.options import require_packages
 from albert_data.cli.output import show
-from albert_data.errors import ConfigError
 
 
 @click.command()
@@ -16,41 +15,36 @@ from albert_data.errors import ConfigError
 @click.option(
     "-o",
     "--output",
-    "out",
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Folder to write; what else it holds stays as it is.",
+    help="Folder to write. Other files in it stay as they are.",
 )
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="A checkpoint of RUN; without it, the newest.",
+    help="Checkpoint of RUN to write.  [default: the newest]",
 )
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="SentencePiece model of the shards, or its folder, where RUN holds none.",
+    help="SentencePiece model of the shards, or its folder. Needed only if RUN contains none.",
 )
-def export(run: Path, out: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
+def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.
 
-    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. Needs PyTorch
-    and safetensors.
+    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. Needs PyTorch and
+    safetensors.
 
     \b
     Example:
       albert-data export run -o model
       albert-data export run -o model --tokenizer shards/tokenizer
     """
-    for module in ("torch", "safetensors"):
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"export needs {module}; install it with: pip install 'albert-data[train]'") from error
+    require_packages("torch", "safetensors", extra="train")
     from albert_data.interop.huggingface import export_model
 
-    path = export_model(run, out, checkpoint=checkpoint, tokenizer=tokenizer)
-    show(f"{out}: {path.name} of {run}, for transformers' AlbertForPreTraining and AutoTokenizer")
+    path = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
+    show(f"{output}: {path.name} of {run}, for transformers' AlbertForPreTraining and AutoTokenizer")

@@ -1,4 +1,4 @@
-"""`albert-data inspect`: what is in a shard folder, whether it is sound, a model's parameters, training runs."""
+"""`albert-data inspect`: what is in a shard folder, in figures and in rows."""
 
 from __future__ import annotations
 
@@ -13,45 +13,40 @@ import click
 from click.core import ParameterSource
 
 from albert_data.cli.loading import load_lightly
-from albert_data.cli.output import show, tell
-from albert_data.train.config import MODEL_PRESETS
+from albert_data.cli.options import corpus_option, find_corpus, json_option, moved_option, shards_argument
+from albert_data.cli.output import show
+from albert_data.train.folder import RUN_FILE
 
 if TYPE_CHECKING:
-    from albert_data.corpus.inputs import Input
     from albert_data.inspect.choice import Choice
     from albert_data.inspect.report import Report
 
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _LABELS = {"in-order": 0, "swapped": 1}
 _PATH = click.Path(path_type=Path)
-# What the options are for, the modes that heed them, and they: one who asks for more than a mode shows is told so.
-# --json goes with every mode.
-_OPTIONS = (
-    (
-        "rows of a shard folder",
-        ("shards",),
-        ("num_examples", "split", "seed", "is_random", "numbers", "text", "label", "html"),
-    ),
-    ("a shard folder", ("shards", "audit"), ("audit", "corpus")),
-    ("runs", ("runs",), ("shards", "plot")),
+# An option, what it does, and the options that have no effect beside it.
+_CONFLICTS = (
+    ("--row", "names the rows itself", ("--grep", "--label", "--num-examples", "--random", "--seed")),
+    ("--grep", "shows the first rows that contain the text", ("--random", "--seed")),
+    ("--random", "draws other rows at each call", ("--seed",)),
 )
 
 
 @click.command()
-@click.argument("paths", type=_PATH, nargs=-1, metavar="OUT | RUN...")
+@shards_argument
 @click.option(
     "-n",
     "--num-examples",
     type=click.IntRange(0),
     metavar="ROWS",
-    help=f"Rows to decode and show.  [default: {NUM_SHOWN}; {NUM_IN_HTML} with --html]",
+    help=f"How many rows to show.  [default: {NUM_SHOWN}; {NUM_IN_HTML} with --html]",
 )
 @click.option(
     "--split",
     default="train",
     show_default=True,
     metavar="train|validation",
-    help="Where the rows are from. The statistics are always of both.",
+    help="Split to show rows of. The statistics always cover both.",
 )
 @click.option(
     "--seed",
@@ -59,45 +54,30 @@ _OPTIONS = (
     default=0,
     show_default=True,
     metavar="SEED",
-    help="Decides which rows are shown.",
+    help="Seed of the choice of rows.",
 )
-@click.option("--random", "is_random", is_flag=True, help="Show other rows at each call.")
+@click.option("--random", "is_random", is_flag=True, help="Choose other rows at each call.")
 @click.option(
-    "--row", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Show this row. May be repeated."
-)
-@click.option("--grep", "text", metavar="TEXT", help="Show the first rows whose text, before masking, holds TEXT.")
-@click.option("--label", type=click.Choice(list(_LABELS)), help="Show only rows whose segments stand so.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-@click.option("--html", type=_PATH, metavar="PATH", help="Write the report as one HTML page that needs no network.")
-@click.option("--audit", is_flag=True, help="Look for what makes a pretraining set bad, and show nothing else.")
-@click.option(
-    "--corpus",
+    "--row",
+    "numbers",
+    type=click.IntRange(0),
     multiple=True,
-    metavar="INPUT",
-    help="What the shards were built from, to tell sources, and with --audit lost characters. May be repeated.",
+    metavar="N",
+    help="Show the row with this number. May be repeated.",
 )
-@click.option(
-    "--preset",
-    type=click.Choice(list(MODEL_PRESETS)),
-    metavar="NAME",
-    help="Instead of shards, count the parameters of a model beside the paper's: tiny, base, large, xlarge, "
-    "xxlarge, or one of version 1, such as base-v1.",
-)
-@click.option("--shards", type=_PATH, metavar="OUT", help="Of a run: show what its layers do with validation rows.")
-@click.option("--plot", type=_PATH, metavar="PATH", help="Draw that, as .png, .svg or .pdf. Needs matplotlib.")
-def inspect(
-    paths: tuple[Path, ...],
-    as_json: bool,
-    audit: bool,
-    corpus: tuple[str, ...],
-    preset: str | None,
-    shards: Path | None,
-    plot: Path | None,
-    **of_rows: Any,
-) -> None:
-    """Measure the shards in OUT beside the paper's figures, and decode some rows; or show training runs.
+@click.option("--grep", "text", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
+@click.option("--label", type=click.Choice(list(_LABELS)), help="Show only rows whose segments are in this order.")
+@json_option
+@click.option("--html", type=_PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
+@corpus_option("Text that the shards were built from; adds figures for each source. May be repeated.")
+@moved_option("--audit", "audit SHARDS", is_flag=True)
+@moved_option("--preset", "presets NAME")
+@moved_option("--shards", "runs RUN --shards SHARDS")
+@moved_option("--plot", "runs RUN --shards SHARDS --plot PATH")
+def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: tuple[str, ...], **choice: Any) -> None:
+    """Measure the shards against the figures of the paper, and show some rows.
 
-    Colours are left out where the output is no terminal or NO_COLOR is set.
+    Colours are used on a terminal, unless NO_COLOR is set.
 
     \b
     Example:
@@ -105,99 +85,45 @@ def inspect(
       albert-data inspect shards --grep "white whale" --label swapped
       albert-data inspect shards --html report.html --corpus books.jsonl.gz
       albert-data inspect shards --json > statistics.json
-      albert-data inspect shards --audit --corpus books.jsonl.gz
-      albert-data inspect --preset base
-      albert-data inspect run other-run --shards shards --plot layers.png
     """
-    from albert_data.cli.runs import are_runs, show_runs
-
-    if preset is not None:
-        if paths:
-            raise click.UsageError("Give OUT or --preset, not both.")
-        _check_options("preset")
-        _show_preset(preset, as_json=as_json)
-    elif not paths:
-        raise click.UsageError("Missing argument 'OUT' or option '--preset'.")
-    elif are_runs(paths):
-        _check_options("runs")
-        show_runs(paths, shards=shards, plot=plot, as_json=as_json)
-    elif len(paths) > 1:
-        raise click.UsageError("Give one shard folder; only runs are shown side by side.")
-    elif audit:
-        _check_options("audit")
-        _show_audit(paths[0], corpus, as_json)
-    else:
-        _check_options("shards")
-        _show_shards(paths[0], corpus, as_json=as_json, **of_rows)
-
-
-def _check_options(mode: str) -> None:
-    """Raise UsageError, naming them, for options on the command line that this mode would not heed."""
-    context = click.get_current_context()
-    named = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
-    faults = []
-    for purpose, owners, options in _OPTIONS:
-        given = [named[o] for o in options if context.get_parameter_source(o) is ParameterSource.COMMANDLINE]
-        if given and mode not in owners:
-            faults.append(f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} for {purpose}")
-    if faults:
-        raise click.UsageError(f"{'; '.join(faults)}: leave out what does not go together")
-
-
-def _show_shards(
-    out: Path, corpus: tuple[str, ...], *, split: str, as_json: bool, html: Path | None, **rows: Any
-) -> None:
-    _check_usage(**rows)
+    if (shards / RUN_FILE).is_file():
+        raise click.UsageError(f"{shards} is a training run; `albert-data runs {shards}` shows it")
+    _refuse_conflicts()
     with load_lightly():
         from albert_data.files import check_output, write_output
         from albert_data.inspect.html.writing import check_charts
         from albert_data.inspect.report import inspect_folder
         from albert_data.shards.places import list_files
 
-    inputs = _find_corpus(out, corpus)
+    inputs = find_corpus(shards, corpus)
     if html:
         check_charts()
-        check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(out)])
-    default = NUM_IN_HTML if html else NUM_SHOWN
-    report = inspect_folder(out, split=split, choice=_make_choice(default, **rows), corpus=inputs)
+        check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(shards)])
+    chosen = _make_choice(NUM_IN_HTML if html else NUM_SHOWN, **choice)
+    report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
     if html:
         page = report.to_html().encode()
         is_file = write_output(html, page)
     if as_json:
-        click.echo(json.dumps(report.to_dict(), indent=2))
+        show(json.dumps(report.to_dict(), indent=2))
     elif html is None:
         _print_text(report)
     elif is_file and not _is_stdout(html):
         show(f"{html}: {len(page) / 1e6:.1f} MB; open it in a browser")
 
 
-def _check_usage(
-    *,
-    numbers: tuple[int, ...],
-    text: str | None,
-    label: str | None,
-    is_random: bool,
-    num_examples: int | None,
-    **_: Any,
-) -> None:
-    """Raise UsageError, naming both, where one option leaves another without effect."""
-    is_seeded = click.get_current_context().get_parameter_source("seed") is ParameterSource.COMMANDLINE
+def _refuse_conflicts() -> None:
+    """Raise UsageError for an option that has no effect beside another one."""
+    context = click.get_current_context()
     given = {
-        "--grep": text is not None,
-        "--label": label is not None,
-        "--num-examples": num_examples is not None,
-        "--random": is_random,
-        "--seed": is_seeded,
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     }
-    rules = (
-        (bool(numbers), "--row names the rows by itself", tuple(given)),
-        (text is not None, "--grep shows the first rows that hold the text", ("--random", "--seed")),
-        (is_random, "--random draws other rows at each call", ("--seed",)),
-    )
-    for applies, why, idle in rules:
-        named = [name for name in idle if given[name]]
-        if applies and named:
-            raise click.UsageError(f"{why}; leave out {' and '.join(named)}")
+    for option, what, ignored in _CONFLICTS:
+        named = [name for name in ignored if name in given]
+        if option in given and named:
+            raise click.UsageError(f"{option} {what}; leave out {' and '.join(named)}")
 
 
 def _make_choice(
@@ -222,39 +148,17 @@ def _make_choice(
 
 
 def _is_stdout(path: Path) -> bool:
-    """Whether what is written to a path, such as /dev/stdout, goes where this command prints."""
+    """Whether a path such as /dev/stdout leads to where this command prints."""
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # ValueError: a stdout of Python's own, without a descriptor
+    except (OSError, ValueError):  # ValueError: Python code has put an object without a file descriptor there
         return False
 
 
 def _print_text(report: Report) -> None:
-    from albert_data.inspect.terminal import make_encodable
+    """Print the report. It has escaped its text itself: `show` would escape its colours too."""
+    from albert_data.escaping import make_encodable
 
     width = shutil.get_terminal_size(fallback=(80, 24)).columns
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     click.echo(make_encodable(report.to_text(width, colour=colour), sys.stdout.encoding))
-
-
-def _find_corpus(out: Path, corpus: tuple[str, ...]) -> list[Input] | None:
-    """The inputs of --corpus, to be read as the build in `out` read them."""
-    from albert_data.corpus.inputs import find_inputs
-    from albert_data.shards.manifest_file import read_manifest
-
-    return find_inputs(corpus, tell, read_manifest(out).config.text) if corpus else None
-
-
-def _show_preset(name: str, *, as_json: bool) -> None:
-    from albert_data.train.sizes import describe_sizes, sizes_to_dict
-
-    click.echo(json.dumps(sizes_to_dict(name), indent=2) if as_json else describe_sizes(name))
-
-
-def _show_audit(out: Path, corpus: tuple[str, ...], as_json: bool) -> None:
-    from albert_data.inspect.audit.audit import audit_folder
-    from albert_data.inspect.terminal import make_encodable
-
-    found = audit_folder(out, _find_corpus(out, corpus))
-    text = json.dumps(found.to_dict(), indent=2) if as_json else found.to_text()
-    click.echo(make_encodable(text, sys.stdout.encoding))

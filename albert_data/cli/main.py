@@ -1,10 +1,11 @@
-"""The `albert-data` command. Each subcommand is one call into the library, loaded when it is asked for."""
+"""The `albert-data` command. Each subcommand is one call into the library; its module is imported when it runs."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from difflib import get_close_matches
 from io import StringIO
 from typing import Any
 
@@ -12,17 +13,20 @@ import click
 
 from albert_data import __version__
 from albert_data.cli.entry import INTERRUPTED
-from albert_data.cli.entry import main as main
+from albert_data.cli.entry import main as main  # so that tests and scripts find both here
 from albert_data.cli.output import tell, tell_bug, tell_error
 from albert_data.errors import AlbertDataError, explain_os_error
 
 COMMANDS = {
     "vocab": "Train a SentencePiece vocabulary on text.",
     "build": "Turn text into pretraining shards.",
-    "inspect": "Show what is in shards, and what became of a training run.",
+    "inspect": "Show what is in a shard folder.",
+    "audit": "Look for what makes shards bad for pretraining.",
     "verify": "Check a shard folder against its manifest.",
     "train": "Pretrain a small ALBERT on a shard folder.",
+    "runs": "Show training runs side by side.",
     "export": "Write a trained model as a Hugging Face folder.",
+    "presets": "Count the parameters of a model preset.",
 }
 
 
@@ -32,9 +36,21 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of stdout has what it wants; click would exit with 1
+        except BrokenPipeError:  # the reader of stdout wants no more; click would exit with 1
+            # Python writes the rest of its buffer when it exits, which would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of these arguments; suggest one with a similar name if there is none."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            similar = " or ".join(f"'{found}'" for found in get_close_matches(name, COMMANDS))
+            hint = f"Did you mean {similar}?" if similar else "`albert-data --help` lists all commands."
+            raise click.UsageError(f"No such command '{name}'. {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -51,22 +67,24 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(__version__, prog_name="albert-data")
 def cli() -> None:
-    """Turn text into ALBERT pretraining shards, see what is in them, and pretrain on them.
+    """Turn text into ALBERT pretraining shards, look at them, and train on them.
 
     \b
-    albert-data vocab corpus/ -o vocab
-    albert-data build corpus/ --tokenizer vocab -o shards
-    albert-data inspect shards
-    albert-data train shards -o run
-    albert-data export run -o model
+    Example:
+      albert-data vocab corpus/ -o vocab
+      albert-data build corpus/ --tokenizer vocab -o shards
+      albert-data inspect shards
+      albert-data audit shards
+      albert-data train shards -o run
+      albert-data export run -o model
     """
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code, errors printed as one line."""
+    """Run one command line and return its exit code. An error is printed as one line."""
     try:
         result = cli.main(arguments, prog_name="albert-data", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -78,7 +96,7 @@ def run(arguments: list[str]) -> int:
     except AlbertDataError as error:
         tell_error(str(error))
         return 1
-    except (KeyboardInterrupt, click.Abort):  # click turns the one into the other, and ends the line
+    except (KeyboardInterrupt, click.Abort):  # click raises Abort for Ctrl-C, after a line feed
         tell("Interrupted.")
         return INTERRUPTED
     except OSError as error:
@@ -87,5 +105,5 @@ def run(arguments: list[str]) -> int:
     except MemoryError:
         tell_error("memory ran out; use fewer --workers, or a machine with more memory")
         return 1
-    except Exception as error:  # a bug of ours: one line and a report instead of a traceback
+    except Exception as error:  # a bug: one line, and the traceback in a file
         return tell_bug(error, arguments)

@@ -1,25 +1,58 @@
-"""Options that several commands share, their defaults read from the settings they fill."""
+"""Options that several commands share, and how options become the settings of the library.
+
+The default of a setting is written once, in its class in config.py; an option reads it from there.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from albert_data.config import DOCUMENT_RULES, SENTENCE_RULES, TextConfig
+from albert_data.config import DOCUMENT_RULES, SENTENCE_RULES, BuildConfig, ExampleConfig, TextConfig
+from albert_data.errors import ConfigError
+
+if TYPE_CHECKING:
+    from albert_data.corpus.inputs import Input
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _LIST_WIDTH = 80  # columns
 
 
-def default_of(config: type[Any], name: str) -> Any:
-    """The default of a dataclass field: the one place where it stands."""
-    return next(field.default for field in dataclasses.fields(config) if field.name == name)
+# ---- settings ----
+
+
+def setting(config: type[Any], flags: str, help: str, **attributes: Any) -> Callable[[Command], Command]:
+    """An option for the field of `config` with the same name; its default and type are those of the field."""
+    name = flags.split("/")[0].removeprefix("--").replace("-", "_")
+    default = next(field.default for field in dataclasses.fields(config) if field.name == name)
+    return click.option(flags, default=default, show_default=default not in (None, ""), help=help, **attributes)
+
+
+def take_text_config(options: dict[str, Any]) -> TextConfig:
+    """Remove the settings of TextConfig from `options` and return them."""
+    return TextConfig(**_take(options, TextConfig))
+
+
+def take_build_config(options: dict[str, Any]) -> BuildConfig:
+    """Remove all settings of a build from `options` and return them."""
+    text, examples = take_text_config(options), ExampleConfig(**_take(options, ExampleConfig))
+    return BuildConfig(text=text, examples=examples, **_take(options, BuildConfig))
+
+
+def _take(options: dict[str, Any], config: type[Any]) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(config)]
+    return {name: options.pop(name) for name in names if name in options}
+
+
+# ---- values ----
 
 
 def parse_size(value: str | int) -> int:
@@ -29,18 +62,18 @@ def parse_size(value: str | int) -> int:
     try:
         return int(float(text.removesuffix(unit)) * _SIZES[unit])
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{value!r} is no size; write it as 64000000, 64M or 1.5G") from None
+        raise click.BadParameter(f"{value!r} is not a size; write it as 64000000, 64M or 1.5G") from None
 
 
 def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Show the codes of all languages for `--language help`, and stop."""
+    """Print the codes of all languages for `--language help`, and stop."""
     if value == "help":
         from albert_data.cli.output import show
         from albert_data.languages import LANGUAGES
         from albert_data.sentences.words import read_tables
 
         tables = read_tables()
-        for title, is_listed in (("Languages with abbreviations of their own", True), ("Other languages", False)):
+        for title, is_listed in (("Languages with a table of abbreviations", True), ("Other languages", False)):
             names = [f"{code} {name}" for code, name in LANGUAGES.items() if (code in tables) == is_listed]
             show(f"{title}:\n{_wrap(names)}\n")
         context.exit()
@@ -48,81 +81,112 @@ def _list_languages(context: click.Context, parameter: click.Parameter, value: s
 
 
 def _wrap(names: list[str]) -> str:
-    """Names with commas between, parted between names alone."""
+    """Join names with commas and break lines between names only: no-break spaces keep each name in one line."""
     listed = ", ".join(name.replace(" ", "\u00a0") for name in names)
     lines = textwrap.wrap(listed, _LIST_WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\u00a0", " ")
 
 
+# ---- options ----
+
+_TEXT_OPTIONS = (  # in the order of --help
+    setting(
+        TextConfig,
+        "--sentences",
+        "Split each line into sentences, or take each line as one sentence.",
+        type=click.Choice(SENTENCE_RULES),
+    ),
+    setting(
+        TextConfig,
+        "--language",
+        "Language (ISO 639 code) whose rules end a sentence; `--language help` lists all.",
+        metavar="CODE",
+        is_eager=True,
+        callback=_list_languages,
+    ),
+    setting(TextConfig, "--text-field", "Field of a JSON line that contains the text.", metavar="NAME"),
+    setting(
+        TextConfig,
+        "--documents",
+        "What ends a document in .txt: a blank line, or the end of the file.",
+        type=click.Choice(DOCUMENT_RULES),
+    ),
+    setting(TextConfig, "--unwrap", "Join the lines of hard-wrapped paragraphs.", is_flag=True),
+    setting(
+        TextConfig,
+        "--language-field",
+        "Field of a JSON line that names its language.  [default: none; all text is in --language]",
+        metavar="NAME",
+    ),
+    setting(
+        TextConfig,
+        "--encoding",
+        "Encoding of all inputs.  [default: UTF-8, or UTF-16 with a byte order mark]",
+        metavar="NAME",
+    ),
+    setting(
+        TextConfig,
+        "--strict",
+        "Stop at the first damaged part of the input, instead of repairing or skipping it.",
+        is_flag=True,
+    ),
+)
+
+
 def text_options(command: Command) -> Command:
-    """--sentences, --language, --documents, --unwrap and the others that fill a TextConfig."""
-    for option in (
-        click.option(
-            "--strict",
-            is_flag=True,
-            help="Fail at the first damaged place instead of repairing or skipping it.",
-        ),
-        click.option(
-            "--encoding",
-            default=default_of(TextConfig, "encoding"),
-            metavar="NAME",
-            help="Encoding of all inputs.  [default: UTF-8, or UTF-16 with a byte order mark]",
-        ),
-        click.option(
-            "--language-field",
-            default=default_of(TextConfig, "language_field"),
-            metavar="NAME",
-            help="Field of a JSON line that names its language.  [default: all are in --language]",
-        ),
-        click.option(
-            "--unwrap",
-            is_flag=True,
-            help="Join the lines of hard-wrapped paragraphs.",
-        ),
-        click.option(
-            "--documents",
-            type=click.Choice(DOCUMENT_RULES),
-            default=default_of(TextConfig, "documents"),
-            show_default=True,
-            help="What ends a document in .txt; with file, blank lines end paragraphs alone.",
-        ),
-        click.option(
-            "--text-field",
-            default=default_of(TextConfig, "text_field"),
-            show_default=True,
-            metavar="NAME",
-            help="Field of a JSON line that holds the text.",
-        ),
-        click.option(
-            "--language",
-            default=default_of(TextConfig, "language"),
-            show_default=True,
-            metavar="CODE",
-            is_eager=True,
-            callback=_list_languages,
-            help="Language whose rules end a sentence (ISO 639); help lists all.",
-        ),
-        click.option(
-            "--sentences",
-            type=click.Choice(SENTENCE_RULES),
-            default=default_of(TextConfig, "sentences"),
-            show_default=True,
-            help="Segment each line into sentences, or take each line as one.",
-        ),
-    ):
+    """The options that fill a TextConfig."""
+    for option in reversed(_TEXT_OPTIONS):  # as decorators: the last one applied is the first in --help
         command = option(command)
     return command
 
 
 def workers_option(command: Command) -> Command:
-    """--workers: changes no byte of the result."""
+    """--workers: how many processes share the work. It changes no byte of the result."""
     return click.option(
         "--workers",
         type=click.IntRange(1, 1024),
         default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        show_default="one a core",
-        help="Workers, one beside the other.",
+        show_default="one per core",
+        help="Number of workers that share the work.",
     )(command)
 
 
-input_arguments = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+shards_argument = click.argument("shards", metavar="SHARDS", type=click.Path(path_type=Path))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def corpus_option(help: str) -> Callable[[Command], Command]:
+    """--corpus: what a shard folder was built from."""
+    return click.option("--corpus", multiple=True, metavar="INPUT", help=help)
+
+
+def find_corpus(shards: Path, corpus: tuple[str, ...]) -> list[Input] | None:
+    """The inputs of --corpus, to be read as the build of these shards read them; None without --corpus."""
+    from albert_data.cli.output import tell
+    from albert_data.corpus.inputs import find_inputs
+    from albert_data.shards.manifest_file import read_manifest
+
+    return find_inputs(corpus, tell, read_manifest(shards).config.text) if corpus else None
+
+
+def moved_option(flag: str, place: str, *, is_flag: bool = False) -> Callable[[Command], Command]:
+    """A hidden option of an earlier version. Its error says which command does that now."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value and not context.resilient_parsing:
+            raise click.UsageError(f"{flag} has moved to `albert-data {place}`")
+
+    # Eager options are processed first, so a missing argument does not hide this error.
+    name = f"moved_{flag.removeprefix('--')}"  # not that of the command's argument
+    return click.option(flag, name, is_flag=is_flag, hidden=True, is_eager=True, expose_value=False, callback=refuse)
+
+
+def require_packages(*names: str, extra: str) -> None:
+    """Raise ConfigError if a package of an optional extra is not installed."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            command = click.get_current_context().command.name
+            raise ConfigError(f"{command} needs {name}; install it with: pip install 'albert-data[{extra}]'") from error

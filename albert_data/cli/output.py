@@ -1,4 +1,4 @@
-"""What the command line prints: harmless for a terminal, and no reason to end where nobody can read it."""
+"""What the command line prints: escaped for terminals. A stderr that can't be written ends no command."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ BUG = 70  # EX_SOFTWARE of sysexits.h
 
 def show(text: str) -> None:
     """Print lines on stdout."""
-    click.echo(_make_harmless(text, sys.stdout.encoding))
+    click.echo(make_harmless(text, sys.stdout.encoding))
 
 
 def tell(text: str) -> None:
-    """Print lines on stderr. Where these can't be written (a full disk, a closed pipe) they are left out."""
-    with suppress(ValueError):  # a stream that was closed
+    """Print lines on stderr. If it can't be written (a full disk, a closed pipe) they are dropped."""
+    with suppress(ValueError):  # Python's file object is closed
         try:
-            click.echo(_make_harmless(text, sys.stderr.encoding), err=True)
-        except OSError:  # what is still unwritten would fail again as the process ends
+            click.echo(make_harmless(text, sys.stderr.encoding), err=True)
+        except OSError:  # Python writes the rest of its buffer when it exits, which would fail again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _make_harmless(text: str, encoding: str) -> str:
-    """Write out what steers a terminal, except line feeds, and what the stream can't hold."""
+def make_harmless(text: str, encoding: str) -> str:
+    """Escape control characters except line feeds, and characters that the encoding lacks."""
     return make_encodable("\n".join(map(escape_controls, text.split("\n"))), encoding)
 
 
 def tell_error(message: str) -> None:
-    """Print an error as one line, whatever stands in the names and values that it holds."""
+    """Print an error as one line, whatever its names and values contain."""
     tell("Error: " + message.replace("\n", "\\n"))
 
 
 def tell_bug(error: Exception, arguments: list[str]) -> int:
-    """Keep the traceback of an error that nobody foresaw in a file, and name it in one line; returns the exit code."""
+    """Write the traceback of an unexpected error to a file and print a line that names it; returns the exit code."""
     head = f"albert-data {__version__}, Python {sys.version}\n{sys.platform}\narguments: {arguments}\n\n"
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     try:
         descriptor, path = tempfile.mkstemp(prefix="albert-data-", suffix=".txt")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(head + "".join(traceback.format_exception(error)))
-        where = f"please report it with {path}, which holds the traceback"
+        where = f"please report it with {path}, which contains the traceback"
     except OSError as fault:
-        where = f"its traceback could not be kept ({fault.strerror})"
+        where = f"its traceback could not be saved ({fault.strerror})"
     tell_error(f"this is a bug of albert-data ({what}); {where}")
     return BUG

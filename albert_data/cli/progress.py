@@ -1,20 +1,18 @@
-"""A progress bar on stderr; where that is no terminal, a line a stage."""
+"""A progress bar on stderr, or one line per stage if that is no terminal."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-import click
-
-from albert_data.cli.output import tell
+from albert_data.cli.output import make_harmless, show, tell
 from albert_data.escaping import escape_controls
 
 
 class Bar:
-    """Shows the stages of a run: done, rate in MB of text a second, time left.
+    """Shows the stages of a command: share done, MB of text per second, time left.
 
-    tells_stages: whether a stage is a line where there is no terminal.
+    tells_stages: without a terminal, print a line for each stage.
     """
 
     def __init__(self, *, tells_stages: bool = True) -> None:
@@ -31,7 +29,7 @@ class Bar:
             return
         from tqdm import tqdm
 
-        tqdm.monitor_interval = 0  # its thread would be forked along
+        tqdm.monitor_interval = 0  # it starts a thread, and workers are forked later
         self._bar = tqdm(
             total=total,
             desc=stage,
@@ -50,17 +48,18 @@ class Bar:
             self._bar.update(done)
 
     def say(self, line: str) -> None:
+        """Print a line on stderr, above the bar."""
         if self._bar is None:
             tell(line)
         else:
             self._bar.write(escape_controls(line), file=sys.stderr)
 
     def print(self, line: str) -> None:
-        """A line of the command's own output, on stdout, with the bar out of its way."""
+        """Print a line of the command's output on stdout, above the bar."""
         if self._bar is None:
-            click.echo(line)
+            show(line)
         else:
-            self._bar.write(line, file=sys.stdout)
+            self._bar.write(make_harmless(line, sys.stdout.encoding), file=sys.stdout)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -69,7 +68,7 @@ class Bar:
 
 
 def _choose_format(total: int | None, unit: str) -> str | None:
-    """tqdm's own where no total is known; without a unit there is nothing to count but the time."""
+    """The format of tqdm's line: with a total, a share; with a unit alone, tqdm's default; else only the time."""
     if total is not None:
-        return "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        return "{desc} {percentage:3.0f} %|{bar}| {elapsed}<{remaining}{postfix}"
     return None if unit else "{desc} {elapsed}"

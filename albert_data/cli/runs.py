@@ -1,59 +1,69 @@
-"""What `albert-data inspect` shows of training runs."""
+"""`albert-data runs`: training runs side by side."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from albert_data.errors import ConfigError
-from albert_data.train.folder import RUN_FILE
+from albert_data.cli.options import json_option, require_packages
+from albert_data.cli.output import show
 
 if TYPE_CHECKING:
     from albert_data.train.layers import Layers
 
-
-def are_runs(paths: tuple[Path, ...]) -> bool:
-    """Whether all of these are run folders. Raises UsageError for a mixture, which nothing is said of."""
-    found = [(path / RUN_FILE).is_file() for path in paths]
-    if any(found) and not all(found):
-        raise click.UsageError(f"{paths[found.index(False)]} is no run; give runs alone, or one shard folder")
-    return all(found)
+_PATH = click.Path(path_type=Path)
 
 
-def show_runs(runs: tuple[Path, ...], *, shards: Path | None, plot: Path | None, as_json: bool) -> None:
-    """Print each run and, where shards are given, the layers of all of them side by side."""
-    from albert_data.inspect.terminal import escape_controls, make_encodable
+@click.command()
+@click.argument("runs", type=_PATH, metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--shards",
+    type=_PATH,
+    metavar="SHARDS",
+    help="Measure on the validation rows of this shard folder how much each layer changes its input. Needs PyTorch.",
+)
+@click.option(
+    "--plot",
+    type=_PATH,
+    metavar="PATH",
+    help="Draw these changes (.png, .svg or .pdf). Needs --shards and matplotlib.",
+)
+@json_option
+def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json: bool) -> None:
+    """Show the learning curves and the parameters of training runs.
+
+    RUN is the output folder of `train`.
+
+    \b
+    Example:
+      albert-data runs run
+      albert-data runs run other-run --shards shards --plot layers.png
+    """
     from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict
     from albert_data.train.sizes import describe_paper
 
     if plot is not None and shards is None:
-        raise click.UsageError("--plot draws what the layers do with validation rows; give --shards too")
+        raise click.UsageError("--plot draws how layers change the validation rows; give --shards too")
     measured = _measure_layers(runs, shards, plot) if shards is not None else []
     if as_json:
-        found = [run_to_dict(run) for run in runs]
-        click.echo(json.dumps({"runs": found, "layers": [dataclasses.asdict(one) for one in measured]}, indent=2))
+        found = {"runs": [run_to_dict(run) for run in runs], "layers": [dataclasses.asdict(one) for one in measured]}
+        show(json.dumps(found, indent=2))
         return
     pages = [*(describe_run(run) for run in runs), describe_paper()]
-    pages += [describe_layers(measured)] if measured else []
-    for page in pages:
-        text = "\n".join(map(escape_controls, page.split("\n")))
-        click.echo(make_encodable(text, sys.stdout.encoding) + "\n")
-    if not measured:
-        click.echo("With --shards OUT: how much each layer changes what goes through it.")
+    pages.append(
+        describe_layers(measured) if measured else "With --shards SHARDS: how much each layer changes its input."
+    )
+    show("\n\n".join(pages))
 
 
 def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> list[Layers]:
-    for package, extra in (("torch", "train"), *([("matplotlib", "report")] if plot is not None else [])):
-        try:
-            importlib.import_module(package)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"this needs {package}; install it with: pip install 'albert-data[{extra}]'") from error
+    require_packages("torch", extra="train")
+    if plot is not None:
+        require_packages("matplotlib", extra="report")
     from albert_data.shards.places import list_files
     from albert_data.shards.reader import open_shards
     from albert_data.train.folder import list_files as list_run_files

@@ -1,4 +1,4 @@
-"""What a command says at its end: plain lines, 80 columns."""
+"""What `build` and `vocab` print at their end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from albert_data.pipeline.plan import plan_tasks
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.vocabulary import VocabReport
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.training import MAX_SENTENCE_BYTES
+from albert_data.wording import count_of, format_share
 
-_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # what None means
+_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # None means this; in all other settings, auto
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
@@ -24,13 +26,13 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
     total = trained.num_bytes + trained.skipped_bytes
     lines = [
         f"{model}: {report.config.vocab_size:,} pieces ({report.config.model_type})",
-        f"  learnt from {_count(trained.num_sentences, 'sentence')}, {trained.num_bytes / 1e6:,.1f} MB, "
-        f"of {_count(report.num_documents, 'document')}, {report.text_bytes / 1e6:,.1f} MB",
+        f"  learned from {count_of(trained.num_sentences, 'sentence')}, {trained.num_bytes / 1e6:,.1f} MB, "
+        f"of {count_of(report.num_documents, 'document')}, {report.text_bytes / 1e6:,.1f} MB",
     ]
     if trained.num_skipped:
         lines.append(
-            f"  left out {_count(trained.num_skipped, 'sentence')} of over 4,192 bytes, "
-            f"{100 * trained.skipped_bytes / total:.2f} % of the sample"
+            f"  left out {count_of(trained.num_skipped, 'sentence')} of over {MAX_SENTENCE_BYTES:,} bytes, "
+            f"{format_share(trained.skipped_bytes / total)} of the sample"
         )
     return "\n".join([*lines, *_describe_damage(report.damage), *_describe_advice(report.advice)])
 
@@ -42,8 +44,8 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     return "\n".join(
         [
             f"would write {out}, from",
-            f"  {_count(len(files), 'plain file')}, {size:,.1f} MB, in {_count(num_tasks, 'task')}",
-            f"  {_count(len(streams), 'compressed file or stream', 'compressed files or streams')}",
+            f"  {count_of(len(files), 'plain file')}, {size:,.1f} MB, in {count_of(num_tasks, 'task')}",
+            f"  {count_of(len(streams), 'compressed file or stream', 'compressed files or streams')}",
             f"tokenizer  {vocabulary}",
             *_describe_config(config, ngram_shares(config.examples.ngram).tolist()),
         ]
@@ -54,37 +56,39 @@ def describe_build(report: BuildReport, out: Path) -> str:
     manifest = report.manifest
     counts, splits = manifest.counts, manifest.splits
     if report.was_finished:
-        return f"{out} is finished: {splits['train'].num_rows:,} training examples; nothing to do"
+        return f"{out} is finished: {count_of(splits['train'].num_rows, 'training row')}; nothing to do"
     lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
     if report.resumed_tasks:
-        lines.append(f"resumed    {_count(report.resumed_tasks, 'task')} found done")
+        lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} had been done before")
     lines.append(
         f"documents  {counts.documents:,} ({counts.text_bytes / 1e6:,.1f} MB, "
-        f"{counts.sentences:,} sentences, {counts.tokens:,} tokens)"
+        f"{count_of(counts.sentences, 'sentence')}, {count_of(counts.tokens, 'token')})"
     )
     if counts.duplicate_documents:
-        copies = _count(counts.duplicate_documents, "copy of a document", "copies of documents")
-        lines.append(f"dropped    {copies}, {counts.duplicate_tokens:,} tokens; --keep-duplicates keeps them")
+        copies = count_of(counts.duplicate_documents, "copy of a document", "copies of documents")
+        lines.append(
+            f"dropped    {copies}, {count_of(counts.duplicate_tokens or 0, 'token')}; --keep-duplicates keeps them"
+        )
     for name, split in splits.items():
-        shards = _count(len(split.shards), "shard")
-        lines.append(f"{name:<10} {split.num_rows:,} examples, {split.num_tokens:,} tokens, {shards}")
+        shards = count_of(len(split.shards), "shard")
+        lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
-        lines.append("           there is only one distinct document, so none is left to evaluate on; give two or more")
+        lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += _describe_damage(manifest.damage)
     lines += _describe_advice(advise_on(manifest))
     lines += _describe_config(manifest.config, manifest.ngram_shares)
-    lines.append(f"next       albert-data inspect {out}")
+    lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)
 
 
 def describe_stages(report: BuildReport) -> str:
-    """Seconds of each stage, over all workers, and how much of the text it did in one."""
+    """The seconds of each stage, summed over all workers, and its speed."""
     return "\n".join(format_stages(report.stages, report.manifest.counts.text_bytes))
 
 
 def _rate(report: BuildReport) -> str:
     if report.resumed_tasks:
-        return "the rest of a build begun before"
+        return "the rest of a build that was started before"
     return f"{report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
 
 
@@ -104,9 +108,5 @@ def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
             lines.append(line)
             line = " " * 10
         line += item
-    listed = ", ".join(f"p({n}) = {100 * share:.2f} %" for n, share in enumerate(shares, 1))
+    listed = ", ".join(f"p({n}) = {format_share(share)}" for n, share in enumerate(shares, 1))
     return [*lines, line, f"spans      {listed}"]
-
-
-def _count(number: int, singular: str, plural: str | None = None) -> str:
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from albert_data.cli.loading import load_lightly
-from albert_data.cli.options import workers_option
+from albert_data.cli.options import shards_argument, workers_option
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option("--quick", is_flag=True, help="Check sizes and hashes alone, not the rows.")
+@shards_argument
+@click.option("--quick", is_flag=True, help="Check only sizes and hashes, not the rows.")
 @workers_option
-def verify(out: Path, quick: bool, workers: int) -> None:
-    """Check the shards in OUT against their manifest, and every row against the format.
+def verify(shards: Path, quick: bool, workers: int) -> None:
+    """Check the shards against their manifest, and every row against the format.
 
-    Prints a line for each fault, and exits with 1 if there is one.
+    Prints a line for each fault. The exit code is 1 if there is one.
 
     \b
     Example:
@@ -27,20 +26,16 @@ def verify(out: Path, quick: bool, workers: int) -> None:
     """
     with load_lightly():
         from albert_data.cli.progress import Bar
-        from albert_data.inspect.terminal import escape_controls, make_encodable
         from albert_data.inspect.verify import describe_sound
         from albert_data.inspect.verify import verify as find_faults
 
-    def tell(what: object) -> None:
-        bar.print(make_encodable(escape_controls(f"{out}: {what}"), sys.stdout.encoding))
-
     num_faults, bar = 0, Bar(tells_stages=False)
     try:
-        for fault in find_faults(out, quick=quick, workers=workers, progress=bar):
+        for fault in find_faults(shards, quick=quick, workers=workers, progress=bar):
             num_faults += 1
-            tell(fault)
+            bar.print(f"{shards}: {fault}")
     finally:
         bar.close()
     if num_faults:
         raise SystemExit(1)
-    tell(describe_sound(out, quick=quick))
+    bar.print(f"{shards}: {describe_sound(shards, quick=quick)}")

@@ -110,4 +110,4 @@ def test_a_missing_torch_is_said_with_the_command_that_installs_it():
         "train(['out', '-o', 'run'], standalone_mode=False)"
     )
     told = python(code).stderr.splitlines()[-1]
-    assert told.endswith("ConfigError: train needs PyTorch; install it with: pip install 'albert-data[train]'")
+    assert told.endswith("ConfigError: train needs torch; install it with: pip install 'albert-data[train]'")

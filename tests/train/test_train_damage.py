@@ -190,11 +190,11 @@ def test_what_is_no_file_is_refused_and_never_waited_for(trained, readers, tmp_p
 
 @pytest.mark.parametrize("content", RAW, ids=lambda content: repr(content[:8]))
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
-def test_inspect_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, capsys, name, content):
+def test_runs_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, capsys, name, content):
     run = tmp_path / "run"
     shutil.copytree(trained / "finished", run)
     (run / name).write_bytes(content + b"\n" + (run / name).read_bytes())
-    code = run_command(["inspect", str(run)])
+    code = run_command(["runs", str(run)])
     shown = capsys.readouterr().err
     assert code == 0 or (code == 1 and shown.startswith("Error: ") and shown.count("\n") == 1)
 
@@ -216,8 +216,8 @@ def test_a_name_that_is_no_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys
     run = tmp_path / os.fsdecode(b"run-\xff")
     shutil.copytree(trained / "finished", run)
     assert b"run-\\udcff" in write_run_page(run).read_bytes()
-    assert run_command(["inspect", str(run)]) == 0
-    assert run_command(["inspect", str(run), "--json"]) == 0
+    assert run_command(["runs", str(run)]) == 0
+    assert run_command(["runs", str(run), "--json"]) == 0
 
 
 # ---- tensors ----

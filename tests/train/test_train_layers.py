@@ -93,7 +93,7 @@ def test_shards_of_another_vocabulary_and_a_run_without_checkpoint_are_refused(r
 
 def fails(capsys, code: int, *arguments: object) -> str:
     capsys.readouterr()
-    assert run_command(["inspect", *map(str, arguments)]) == code
+    assert run_command(["runs", *map(str, arguments)]) == code
     return capsys.readouterr().err
 
 
@@ -138,17 +138,12 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, 
     assert message in fails(capsys, 1, run, "--shards", tmp_path / "nowhere", "--plot", tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--audit", "--audit is for a shard folder:"),
-        ("--html x --grep y", "--grep and --html are for rows"),
-        ("--row 1 --corpus x", "--row is for rows of a shard folder; --corpus is for a shard folder:"),
-    ],
-)
-def test_options_of_shards_do_not_go_with_runs(tmp_path, capsys, options, message):
-    (tmp_path / "run.json").write_text("{}")
-    assert message in fails(capsys, 2, tmp_path, *options.split())
+def test_a_folder_that_is_no_run_is_refused(run, tmp_path, capsys):
+    assert f"{tmp_path}: there is no run" in fails(capsys, 1, run, tmp_path)
+
+
+def test_a_plot_without_shards_is_a_usage_error(run, capsys):
+    assert "give --shards too" in fails(capsys, 2, run, "--plot", "layers.png")
 
 
 def test_of_many_lines_a_few_are_shown_and_the_last():

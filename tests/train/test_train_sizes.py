@@ -28,7 +28,7 @@ VARIANTS = {
 @pytest.fixture
 def page(capsys):
     def show(*arguments: str) -> str:
-        assert run(["inspect", *arguments]) == 0
+        assert run(["presets", *arguments]) == 0
         return capsys.readouterr().out
 
     return show
@@ -97,7 +97,7 @@ def test_version_1_differs_from_version_2_by_its_dropout_alone():
 
 @pytest.mark.parametrize("name", MODEL_PRESETS)
 def test_the_page_of_a_preset_has_its_parts_and_the_papers_table_in_80_columns(name, page):
-    text = page("--preset", name)
+    text = page(name)
     assert max(map(len, text.splitlines())) <= 80
     sizes = count_parameters(MODEL_PRESETS[name])
     assert all(f"{count:,}" in text for count in (sizes.embeddings, sizes.attention, sizes.ffn, sizes.all))
@@ -108,7 +108,7 @@ def test_the_page_of_a_preset_has_its_parts_and_the_papers_table_in_80_columns(n
 
 
 def test_json_of_a_preset_has_the_same_numbers(page):
-    shown = json.loads(page("--preset", "base", "--json"))
+    shown = json.loads(page("base", "--json"))
     assert shown["parameters"]["all"] == 11_813_810
     assert [row["paper_millions"] for row in shown["paper"]] == [12, 18, 60, 235, 108, 334]
 
@@ -117,12 +117,7 @@ def test_a_preset_needs_no_torch_and_no_folder(tmp_path):
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from albert_data.cli.main import run\n"
-        "assert run(['inspect', '--preset', 'xxlarge']) == 0"
+        "assert run(['presets', 'xxlarge']) == 0"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_preset_beside_a_folder_is_a_usage_error(tmp_path, capsys):
-    assert run(["inspect", str(tmp_path), "--preset", "base"]) == 2
-    assert "not both" in capsys.readouterr().err

@@ -1,0 +1,35 @@
+"""`albert-data audit`: whether something in a shard folder makes it bad for pretraining."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from albert_data.cli.loading import load_lightly
+from albert_data.cli.options import corpus_option, find_corpus, json_option, shards_argument
+from albert_data.cli.output import show
+
+
+@click.command()
+@shards_argument
+@corpus_option("Text that the shards were built from; adds checks of sources and lost characters. May be repeated.")
+@json_option
+def audit(shards: Path, corpus: tuple[str, ...], as_json: bool) -> None:
+    """Look for what makes the shards bad for pretraining.
+
+    Each check gives a figure and a verdict: ok, look (see whether you meant it), bad (fix it before you train) or not
+    known. The exit code is 0 whatever the verdicts are.
+
+    \b
+    Example:
+      albert-data audit shards
+      albert-data audit shards --corpus books.jsonl.gz
+      albert-data audit shards --json > audit.json
+    """
+    with load_lightly():
+        from albert_data.inspect.audit.audit import audit_folder
+
+    found = audit_folder(shards, find_corpus(shards, corpus))
+    show(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())

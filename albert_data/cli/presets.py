@@ -1,0 +1,30 @@
+"""`albert-data presets`: how many parameters the model of a preset has."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from albert_data.cli.options import json_option
+from albert_data.cli.output import show
+from albert_data.train.config import MODEL_PRESETS
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(MODEL_PRESETS)), metavar="NAME")
+@json_option
+def presets(name: str, as_json: bool) -> None:
+    """Count the parameters of a model preset by part, and compare them with the paper.
+
+    NAME is tiny, base, large, xlarge or xxlarge, or a preset of ALBERT version 1: base-v1, large-v1, xlarge-v1 or
+    xxlarge-v1.
+
+    \b
+    Example:
+      albert-data presets base
+      albert-data presets xxlarge-v1 --json
+    """
+    from albert_data.train.sizes import describe_sizes, sizes_to_dict
+
+    show(json.dumps(sizes_to_dict(name), indent=2) if as_json else describe_sizes(name))
