@@ -22,7 +22,7 @@ from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import FORMAT_NAME
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import slice_rows
-from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, to_record_batch
+from albert_data.shards.schema import FORMAT_VERSION, check_batch, from_record_batch, shard_schema, to_record_batch
 from albert_data.shards.writer import ShardReceipt, write_shard
 
 # ---- ragged rows ----
@@ -200,6 +200,39 @@ def test_lists_of_a_record_batch_that_lead_outside_are_an_error_not_a_crash(name
     examples = dataclasses.replace(make_examples(numbered_rows(2, 7)), **{name: np.array(offsets)})
     columns = Columns([to_record_batch(examples, shard_schema(np.uint16))])
     with pytest.raises(ValueError, match="outside"):
+        columns.take(np.zeros(2, np.int64), np.arange(2))
+
+
+def test_the_masks_of_a_foreign_shard_may_begin_at_different_offsets_in_its_two_lists():
+    """Another writer's lists of positions may have a value in front that no row uses, and those of originals none."""
+    rows = numbered_rows(5)
+    examples = make_examples(rows)
+    ours = to_record_batch(examples, shard_schema(np.uint16))
+    shifted = dataclasses.replace(
+        examples,
+        masked_positions=np.concatenate([np.array([7], np.uint16), examples.masked_positions]),
+        mask_offsets=examples.mask_offsets + 1,
+    )
+    theirs = to_record_batch(dataclasses.replace(shifted, masked_ids=shifted.masked_positions), shard_schema(np.uint16))
+    at = ours.schema.get_field_index("masked_positions")
+    batch = ours.set_column(at, ours.schema.field(at), theirs.column("masked_positions"))
+    check_batch(batch)
+    assert plain(from_record_batch(batch)) == rows
+    wanted = [4, 0, 2, 2]
+    assert plain(Columns([batch]).take(np.zeros(4, np.int64), np.array(wanted))) == [rows[i] for i in wanted]
+
+
+@pytest.mark.parametrize("name", ["masked_positions", "masked_ids"])
+@pytest.mark.parametrize("offsets", [[0, 9, 1], [0, 3, 1], [0, -1, 1]])
+def test_masks_of_a_record_batch_that_lead_outside_are_an_error_not_a_crash(name: str, offsets: list[int]):
+    examples = make_examples(numbered_rows(2, 7))
+    batch, spoilt = (
+        to_record_batch(rows, shard_schema(np.uint16))
+        for rows in (examples, dataclasses.replace(examples, mask_offsets=np.array(offsets)))
+    )
+    at = batch.schema.get_field_index(name)
+    columns = Columns([batch.set_column(at, batch.schema.field(at), spoilt.column(name))])
+    with pytest.raises(ValueError, match="outside|other numbers"):
         columns.take(np.zeros(2, np.int64), np.arange(2))
 
 

@@ -1,8 +1,8 @@
-"""Rows out of many record batches, copied in one compiled loop.
+"""Copies rows out of many record batches, in one compiled loop.
 
 In: the record batches of a split, memory-mapped where they are not compressed. Out: any of their rows.
-The rows of a training batch lie all over a split. To ask Arrow for the record batch of each takes 50 microseconds
-a time, so a table keeps where each column of each record batch begins, and the kernel reads from there.
+The rows of a training batch are spread over the whole split. To ask Arrow for a row's record batch takes 50
+microseconds, so a table holds the addresses of the columns of each record batch, and the kernel reads from there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from albert_data.shards.schema import SOURCE
 
 
 class Addresses(NamedTuple):
-    """Where the columns of each record batch begin, and how many values its lists have: int64 [record batches].
+    """Where each column of each record batch begins in memory, and how many values its lists have: int64 arrays.
 
-    sources: of a column that shards may lack; then 0.
+    The two lists of masks have offsets of their own: in a file by another writer they may begin at different numbers.
+    sources: addresses of the column `source`; 0 in shards without it.
     """
 
     offsets: np.ndarray
@@ -29,19 +30,21 @@ class Addresses(NamedTuple):
     num_ids: np.ndarray
     segment_a_len: np.ndarray
     sop_label: np.ndarray
-    mask_offsets: np.ndarray
+    position_offsets: np.ndarray
     masked_positions: np.ndarray
+    num_positions: np.ndarray
+    masked_offsets: np.ndarray
     masked_ids: np.ndarray
-    num_masks: np.ndarray
+    num_masked: np.ndarray
     document_keys: np.ndarray
     sources: np.ndarray
 
 
 class Columns:
-    """The columns of record batches; keeps these in memory, or mapped."""
+    """The columns of record batches. It keeps the batches alive, in memory or mapped."""
 
     def __init__(self, batches: Sequence[pyarrow.RecordBatch]) -> None:
-        """Raises ValueError if not all have the same columns."""
+        """Take one or more record batches. Raises ValueError if not all have the same columns."""
         if any(batch.schema != batches[0].schema for batch in batches):
             raise ValueError("not all record batches have the same columns")
         self._batches = list(batches)
@@ -51,10 +54,10 @@ class Columns:
         self._no_ids = np.zeros(0, batches[0].column("input_ids").values.to_numpy(zero_copy_only=True).dtype)
 
     def take(self, batches: np.ndarray, rows: np.ndarray) -> Examples:
-        """Copy rows, each given by its record batch and its number in it (int64).
+        """Copy rows, each given by the number of its record batch and its number in that batch (int64).
 
-        A number beyond the record batch reads what lies there. Raises ValueError for lists that lead outside their
-        values.
+        The caller must check these numbers (`Shards.rows` does): a number that is too large reads other memory.
+        Raises ValueError for a row whose lists lie outside the values of the record batch.
         """
         ids, offsets, segment_a_len, sop_label, positions, masked, mask_offsets, keys, sources = copy_rows(
             self._addresses, batches, rows, self._no_ids, self._has_source
@@ -73,6 +76,7 @@ class Columns:
 
 
 def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
+    """The fields of `Addresses` for one record batch."""
     ids, positions, originals = (batch.column(name) for name in ("input_ids", "masked_positions", "masked_ids"))
     return [
         _address(ids.offsets),
@@ -80,10 +84,12 @@ def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
         len(ids.values),
         _address(batch.column("segment_a_len")),
         _address(batch.column("sop_label")),
-        _address(originals.offsets),
+        _address(positions.offsets),
         _address(positions.values),
+        len(positions.values),
+        _address(originals.offsets),
         _address(originals.values),
-        min(len(positions.values), len(originals.values)),
+        len(originals.values),
         _address(batch.column("document_key")),
         _address(batch.column(SOURCE)) if SOURCE in batch.schema.names else 0,
     ]
@@ -95,48 +101,57 @@ def _address(array: pyarrow.Array) -> int:
 
 @helper
 def measure_list(offsets: Pointer, row: int, num_values: int) -> I64:
-    """The length of a list. Raises ValueError where it leads outside its values."""
+    """The length of a row's list. Raises ValueError where it lies outside the values."""
     begin, end = I64(item(offsets, row)), I64(item(offsets, row + 1))
     if begin < 0 or end < begin or end > num_values:
         raise ValueError("a row lies outside its values")
     return end - begin
 
 
+@helper
+def copy_list(out: Pointer, out_at: int, values: int, offsets: Pointer, row: int, count: int) -> None:
+    """Copy the first `count` values of a row's list. values: the address of the values, of the type of `out`."""
+    copy_items(out, out_at, pointer_at(out, values), I64(item(offsets, row)), count)
+
+
 @kernel
 def copy_rows(
     addresses: Addresses, batches: np.ndarray, rows: np.ndarray, no_ids: np.ndarray, has_source: bool
 ) -> tuple[np.ndarray, ...]:
-    """Copy rows: the columns of `Examples`, in their order. no_ids: an array of the type of the ids."""
+    """Copy rows: the columns of `Examples`, in their order. no_ids: an empty array of the type of the ids."""
     num_rows = len(rows)
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
     segment_a_len, sop_label = np.empty(num_rows, np.int32), np.empty(num_rows, np.int8)
     document_keys, sources = np.empty(num_rows, np.uint64), np.empty(num_rows if has_source else 0, np.uint16)
-    # Pointers to int32, int8, ..: the types of those to the columns.
-    ints, bytes_, words, shorts = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
+    # pointer_at needs a pointer for its type: i32 and the others stand for int32, int8, uint64 and uint16.
+    i32, i8, u64, u16 = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
+    # First pass: check and measure the lists and copy the single values, so that the second can copy without checks.
     for i in range(num_rows):
         batch, row = batches[i], rows[i]
-        lists, masks = pointer_at(ints, addresses.offsets[batch]), pointer_at(ints, addresses.mask_offsets[batch])
-        offsets[i + 1] = offsets[i] + measure_list(lists, row, addresses.num_ids[batch])
-        mask_offsets[i + 1] = mask_offsets[i] + measure_list(masks, row, addresses.num_masks[batch])
-        segment_a_len[i] = item(pointer_at(ints, addresses.segment_a_len[batch]), row)
-        sop_label[i] = item(pointer_at(bytes_, addresses.sop_label[batch]), row)
-        document_keys[i] = item(pointer_at(words, addresses.document_keys[batch]), row)
+        num_tokens = measure_list(pointer_at(i32, addresses.offsets[batch]), row, addresses.num_ids[batch])
+        masked_lists = pointer_at(i32, addresses.masked_offsets[batch])
+        num_masked = measure_list(masked_lists, row, addresses.num_masked[batch])
+        position_lists = pointer_at(i32, addresses.position_offsets[batch])
+        if measure_list(position_lists, row, addresses.num_positions[batch]) != num_masked:
+            raise ValueError("a row has other numbers of masked_positions than of masked_ids")
+        offsets[i + 1], mask_offsets[i + 1] = offsets[i] + num_tokens, mask_offsets[i] + num_masked
+        segment_a_len[i] = item(pointer_at(i32, addresses.segment_a_len[batch]), row)
+        sop_label[i] = item(pointer_at(i8, addresses.sop_label[batch]), row)
+        document_keys[i] = item(pointer_at(u64, addresses.document_keys[batch]), row)
         if has_source:
-            sources[i] = item(pointer_at(shorts, addresses.sources[batch]), row)
+            sources[i] = item(pointer_at(u16, addresses.sources[batch]), row)
     input_ids, masked_ids = np.empty(offsets[-1], no_ids.dtype), np.empty(mask_offsets[-1], no_ids.dtype)
     masked_positions = np.empty(mask_offsets[-1], np.uint16)
     out_ids, out_masked, out_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
     for i in range(num_rows):
         batch, row = batches[i], rows[i]
-        begin = I64(item(pointer_at(ints, addresses.offsets[batch]), row))
-        source = pointer_at(out_ids, addresses.input_ids[batch])
-        copy_items(out_ids, offsets[i], source, begin, offsets[i + 1] - offsets[i])
-        begin = I64(item(pointer_at(ints, addresses.mask_offsets[batch]), row))
-        count = mask_offsets[i + 1] - mask_offsets[i]
-        positions = pointer_at(out_positions, addresses.masked_positions[batch])
-        copy_items(out_positions, mask_offsets[i], positions, begin, count)
-        originals = pointer_at(out_ids, addresses.masked_ids[batch])
-        copy_items(out_masked, mask_offsets[i], originals, begin, count)
+        lists = pointer_at(i32, addresses.offsets[batch])
+        copy_list(out_ids, offsets[i], addresses.input_ids[batch], lists, row, offsets[i + 1] - offsets[i])
+        at, count = mask_offsets[i], mask_offsets[i + 1] - mask_offsets[i]
+        lists = pointer_at(i32, addresses.position_offsets[batch])
+        copy_list(out_positions, at, addresses.masked_positions[batch], lists, row, count)
+        lists = pointer_at(i32, addresses.masked_offsets[batch])
+        copy_list(out_masked, at, addresses.masked_ids[batch], lists, row, count)
     return (
         input_ids,
         offsets,
