@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from albert_data import Shards, open_shards
+from albert_data.shards.rows import restore_ids
 from benchmarks import jobs, rivals
 from benchmarks.corpora import Corpus, Setup
 from benchmarks.results import COLLATOR, OURS, Measurement, Timing
@@ -62,9 +63,7 @@ def measure_shards(corpus: Corpus, shards: Shards, runs: int) -> Iterator[Measur
 def read_texts(shards: Shards) -> list[list[int]]:
     """The rows as they were before masking."""
     rows = shards.rows(np.arange(len(shards)))
-    ids = rows.input_ids.copy()
-    ids[np.repeat(rows.offsets[:-1], np.diff(rows.mask_offsets)) + rows.masked_positions] = rows.masked_ids
-    return [part.tolist() for part in np.split(ids, rows.offsets[1:-1])]
+    return [part.tolist() for part in np.split(restore_ids(rows), rows.offsets[1:-1])]
 
 
 def time_epoch(loader: Any, epoch: int) -> float:

@@ -33,6 +33,7 @@ from xxhash import xxh3_64_intdigest
 
 from albert_data import load_tokenizer, open_shards
 from albert_data.corpus.long_documents import WHITESPACE
+from albert_data.shards.manifest_file import read_manifest
 from benchmarks.corpora import count_bytes, read_texts, repeat_documents, split_lines
 from benchmarks.jobs import build, command, peak_of_workers
 
@@ -40,8 +41,7 @@ KILLS = 10
 
 
 def hashes(out: Path) -> list[str]:
-    splits = json.loads((out / "manifest.json").read_text())["splits"]
-    return [shard["sha256"] for split in splits.values() for shard in split["shards"]]
+    return [shard.sha256 for shard in read_manifest(out).shards]
 
 
 def row(*cells: object) -> None:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+from albert_data.shards.manifest_file import read_manifest
 from reliability.processes import ROOT, Ended
 
 OUT, RUN, VOCAB, PAGE = "out", "run", "vocab", "page.html"
@@ -219,8 +220,7 @@ def digest_shards(folder: Path, ended: Ended) -> Result:
 
 def read_seed(out: Path) -> int | None:
     """The seed of a finished build, by which two of them are told from each other."""
-    path = out / "manifest.json"
-    return int(json.loads(path.read_bytes())["config"]["seed"]) if path.is_file() else None
+    return read_manifest(out).config.examples.seed if (out / "manifest.json").is_file() else None
 
 
 def digest_run(run: Path) -> Result:

@@ -31,7 +31,7 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import mask_pairs, swap_in
+from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import span_tables
@@ -237,14 +237,6 @@ def test_rows_without_words_have_no_masks():
 def test_no_rows_have_no_masks():
     masks = draw_masks(literal_pairs([]), RULE, ExampleConfig())
     assert (masks.offsets.tolist(), len(masks.positions), len(masks.ids)) == ([0], 0, 0)
-
-
-def test_swapping_in_literal_masks_returns_what_stood_there():
-    ids = np.array([2, 10, 11, 3, 2, 12, 3], np.uint16)
-    positions, masked = np.array([1, 2, 1], np.uint16), np.array([4, 11, 4], np.uint16)
-    originals = swap_in(ids, np.array([0, 4, 7]), np.array([0, 2, 3]), positions, masked)
-    assert originals.tolist() == [10, 11, 12]
-    assert ids.tolist() == [2, 4, 11, 3, 2, 4, 3]
 
 
 def test_another_seed_pass_key_or_index_makes_other_masks():

@@ -20,8 +20,8 @@ from shard_fixtures import NO_TOTALS, change_manifest, describe_again, write_sha
 from albert_data.errors import ShardError
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import FORMAT_NAME
-from albert_data.shards.reader import Shards, open_shards
-from albert_data.shards.rows import slice_rows
+from albert_data.shards.reader import Example, Shards, open_shards
+from albert_data.shards.rows import locate_masks, restore_ids, slice_rows
 from albert_data.shards.schema import FORMAT_VERSION, check_batch, from_record_batch, shard_schema, to_record_batch
 from albert_data.shards.writer import ShardReceipt, write_shard
 
@@ -35,6 +35,27 @@ def test_slicing_rows_equals_slicing_a_list(rows: list[Row], data: st.DataObject
     found = slice_rows(make_examples(rows), begin, end)
     assert plain(found) == rows[begin:end]
     assert plain(slice_rows(found, 0, len(found))) == rows[begin:end]
+
+
+def test_restored_ids_are_those_before_masking_and_the_rows_stay_as_they_are():
+    rows: list[Row] = [([2, 4, 11, 3], 2, -1, [(1, 10), (2, 11)], 1), ([2, 4, 3], 1, -1, [(1, 12)], 2)]
+    examples = make_examples(rows)
+    assert restore_ids(examples).tolist() == [2, 10, 11, 3, 2, 12, 3]
+    assert locate_masks(examples).tolist() == [1, 2, 5]
+    assert plain(examples) == rows
+
+
+@given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=9))
+def test_restored_ids_of_many_rows_are_those_of_each(rows: list[int]):
+    examples = make_examples([numbered_rows(1, number)[0] for number in rows])
+    wanted: list[int] = []
+    for i in range(len(rows)):
+        one = slice_rows(examples, i, i + 1)
+        ids = one.input_ids.tolist()
+        for position, original in zip(one.masked_positions.tolist(), one.masked_ids.tolist(), strict=True):
+            ids[position] = original
+        wanted += ids
+    assert restore_ids(examples).tolist() == wanted
 
 
 def test_a_slice_copies_no_values():
@@ -245,6 +266,30 @@ def test_record_batches_of_other_columns_are_an_error():
 def test_negative_numbers_count_from_the_end(shards: Shards):
     assert shards[-1].document_key == shards[99].document_key
     assert shards[-100].document_key == shards[0].document_key
+
+
+def keys(examples: list[Example]) -> list[int]:
+    return [example.document_key for example in examples]
+
+
+BOUNDS = st.none() | st.integers(-110, 110)
+
+
+@settings(max_examples=60)
+@given(begin=BOUNDS, end=BOUNDS, step=st.none() | st.integers(-30, 30).filter(bool))
+def test_a_slice_of_shards_is_that_of_a_list(shards: Shards, begin: int | None, end: int | None, step: int | None):
+    assert keys(shards[begin:end:step]) == [row[4] for row in numbered_rows(100)][begin:end:step]
+
+
+def test_a_slice_of_step_0_is_refused(shards: Shards):
+    with pytest.raises(ValueError, match="step cannot be zero"):
+        shards[::0]
+
+
+def test_shards_show_what_they_hold(tmp_path: Path):
+    folder = write_folder(tmp_path / "out", [[numbered_rows(2)]])
+    change_manifest(folder, lambda manifest: manifest["splits"]["train"].update(num_rows=12_345))
+    assert repr(open_shards(folder)) == f"Shards('{folder}', train, 12,345 rows, 1 shard, max_seq_len 512)"
 
 
 @pytest.mark.parametrize("index", [100, -101])

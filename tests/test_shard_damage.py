@@ -34,9 +34,9 @@ ROWS = numbered_rows(30)
 # ---- rows that leave their bounds ----
 
 SPOILT: dict[str, Row] = {
-    "masked_positions holds 9; allowed are 0 to 4": ([2, 4, 6, 4, 3], 3, -1, [(1, 5), (9, 7)], 1),
-    "masked_ids holds 65,535; allowed are 0 to 999": ([2, 4, 6, 4, 3], 3, -1, [(1, 65535)], 1),
-    "input_ids holds 1,000; allowed are 0 to 999": ([2, 1000, 6, 4, 3], 3, -1, [], 1),
+    r"masked_positions\[1\] is 9; allowed are 0 to 4": ([2, 4, 6, 4, 3], 3, -1, [(1, 5), (9, 7)], 1),
+    r"masked_ids\[0\] is 65,535; allowed are ids below 1,000": ([2, 4, 6, 4, 3], 3, -1, [(1, 65535)], 1),
+    "token 1 has the id 1,000; allowed are ids below 1,000": ([2, 1000, 6, 4, 3], 3, -1, [], 1),
     "segment_a_len is 4; allowed are 0 to 3": ([2, 4, 6, 4, 3], 4, -1, [], 1),
     "segment_a_len is -1; allowed are 0 to 3": ([2, 4, 6, 4, 3], -1, -1, [], 1),
     "sop_label is 2; allowed are 0, 1 and -1": ([2, 4, 6, 4, 3], 3, 2, [], 1),

@@ -199,7 +199,7 @@ def test_verify_names_the_row_of_a_source_beyond_the_manifests(
     assert not list(verify(out))
     change_manifest(out, lambda manifest: manifest["sources"].pop())
     row = next(number for number, source in enumerate(read_sources(out)) if source == 2)
-    what = "source is 2; allowed are those of the manifest's 2 sources, from 0 on"
+    what = "source is 2; the manifest lists 2 under `sources`"
     assert f"train/shard-00000.arrow, row {row}: {what}" in list(map(str, verify(out)))
 
 

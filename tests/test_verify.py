@@ -193,8 +193,8 @@ def test_swapped_shards_are_named(folder) -> None:
     (folder / "kept").rename(folder / VALIDATION)
     faults = {fault.file: fault.what for fault in find_faults(folder)}
     assert faults == {
-        VALIDATION: f"holds the bytes of {TRAIN}: put each where it belongs",
-        TRAIN: f"holds the bytes of {VALIDATION}: put each where it belongs",
+        VALIDATION: f"holds the bytes of {TRAIN}: put each file where it belongs",
+        TRAIN: f"holds the bytes of {VALIDATION}: put each file where it belongs",
     }
 
 
@@ -221,7 +221,7 @@ def test_a_change_that_could_be_sound_is_a_fault_without_a_place(folder) -> None
     edit_manifest(folder, lambda m: m["splits"]["train"]["shards"][0].update(sha256=sha256))
     whats = [fault.what for fault in find_faults(folder)]
     assert whats[0].startswith("has the SHA-256")
-    assert whats[1].startswith("every row keeps the rules: what was changed are values")
+    assert whats[1].startswith("every row keeps the rules: the change is in values")
     assert len(whats) == 2
 
 
@@ -346,8 +346,8 @@ ROW_FAULTS = {
     "[SEP] is needed at the end of a segment": spoil_end,
     "allowed are ids below": change("input_ids", 1, 9999),
     "leaves no room": change("segment_a_len", 0, 0),
-    "leaves no room for": change("segment_a_len", 0, 4000),
-    "is -5, which leaves no room": change("segment_a_len", 0, -5),
+    "segment_a_len is 4,000; allowed are 0 to": change("segment_a_len", 0, 4000),
+    "segment_a_len is -5; allowed are 0 to": change("segment_a_len", 0, -5),
     "sop_label is 2; allowed are 0, 1 and -1": change("sop_label", 0, 2),
     "sop_label is -1, but the row has a segment B; allowed are 0 and 1": flip_label,
     "sop_label is 0, but the row has no segment B; allowed is -1": claim_pair,
@@ -356,7 +356,7 @@ ROW_FAULTS = {
     "allowed are the tokens of the segments": mask_the_end,
     "masked_ids[0] is 3 ([SEP]); allowed are pieces of text": change("masked_ids", 0, SEP),
     "masked_ids[0] is 4 ([MASK]); allowed are pieces of text": change("masked_ids", 0, MASK),
-    "masked_ids[0] is 9999 (no piece); allowed are pieces": change("masked_ids", 0, 9999),
+    "masked_ids[0] is 9,999; allowed are ids below": change("masked_ids", 0, 9999),
     "is masked by [CLS]; allowed are [MASK], a piece of text": replace_by(CLS),
     "is masked by <unk>; allowed are [MASK], a piece of text": replace_by(1),
     "is masked by <0x00>; allowed are [MASK], a piece of text": replace_by(5),
@@ -377,7 +377,7 @@ def test_a_row_longer_than_max_seq_len_is_a_fault(folder) -> None:
     longest = int(np.diff(read_part(folder / VALIDATION).offsets).max())
     edit_manifest(folder, lambda m: m["config"].update(max_seq_len=longest - 1))
     validation = [fault for fault in find_faults(folder) if fault.file == VALIDATION]
-    assert {fault.what for fault in validation} == {f"has {longest} tokens; allowed are 3 to {longest - 1}"}
+    assert {fault.what for fault in validation} == {f"it has {longest} tokens; allowed are 2 to {longest - 1}"}
 
 
 def make_words(masked: list[int]) -> Examples:

@@ -93,7 +93,7 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
         from albert_data.files import check_output, write_output
         from albert_data.inspect.html.writing import check_charts
         from albert_data.inspect.report import inspect_folder
-        from albert_data.shards.places import list_files
+        from albert_data.shards.paths import list_files
 
     inputs = find_corpus(shards, corpus)
     if html:

@@ -64,7 +64,7 @@ def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> 
     require_packages("torch", extra="train")
     if plot is not None:
         require_packages("matplotlib", extra="report")
-    from albert_data.shards.places import list_files
+    from albert_data.shards.paths import list_files
     from albert_data.shards.reader import open_shards
     from albert_data.train.folder import list_files as list_run_files
     from albert_data.train.layers import check_plot, draw_layers, measure_run

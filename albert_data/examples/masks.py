@@ -145,20 +145,6 @@ def make_room(longest: int) -> Room:
     return Room(begins, lengths, np.empty(longest // 64 + 1, np.uint64), tokens, replaced)
 
 
-@kernel
-def swap_in(
-    ids: np.ndarray, offsets: np.ndarray, mask_offsets: np.ndarray, positions: np.ndarray, masked: np.ndarray
-) -> np.ndarray:
-    """Replace `ids` at the masked positions and return what stood there."""
-    originals = np.empty_like(masked)
-    for row in range(len(offsets) - 1):
-        for i in range(mask_offsets[row], mask_offsets[row + 1]):
-            at = offsets[row] + positions[i]
-            originals[i] = ids[at]
-            ids[at] = masked[i]
-    return originals
-
-
 @helper
 def point_to_pieces(pieces: Pieces) -> Pieces:
     return Pieces(pointer(pieces.kinds), pointer(pieces.ordinary_ids), pieces.num_ordinary, pieces.mask_id)

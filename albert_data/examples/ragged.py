@@ -1,4 +1,4 @@
-"""The ragged arrays that leave this room: flat values and offsets, never lists of lists.
+"""The ragged arrays that this package hands on: flat values and offsets, never lists of lists.
 
 Row i of a flat array `x` with offsets `o` is `x[o[i]:o[i + 1]]`.
 """
@@ -6,6 +6,7 @@ Row i of a flat array `x` with offsets `o` is `x[o[i]:o[i + 1]]`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ class Pairs:
     ids: uint16 or uint32, flat; offsets: int64, num_rows + 1.
     segment_a_len: int32, tokens of A alone.
     sop_label: int8; 0 in order, 1 swapped, -1 no second segment.
-    document_keys: uint64, the document that the row was cut from.
+    document_keys: uint64, the key of the document that the row was made from.
     indices: uint32, the row's number in its document and pass.
     languages: uint32, packed codes (albert_data.languages); None where the build has one language.
     """
@@ -32,6 +33,20 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.segment_a_len)
+
+
+class ExampleArrays(NamedTuple):
+    """The arrays of `Examples` as kernels take them. sources: empty where the shards have no such column."""
+
+    input_ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    mask_offsets: np.ndarray
+    document_keys: np.ndarray
+    sources: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +72,9 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.segment_a_len)
+
+    @property
+    def arrays(self) -> ExampleArrays:
+        """For kernels. An empty array stands for no sources, so that Numba compiles each kernel once for both."""
+        values = vars(self)
+        return ExampleArrays(**(values if self.sources is not None else {**values, "sources": np.zeros(0, np.uint16)}))

@@ -16,9 +16,9 @@ from itertools import islice
 import numpy as np
 
 from albert_data.errors import ConfigError, ShardError
-from albert_data.examples.masks import swap_in
 from albert_data.examples.ragged import Examples
 from albert_data.shards.reader import Shards
+from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 
@@ -98,8 +98,7 @@ def _to_bytes(piece: str) -> bytes:
 
 
 def _search_batch(batch: Examples, needle: bytes, table: list[bytes]) -> Iterator[int]:
-    original = batch.input_ids.copy()
-    swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
+    original = restore_ids(batch)
 
     def holds(begin: int, end: int) -> bool:
         ids = original[batch.offsets[begin] : batch.offsets[end]]

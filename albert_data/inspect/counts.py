@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import swap_in
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
 from albert_data.examples.ragged import Examples
 from albert_data.inspect.words import find_words
 from albert_data.kernels import kernel
+from albert_data.shards.rows import locate_masks, restore_ids
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
 
@@ -47,9 +47,9 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, config: Ex
     """Count all that Statistics holds, in sound rows."""
     is_special = specials.is_special
     counts = no_counts(config, len(is_special))
-    original = batch.input_ids.copy()
-    standing = swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
-    is_masked = flag_masked(batch.offsets, batch.mask_offsets, batch.masked_positions)
+    original, masked = restore_ids(batch), locate_masks(batch)
+    standing, is_masked = batch.input_ids[masked], np.zeros(len(original), np.bool_)
+    is_masked[masked] = True
     rows = (original, batch.offsets, batch.segment_a_len, is_masked, is_special)
     count_words(*rows, words.starts, words.standalone, counts["words"], counts["span_lens"])
     count_edges(*rows, counts["edges"])
@@ -64,16 +64,6 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, config: Ex
     counts["labels"][:] = [np.count_nonzero(batch.sop_label == label) for label in labels]
     counts["row_lens"][:] = np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1)
     return counts
-
-
-@kernel
-def flag_masked(offsets: np.ndarray, mask_offsets: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Whether each token of a batch is masked: bool, flat."""
-    flags = np.zeros(offsets[-1], np.bool_)
-    for row in range(len(offsets) - 1):
-        for i in range(mask_offsets[row], mask_offsets[row + 1]):
-            flags[offsets[row] + positions[i]] = True
-    return flags
 
 
 @kernel

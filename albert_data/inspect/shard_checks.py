@@ -1,8 +1,8 @@
-"""One file of a shard folder against what the manifest says of it, and a shard's rows against the rules.
+"""Checks one file of a shard folder against its entry in the manifest, and the rows of a shard against the rules.
 
 In: a folder and a file's entry in the manifest, in any state. Out: faults, each with its row or byte where that
-can be told. Damage of any kind gives faults, never an exception. The work is done in hashing, Arrow and kernels,
-which let other threads run.
+is known. Damage of any kind gives faults, never an exception. Nearly all time is spent in hashing, Arrow and kernels,
+which release the GIL, so threads check several shards at once.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow
@@ -22,24 +24,33 @@ import pyarrow.ipc
 from albert_data.errors import ShardError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
-from albert_data.inspect.terminal import count_noun
 from albert_data.shards.manifest import TOTALS, ShardEntry, TokenizerEntry
-from albert_data.shards.places import locate, measure_file
+from albert_data.shards.paths import find_file
 from albert_data.shards.schema import describe_columns, explain_damage, has_nulls, map_file
+from albert_data.wording import count_of
 
 MAX_SHARD_FAULTS = 10
-_NOT_THE_FOLDERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what the machine lacks is no fault of a file
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of the machine: they say nothing about the file
 Advance = Callable[[int], object]
+
+
+class Finding(Enum):
+    """What is wrong with a whole file, where the next step depends on it."""
+
+    MISSING = "there is no such file, or none that can be read"
+    OTHER_SHARD = "the file holds another shard of the folder"
+    CHANGED = "the file's size or hash is not the manifest's"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that is not as it should be. file: relative to the folder; row, byte: in that file, from 0."""
+    """One thing that is wrong. file: relative to the folder; row, byte: in that file, counted from 0."""
 
     file: str
     what: str
     row: int | None = None
     byte: int | None = None
+    finding: Finding | None = None
 
     def __str__(self) -> str:
         row = "" if self.row is None else f", row {self.row:,}"
@@ -49,45 +60,41 @@ class Fault:
 
 @dataclass(kw_only=True)
 class Checked:
-    """What came out for one file. keys: uint64, of the documents in it, if they were asked for."""
+    """The result for one file. keys: uint64, of the documents in it, if they were asked for."""
 
     faults: list[Fault] = field(default_factory=list)
     keys: list[np.ndarray] = field(default_factory=list)
 
-    @property
-    def is_same(self) -> bool:
-        return not self.faults
-
 
 def check_file(
     folder: Path, expected: TokenizerEntry | ShardEntry, others: Mapping[str, str], advance: Advance
-) -> Iterator[Fault]:
-    """Check that a file has the SHA-256 that the manifest gives, and a shard the size.
+) -> Fault | None:
+    """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
 
-    others: the names of the listed shards by their SHA-256, to tell a file that took another's place.
+    others: the names of the listed shards by their SHA-256, to recognise a shard under another shard's name.
     """
     name = expected.file
     try:
-        path = locate(folder, name)
-        num_bytes = measure_file(path)
+        path, num_bytes = find_file(folder, name)
         found = hash_file(path, advance)
     except ShardError as error:
-        yield Fault(file=name, what=str(error))
-        return
+        return Fault(file=name, what=str(error), finding=Finding.MISSING)
     except OSError as error:
-        if error.errno in _NOT_THE_FOLDERS:
+        if error.errno in _SHORTAGES:
             raise
-        yield Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}")
-        return
-    wanted_bytes = expected.num_bytes if isinstance(expected, ShardEntry) else num_bytes
-    if found == expected.sha256 and num_bytes == wanted_bytes:
-        return
-    if found in others and found != expected.sha256:
-        yield Fault(file=name, what=f"holds the bytes of {others[found]}: put each where it belongs")
-    elif num_bytes != wanted_bytes:
-        yield Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {wanted_bytes:,}")
-    else:
-        yield Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}")
+        what = f"is listed in the manifest, but can't be read: {error.strerror}"
+        return Fault(file=name, what=what, finding=Finding.MISSING)
+    expected_bytes = expected.num_bytes if isinstance(expected, ShardEntry) else num_bytes
+    if found != expected.sha256 and found in others:
+        what = f"holds the bytes of {others[found]}: put each file where it belongs"
+        return Fault(file=name, what=what, finding=Finding.OTHER_SHARD)
+    if num_bytes != expected_bytes:
+        what = f"has {num_bytes:,} bytes; the manifest says {expected_bytes:,}"
+        return Fault(file=name, what=what, finding=Finding.CHANGED)
+    if found != expected.sha256:
+        what = f"has the SHA-256 {found}; the manifest says {expected.sha256}"
+        return Fault(file=name, what=what, finding=Finding.CHANGED)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,27 +112,17 @@ class ShardCheck:
     advance: Advance
 
     def __call__(self, shard: ShardEntry) -> Checked:
-        checked = Checked(faults=list(check_file(self.folder, shard, self.others, self.advance)))
-        path = self._find_file(shard, checked)
-        if self.rules is None or path is None:
+        fault = check_file(self.folder, shard, self.others, self.advance)
+        checked = Checked(faults=[fault] if fault else [])
+        if self.rules is None or (fault and fault.finding is not Finding.CHANGED):
             return checked
-        differs, found = not checked.is_same, list(self._check_rows(path, shard, self.rules, checked.keys))
-        if differs and not found:
-            found = [self._place_change(path, shard, self.rules)]
+        path = self.folder / shard.file
+        found = list(self._check_rows(path, shard, self.rules, checked.keys))
+        if fault and not found:
+            found = [self._locate_change(path, shard, self.rules)]
         checked.faults += found
         self.advance(shard.num_bytes)
         return checked
-
-    def _find_file(self, shard: ShardEntry, checked: Checked) -> Path | None:
-        """The file, if there is one whose rows can be looked at: this very shard, sound or damaged."""
-        if any("holds the bytes of" in fault.what for fault in checked.faults):
-            return None
-        try:
-            path = locate(self.folder, shard.file)
-            measure_file(path)
-        except (OSError, ShardError):
-            return None
-        return path
 
     def _check_rows(self, path: Path, shard: ShardEntry, rules: RowRules, keys: list[np.ndarray]) -> Iterator[Fault]:
         """Check the rows of a shard that is there, and their number."""
@@ -134,7 +131,7 @@ class ShardCheck:
         try:
             yield from islice(faults, MAX_SHARD_FAULTS)
             if rest := sum(1 for _ in faults):
-                yield Fault(file=name, what=f"{count_noun(rest, 'more row')} at fault")
+                yield Fault(file=name, what=f"{count_of(rest, 'more row')} at fault")
         except ShardError as error:
             yield Fault(file=name, what=str(error))
             return
@@ -156,25 +153,24 @@ class ShardCheck:
             totals["num_masked"] += len(batch.column("masked_ids").flatten())
             totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
 
-    def _place_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
+    def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
         """Say what can be said of changed bytes that left every row sound."""
-        place = find_changed_byte(path, rules.schema, self.compression, shard.sha256)
-        if place is None:
+        change = find_changed_byte(path, rules.schema, self.compression, shard.sha256)
+        if change is None:
             return Fault(
                 file=shard.file,
-                what="every row keeps the rules: what was changed are values, such as a token's id, that could as well "
-                "be sound, and no row of this file can be trusted",
+                what="every row keeps the rules: the change is in values, such as the id of a token, that could be "
+                "sound too, so no row of this file can be trusted",
             )
-        byte, found, wanted = place
         return Fault(
             file=shard.file,
-            byte=byte,
-            what=f"is 0x{found:02x}; the build wrote 0x{wanted:02x}. The rows are as they were built",
+            byte=change.byte,
+            what=f"is 0x{change.found:02x}; the build wrote 0x{change.expected:02x}. The rows are as they were built",
         )
 
 
 def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of arrays that are whole and without nulls. Raises ShardError at the first other one."""
+    """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
     at = "the footer, at its end"
     try:
         reader = pyarrow.ipc.open_file(map_file(path))
@@ -191,45 +187,52 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
         raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
 
 
-def find_changed_byte(
-    path: Path, schema: pyarrow.Schema, compression: str, expected: str
-) -> tuple[int, int, int] | None:
-    """The first byte of a shard whose change left its rows what they were: the place, the byte there, the right one.
+class Change(NamedTuple):
+    """The first byte that differs from what the build wrote."""
 
-    The rows are written anew; None unless that gives the SHA-256 `expected`, and where they can't be.
+    byte: int
+    found: int
+    expected: int
+
+
+def find_changed_byte(path: Path, schema: pyarrow.Schema, compression: str, expected_sha256: str) -> Change | None:
+    """The first changed byte of a shard whose rows are still those of the build.
+
+    Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
+    themselves changed.
     """
     with path.open("rb") as file:
-        compare = _Comparing(file.read)
+        comparison = _Comparison(file.read)
         try:
             codec = None if compression == "none" else compression
             options = pyarrow.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-            sink = pyarrow.PythonFile(compare, mode="w")
+            sink = pyarrow.PythonFile(comparison, mode="w")
             with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
                 for batch in read_batches(path, schema):
                     writer.write_batch(batch)
             sink.flush()
         except (ShardError, ValueError, pyarrow.ArrowException):  # ValueError: a manifest with no such codec
             return None
-    return compare.first if compare.hexdigest() == expected else None
+    return comparison.first if comparison.hexdigest() == expected_sha256 else None
 
 
-class _Comparing:
-    """A file to write to that keeps nothing but where the bytes first differ from those of another."""
+class _Comparison:
+    """Acts as a file to write to: it keeps the hash of what is written, and where that first differs from a file."""
 
     closed = False
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read, self._digest, self._at = read, sha256(), 0
-        self.first: tuple[int, int, int] | None = None
+        self._read, self._digest, self._position = read, sha256(), 0
+        self.first: Change | None = None
 
     def write(self, data: bytes) -> int:
-        written, there = bytes(data), self._read(len(data))
-        self._digest.update(written)
-        if self.first is None and written != there and len(written) == len(there):
-            place = int(np.argmax(np.frombuffer(there, np.uint8) != np.frombuffer(written, np.uint8)))
-            self.first = (self._at + place, there[place], written[place])
-        self._at += len(written)
-        return len(written)
+        expected, found = bytes(data), self._read(len(data))
+        self._digest.update(expected)
+        if self.first is None and expected != found and len(expected) == len(found):
+            at = int(np.argmax(np.frombuffer(found, np.uint8) != np.frombuffer(expected, np.uint8)))
+            self.first = Change(byte=self._position + at, found=found[at], expected=expected[at])
+        self._position += len(expected)
+        return len(expected)
 
     def flush(self) -> None:
         pass

@@ -21,14 +21,14 @@ from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, make_row_rules
 from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
-from albert_data.inspect.terminal import count_noun
 from albert_data.pipeline.progress import Progress, Silence
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, parse_manifest
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
-from albert_data.shards.places import locate, measure_file
+from albert_data.shards.paths import find_file, measure_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.wording import count_of
 
 _TRAIN = SPLITS[0]
 _MAX_KEY_FAULTS = 20
@@ -57,7 +57,7 @@ def _find_faults(folder: Path, read: ManifestFile, quick: bool, workers: int, pr
     manifest, key_faults = parse_manifest(read.values)
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in key_faults[:_MAX_KEY_FAULTS])
     if rest := key_faults[_MAX_KEY_FAULTS:]:
-        yield Fault(file=MANIFEST_NAME, what=f"{count_noun(len(rest), 'more key')} at fault")
+        yield Fault(file=MANIFEST_NAME, what=f"{count_of(len(rest), 'more key')} at fault")
     if manifest is None:
         return
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(read))
@@ -101,14 +101,15 @@ def _name_twin(path: Path, manifest: Manifest) -> str:
 def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
     """Yields the faults; returns the rules for the rows, if they are wanted and can be known."""
     expected, name = manifest.tokenizer, manifest.tokenizer.file
-    faults = list(check_file(folder, expected, {}, lambda num_bytes: None))
-    yield from faults
+    fault = check_file(folder, expected, {}, lambda num_bytes: None)
+    if fault:
+        yield fault
     if quick:
         return None
     try:
-        if faults:
-            raise TokenizerError("the file is another one than at the build")
-        tokenizer = load_tokenizer(locate(folder, name), to_encode=False)
+        if fault:
+            raise TokenizerError("the file is not the one of the build")
+        tokenizer = load_tokenizer(find_file(folder, name)[0], to_encode=False)
     except TokenizerError as error:
         yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")
         return None
@@ -170,6 +171,6 @@ def describe_sound(folder: Path, *, quick: bool = False) -> str:
         sum(split.num_rows for split in splits),
         sum(split.num_tokens for split in splits),
     )
-    counts = (count_noun(shards, "shard"), count_noun(rows, "row"), count_noun(tokens, "token"))
+    counts = (count_of(shards, "shard"), count_of(rows, "row"), count_of(tokens, "token"))
     proof = "sizes and hashes are as the manifest says; no row was looked at" if quick else "all as the manifest says"
     return f"{', '.join(counts)}: {proof}"

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, hash_manifest
-from albert_data.shards.places import check_folder, measure_file
+from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import READABLE_VERSIONS
 
 # A build writes about 170 bytes for each input besides its path, twice: room for a million inputs.

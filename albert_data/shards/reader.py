@@ -1,4 +1,4 @@
-"""Shards back into rows, memory-mapped.
+"""Reads rows back from shards, memory-mapped.
 
 In: a finished shard folder. Out: rows of one split, by number, in the order of the shards' names. Nothing in the folder
 is trusted: damage of any kind is a ShardError.
@@ -6,13 +6,14 @@ is trusted: damage of any kind is a ShardError.
 
 from __future__ import annotations
 
+import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow
@@ -23,15 +24,15 @@ from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import SPLITS, Manifest, ShardEntry
 from albert_data.shards.manifest_file import load_manifest
-from albert_data.shards.places import locate, measure_file
+from albert_data.shards.paths import find_file
 from albert_data.shards.row_bounds import Bounds
-from albert_data.shards.row_numbers import to_row_number, to_row_numbers
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
 from albert_data.sharing import SharedLock
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.wording import count_of
 
-_BATCHES_HELD = 16
+_CACHED_BATCHES = 16
 Made = TypeVar("Made")
 
 
@@ -41,7 +42,7 @@ class Example:
 
     input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied; segment_a_len: tokens of A.
     sop_label: 0 in order, 1 swapped, -1 no segment B. masked_positions: uint16; masked_ids: the originals.
-    source: the document's language, by its place in the manifest's `sources`; None where that is missing.
+    source: the index of the document's language in the manifest's `sources`; None where the shards have no sources.
     """
 
     input_ids: np.ndarray
@@ -61,32 +62,35 @@ class Example:
 
 
 class Shards:
-    """The rows of one split. manifest: the folder's manifest.json.
+    """The rows of one split: `shards[7]`, `shards[-1]`, `shards[10:20]`, `for example in shards`, `shards.rows(...)`.
+
+    manifest: the folder's manifest.json.
 
     Threads may share it. Forked processes inherit it; pickled or copied, it opens the same folder again, by its
-    absolute path. Its files are mapped into memory: a shard that is truncated in place while it is open kills the
-    process that reads it with SIGBUS. A build replaces its files by renaming, so the rows stay what they were.
+    absolute path. Its files are mapped into memory: if a shard is truncated in place while it is open, the next read
+    ends the process with SIGBUS. A build replaces its files by renaming, so the rows stay what they were.
     """
 
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
         self._root = Path(os.path.abspath(folder))
         self._has_source = manifest.sources is not None
-        self._bounds = Bounds(
-            vocab_size=manifest.tokenizer.vocab_size,
-            max_seq_len=manifest.config.examples.max_seq_len,
-            num_sources=len(manifest.sources or ()),
-        )
+        self._bounds = Bounds.from_manifest(manifest)
         readers = [_open_shard(folder, shard) for shard in manifest.splits[split].shards]
-        self._places = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
-        self._batch = lru_cache(maxsize=_BATCHES_HELD)(self._load_batch)
+        self._record_batches = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
+        self._batch = lru_cache(maxsize=_CACHED_BATCHES)(self._load_batch)
         self._lock, self._made = SharedLock(), dict[str, Any]()
+
+    def __repr__(self) -> str:
+        entry, config = self.manifest.splits[self.split], self.manifest.config.examples
+        counts = f"{count_of(entry.num_rows, 'row')}, {count_of(len(entry.shards), 'shard')}"
+        return f"Shards({str(self.folder)!r}, {self.split}, {counts}, max_seq_len {config.max_seq_len})"
 
     def __reduce__(self) -> tuple[Callable[..., Shards], tuple[Path, Path, str, str]]:
         return _open_again, (self.folder, self._root, self.split, self.manifest.digest)
 
     def _make_once(self, name: str, make: Callable[[], Made]) -> Made:
-        """What is made when it is first asked for, by one thread alone."""
+        """Return a value that the first call makes. Of several threads only one makes it."""
         if name not in self._made:
             with self._lock:
                 if name not in self._made:
@@ -97,7 +101,7 @@ class Shards:
         return from_record_batch(self._read_batch(number))
 
     def _read_batch(self, number: int) -> pyarrow.RecordBatch:
-        reader, i = self._places[number]
+        reader, i = self._record_batches[number]
         try:
             with self._lock:  # Arrow does not say that threads may share a reader
                 batch = reader.get_batch(i)
@@ -111,14 +115,16 @@ class Shards:
 
     @property
     def _columns(self) -> Columns:
-        return self._make_once("columns", lambda: Columns(list(map(self._read_batch, range(len(self._places))))))
+        return self._make_once(
+            "columns", lambda: Columns(list(map(self._read_batch, range(len(self._record_batches)))))
+        )
 
     @property
     def _begins(self) -> np.ndarray:
-        """The number of the first row of each batch, and of all rows: int64."""
+        """The number of the first row of each record batch, and last the number of rows: int64."""
 
         def measure() -> np.ndarray:
-            lengths = [self._read_batch(number).num_rows for number in range(len(self._places))]
+            lengths = [self._read_batch(number).num_rows for number in range(len(self._record_batches))]
             return np.cumsum([0, *lengths], dtype=np.int64)
 
         return self._make_once("begins", measure)
@@ -135,8 +141,7 @@ class Shards:
         expected = self.manifest.tokenizer
         name = expected.file
         try:
-            path = locate(self._root, name)
-            measure_file(path)
+            path, _ = find_file(self._root, name)
         except (OSError, ShardError) as error:
             raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
         tokenizer = load_tokenizer(path, to_encode=False)
@@ -152,35 +157,35 @@ class Shards:
         """Tokens of each row, [CLS] and [SEP] included: int32."""
 
         def measure() -> np.ndarray:
-            parts = [np.diff(self._batch(number).offsets) for number in range(len(self._places))]
+            parts = [np.diff(self._batch(number).offsets) for number in range(len(self._record_batches))]
             lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
             return lengths
 
         return self._make_once("lengths", measure)
 
     def batches(self) -> Iterator[Examples]:
-        """All rows in order, as they lie in the files. Raises ShardError at a row that leaves its bounds."""
+        """All rows in order, one record batch at a time. Raises ShardError at a row that leaves its bounds."""
         begin = 0
-        for number in range(len(self._places)):
+        for number in range(len(self._record_batches)):
             batch = self._batch(number)
             self._check_rows(batch, range(begin, begin + len(batch)))
             yield batch
             begin += len(batch)
 
     def _check_rows(self, rows: Examples, numbers: Sequence[int] | np.ndarray) -> None:
-        """numbers: those of the rows, for the message."""
-        if (row := self._bounds.find_unsound(rows)) is not None:
-            raise self._complain(f"row {numbers[row]}", self._bounds.explain(rows, row))
+        """Raise ShardError at a row that leaves its bounds. numbers: of these rows in the split, for the message."""
+        if (fault := next(self._bounds.find_faults(rows), None)) is not None:
+            raise self._complain(f"row {numbers[fault.row]}", self._bounds.explain(fault))
 
     def rows(self, indices: np.ndarray | Sequence[SupportsIndex]) -> Examples:
-        """Rows by number, in the order asked for, copied out of the files.
+        """Rows by number, in the order of `indices`, copied out of the files.
 
-        indices: integers from 0 on, in one dimension. The first call unpacks compressed shards into memory, all of the
-        split; others stay where they are. Raises TypeError for other indices, IndexError for a row that is not there,
+        indices: integers from 0 on, in one dimension. If the shards are compressed, the first call unpacks the whole
+        split into memory. Raises TypeError for other indices, IndexError for a row that is not there,
         ShardError for one that leaves its bounds.
         """
         numbers = to_row_numbers(indices, len(self))
-        if not self._places:
+        if not self._record_batches:
             return no_rows(has_source=self._has_source)
         batches = np.searchsorted(self._begins, numbers, side="right") - 1
         try:
@@ -190,9 +195,17 @@ class Shards:
         self._check_rows(found, numbers)
         return found
 
-    def __getitem__(self, index: SupportsIndex) -> Example:
-        """One row; a negative number counts from the end. Raises as `rows` does."""
-        row = to_row_number(index, len(self))
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Example | list[Example]:
+        """One row, or the rows of a slice; a negative number counts from the end. Raises as `rows` does."""
+        if isinstance(index, slice):
+            return [self._read_row(row) for row in range(*index.indices(len(self)))]
+        return self._read_row(to_row_number(index, len(self)))
+
+    def _read_row(self, row: int) -> Example:
         number = bisect_right(self._begins, row) - 1
         at = row - int(self._begins[number])
         one = slice_rows(self._batch(number), at, at + 1)
@@ -216,6 +229,57 @@ def _to_example(one: Examples) -> Example:
     )
 
 
+# ---- row numbers ----
+
+
+def to_row_number(index: SupportsIndex, num_rows: int) -> int:
+    """A row from 0 on. index: an integer of any type; a negative one counts from the end."""
+    row = _to_int(index)
+    if not -num_rows <= row < num_rows:
+        allowed = f"; allowed are {-num_rows} to {num_rows - 1}" if num_rows else ""
+        raise IndexError(f"row {row} of a split of {num_rows} rows{allowed}")
+    return row % num_rows
+
+
+def _to_int(index: SupportsIndex) -> int:
+    try:
+        if not isinstance(index, bool):
+            return operator.index(index)
+    except TypeError:
+        pass
+    kind = f"{type(index).__module__}.{type(index).__qualname__}".removeprefix("builtins.")
+    raise TypeError(f"a row is named by {index!r:.40}, of {kind}; an integer is needed")
+
+
+def to_row_numbers(indices: np.ndarray | Sequence[SupportsIndex], num_rows: int) -> np.ndarray:
+    """Rows from 0 on, int64. indices: integers of any type, in one dimension. An empty array may have any type."""
+    found = _to_integers(indices)
+    outside = found[(found < 0) | (found >= num_rows)]  # before the cast: a large uint64 would turn negative
+    if len(outside):
+        allowed = f"; allowed are 0 to {num_rows - 1}" if num_rows else ""
+        raise IndexError(f"row {outside[0]} of a split of {num_rows} rows{allowed}")
+    return found.astype(np.int64, copy=False)
+
+
+def _to_integers(indices: Any) -> np.ndarray:
+    try:
+        found = np.asarray(indices)
+    except ValueError as error:  # lists of several lengths
+        raise TypeError(f"rows are named by {indices!r:.40}; integers in one dimension are needed") from error
+    if found.ndim == 1 and found.dtype.kind in "fO" and not isinstance(indices, np.ndarray):
+        # A list of integers that no one integer type holds, such as [-1, 2**63], becomes an array of floats or objects.
+        return np.array([_to_int(index) for index in indices], object)
+    if found.ndim == 1 and (found.dtype.kind in "iu" or (len(found) == 0 and found.dtype.kind != "b")):
+        return found
+    raise TypeError(
+        f"rows are named by {found.dtype}, in {found.ndim} dimensions; integers in one dimension are needed, such as "
+        "np.flatnonzero(mask) for a mask"
+    )
+
+
+# ---- opening ----
+
+
 def open_shards(path: str | Path, split: str = "train") -> Shards:
     """Open one split of a finished build.
 
@@ -226,7 +290,7 @@ def open_shards(path: str | Path, split: str = "train") -> Shards:
 
 
 def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Shards]:
-    """Open several splits of one build, or all that it has. Raises what open_shards does."""
+    """Open these splits of one build, or all of its splits if none is named. Raises as open_shards does."""
     folder = Path(path)
     read = load_manifest(folder)
     there = read.manifest.splits
@@ -235,7 +299,7 @@ def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Sha
     try:
         return {split: Shards(folder, split, read.manifest) for split in splits or there}
     except ShardError:
-        read.check_current()
+        read.check_current()  # if a build replaced the folder just now, saying so helps more than this error
         raise
 
 
@@ -247,7 +311,7 @@ def check_split(folder: Path, split: str, there: Sequence[str]) -> None:
 
 
 def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
-    """What was pickled. folder: its name, as it was given; root: where it is."""
+    """Unpickle. folder: the name that the user gave; root: its absolute path."""
     opened = open_shards(root, split)
     if opened.manifest.digest != digest:
         raise ShardError(f"{root} was built anew since it was opened; open it again")
@@ -256,11 +320,10 @@ def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
 
 
 def _open_shard(folder: Path, shard: ShardEntry) -> pyarrow.ipc.RecordBatchFileReader:
-    """Raises ShardError also where the size is not the manifest's: who reads beyond the end of a file is killed."""
+    """Raises ShardError also for another size than the manifest's: reading past the end of a mapped file is fatal."""
     name = shard.file
     try:
-        path = locate(folder, name)
-        num_bytes = measure_file(path)
+        path, num_bytes = find_file(folder, name)
         if num_bytes != shard.num_bytes:
             raise ShardError(f"has {num_bytes:,} bytes; the manifest says {shard.num_bytes:,}")
         return pyarrow.ipc.open_file(map_file(path))

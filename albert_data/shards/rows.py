@@ -1,4 +1,4 @@
-"""Some rows of ragged arrays, rows of several, and none."""
+"""Operations on rows in ragged arrays: slice, join, restore the ids from before masking."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_data.examples.ragged import Examples
+from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.kernels import kernel
 
 
 def no_rows(*, has_source: bool = False) -> Examples:
-    """Not one row."""
+    """Examples without rows. The ids are uint16, whatever the vocabulary: no id tells the difference."""
     ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
     return Examples(
         input_ids=ids,
@@ -26,7 +27,7 @@ def no_rows(*, has_source: bool = False) -> Examples:
 
 
 def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
-    """Rows begin .. end, without a copy of their values."""
+    """Rows begin .. end - 1, without a copy of their values."""
     offsets, mask_offsets = examples.offsets[begin : end + 1], examples.mask_offsets[begin : end + 1]
     tokens, masks = slice(offsets[0], offsets[-1]), slice(mask_offsets[0], mask_offsets[-1])
     return Examples(
@@ -42,8 +43,29 @@ def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
     )
 
 
+def restore_ids(rows: Examples) -> np.ndarray:
+    """The ids of all rows as they were before masking, in an array of their own."""
+    ids: np.ndarray = rows.input_ids.copy()
+    put_originals(rows.arrays, ids)
+    return ids
+
+
+@kernel
+def put_originals(rows: ExampleArrays, ids: np.ndarray) -> None:
+    """Write the original of each masked token into `ids`, which is laid out as rows.input_ids."""
+    for row in range(len(rows.segment_a_len)):
+        for i in range(rows.mask_offsets[row], rows.mask_offsets[row + 1]):
+            ids[rows.offsets[row] + rows.masked_positions[i]] = rows.masked_ids[i]
+
+
+def locate_masks(rows: Examples) -> np.ndarray:
+    """The index in `rows.input_ids` of each masked token: int64."""
+    indices: np.ndarray = np.repeat(rows.offsets[:-1], np.diff(rows.mask_offsets)) + rows.masked_positions
+    return indices
+
+
 def join_rows(parts: Sequence[Examples]) -> Examples:
-    """The rows of one or more parts of the same columns, one part after another."""
+    """The rows of one or more parts with the same columns, one part after another."""
     return Examples(
         input_ids=np.concatenate([part.input_ids for part in parts]),
         offsets=_join_offsets([part.offsets for part in parts]),
@@ -58,7 +80,7 @@ def join_rows(parts: Sequence[Examples]) -> Examples:
 
 
 def _join_offsets(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Offsets that each begin with 0, as of lists that lie one after another."""
+    """The offsets of the joined values, from those of the parts."""
     lengths = np.concatenate([np.diff(part) for part in parts])
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 

@@ -29,6 +29,7 @@ from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, Sh
 from albert_data.examples.ragged import Examples
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
+from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, bound_places, collate
@@ -70,8 +71,7 @@ class RowReader:
 
     def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
-        tokenizer = shards.manifest.tokenizer
-        self._pad_id, self._vocab_size = tokenizer.pad_id, tokenizer.vocab_size
+        self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         self._law = shards.manifest.config.examples
 
     def shape(self, num_rows: int, row_len: int) -> BatchShape:
@@ -82,7 +82,9 @@ class RowReader:
     def read(self, rows: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool) -> list[Batch]:
         """Batches of one shape, filled in turn. epoch: from 1 on the masks are drawn anew."""
         examples = self._shards.rows(rows)
-        check_rows(examples, rows, vocab_size=self._vocab_size, max_seq_len=self._law.max_seq_len)
+        if (fault := next(self._bounds.find_faults(examples), None)) is not None:
+            what = f"row {rows[fault.row]} of a split is damaged: {self._bounds.explain(fault)}"
+            raise ShardError(f"{what}; run `albert-data verify` on its folder")
         if self._remask is not None and epoch and len(rows):  # a rank may have none of a short batch
             examples = self._remask(examples, rows, epoch)
         cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
@@ -90,22 +92,6 @@ class RowReader:
             collate(slice_rows(examples, begin, end), pad_id=self._pad_id, shape=shape, rows=rows[begin:end], pin=pin)
             for begin, end in zip(cuts, cuts[1:], strict=False)
         ]
-
-
-def check_rows(examples: Examples, rows: np.ndarray, *, vocab_size: int, max_seq_len: int) -> None:
-    """Raise ShardError, with its number, for a row that would be read beyond its ends or those of a table."""
-    lengths, num_masks = np.diff(examples.offsets), np.diff(examples.mask_offsets)
-    is_bad = (lengths < 2) | (lengths > max_seq_len)
-    is_bad |= (examples.segment_a_len < 0) | (examples.segment_a_len > lengths - 2)
-    is_bad |= (examples.sop_label < -1) | (examples.sop_label > 1)
-    is_outside = examples.masked_positions >= np.repeat(lengths, num_masks)
-    is_outside |= examples.masked_ids >= vocab_size
-    is_bad[np.repeat(np.arange(len(rows)), num_masks)[is_outside]] = True
-    if examples.input_ids.max(initial=0) >= vocab_size:
-        unknown = np.flatnonzero(examples.input_ids >= vocab_size)
-        is_bad[np.searchsorted(examples.offsets, unknown, side="right") - 1] = True
-    if is_bad.any():
-        raise ShardError(f"row {rows[is_bad][0]} of a split is damaged; run `albert-data verify` on its folder")
 
 
 class ShardLoader:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.errors import ShardError
-from albert_data.examples.masks import Pieces, find_kinds, mask_by_tables, swap_in
+from albert_data.examples.masks import Pieces, find_kinds, mask_by_tables
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
+from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.order import round_keys
 
@@ -39,16 +40,9 @@ class Remasker:
         self._seed = round_keys(seed, 0, 0, _PURPOSE, num=1)[0]
 
     def __call__(self, examples: Examples, rows: np.ndarray, epoch: int) -> Examples:
-        """Put the originals back and mask anew, in place. rows: the row numbers (int64)."""
-        swap_in(
-            examples.input_ids,
-            examples.offsets,
-            examples.mask_offsets,
-            examples.masked_positions,
-            examples.masked_ids,
-        )
+        """Mask the original ids anew. rows: the row numbers (int64)."""
         pairs = Pairs(
-            ids=examples.input_ids,
+            ids=restore_ids(examples),
             offsets=examples.offsets,
             segment_a_len=examples.segment_a_len,
             sop_label=examples.sop_label,

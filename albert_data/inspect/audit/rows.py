@@ -13,11 +13,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from albert_data.draws import mix, threshold
-from albert_data.examples.masks import swap_in
 from albert_data.examples.pairs import SOP_SWAPPED
-from albert_data.examples.ragged import Examples
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
+from albert_data.shards.rows import restore_ids
 
 WINDOW = 12
 MAX_WINDOWS = 1_000_000  # sampled runs of tokens: half a second to sort
@@ -82,7 +81,7 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
     """
     parts = []
     for batch in shards.batches():
-        original = _restore_ids(batch)
+        original = restore_ids(batch)
         lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
         texts, rows, is_equal, num_inside, num_unknown = measure_rows(
             batch.input_ids, original, batch.offsets, batch.segment_a_len, batch.sop_label, batch.document_keys, traits
@@ -101,12 +100,6 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
             )
         )
     return join_facts(parts)
-
-
-def _restore_ids(batch: Examples) -> np.ndarray:
-    original: np.ndarray = batch.input_ids.copy()
-    swap_in(original, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
-    return original
 
 
 def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, float]:
@@ -129,7 +122,7 @@ def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float
     for batch in (batch for shards in opened for batch in shards.batches()):
         chosen = is_chosen[row : row + len(batch)]
         if chosen.any():
-            ids = _restore_ids(batch)
+            ids = restore_ids(batch)
             hashes, rows, places = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
             parts.append((hashes.copy(), rows + row, places.copy()))
         row += len(batch)

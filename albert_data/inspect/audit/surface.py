@@ -16,11 +16,11 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.examples.masks import swap_in
 from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
 from albert_data.examples.ragged import Examples
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
+from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 from albert_data.unicode_tables import category
@@ -137,8 +137,7 @@ def gather_surface(opened: Sequence[Shards]) -> Surface:
     measured, labels, keys, num_left = [], [], [], MAX_PAIRS
     for batch in _read_batches(opened):
         rows = np.flatnonzero(batch.sop_label != SOP_NONE)[:num_left]
-        ids = batch.input_ids.copy()
-        swap_in(ids, batch.offsets, batch.mask_offsets, batch.masked_positions, batch.masked_ids)
+        ids = restore_ids(batch)
         out = np.empty((len(rows), 2, len(MEASURES)), np.int32)
         measure_surface(ids, batch.offsets, batch.segment_a_len, rows, table.traits, table.marks, out)
         measured.append(out)

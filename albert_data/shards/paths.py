@@ -1,7 +1,9 @@
-"""Where the files of a shard folder lie, and whether they can be read.
+"""Finds the files of a shard folder, and checks that they can be opened.
 
 In: a folder, and a name that its manifest gives. Out: a path inside the folder, and the size of the file there. A
-manifest may come from anywhere, so what it names is looked at before it is opened: opening a FIFO waits for a writer.
+manifest may come from anywhere, so each name is checked before the file is opened: opening a FIFO waits for a writer.
+
+Where the message of an error begins with a verb ("is a FIFO; ..."), the caller puts the name of the file in front.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ _KINDS = {
 }
 
 
-def locate(folder: Path, name: str) -> Path:
-    """The path of a file that a manifest names. Raises ShardError where it leads out of the folder, by a link too."""
+def find_file(folder: Path, name: str) -> tuple[Path, int]:
+    """The path and size in bytes of a file that a manifest names.
+
+    Raises ShardError where the name leads out of the folder, also by a link, or to anything but a regular file, and
+    OSError where there is nothing.
+    """
     try:
         path = (folder / name).resolve()
-        if path.is_relative_to(folder.resolve()):
-            return path
+        is_inside = path.is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError) as error:  # a zero byte in the name, a loop of links
         raise ShardError(f"is no file name: {error}") from error
-    raise ShardError("lies outside the folder; the manifest may name files inside it alone")
+    if not is_inside:
+        raise ShardError("lies outside the folder; the manifest may only name files inside it")
+    return path, measure_file(path)
 
 
 def measure_file(path: Path) -> int:
@@ -57,7 +64,7 @@ def check_folder(folder: Path) -> None:
 
 
 def list_files(folder: Path) -> Iterator[Path]:
-    """What stands where a shard folder has its files; nothing else may be written there."""
+    """The paths of a build's files in a shard folder. A command that writes elsewhere in it must spare these."""
     yield from (folder / name for name in ("manifest.json", "README.md"))
     for name in ("tokenizer", "train", "validation"):
         yield from (folder / name).rglob("*")
