@@ -26,8 +26,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file, read_json, write_json
 from albert_data.shards.manifest import Manifest
-from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema
-from albert_data.shards.writer import write_shard
+from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, write_shard
 from albert_data.tokenizer.model import Documents, Tokenizer
 
 TRAIN, VALIDATION = "train/shard-00000.arrow", "validation/shard-00000.arrow"

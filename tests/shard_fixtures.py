@@ -19,8 +19,7 @@ from albert_data.examples.spans import ngram_shares
 from albert_data.files import hash_file
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, SPLITS, Manifest, hash_content, hash_manifest
-from albert_data.shards.schema import FORMAT_VERSION, shard_schema
-from albert_data.shards.writer import write_shard
+from albert_data.shards.schema import FORMAT_VERSION, shard_schema, write_shard
 
 NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "num_unpaired": 0}
 VERSIONS = dict(zip(("rules_version", "unicode_version", "libraries"), current_versions(), strict=True))

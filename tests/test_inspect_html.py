@@ -307,8 +307,8 @@ def test_folders_that_are_no_finished_build_are_one_line_each(tmp_path, capsys) 
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("text")
     expected = {
-        "other": "holds no manifest.json, so no finished build; run `albert-data build` on it",
-        "unfinished": "is a build that is not finished; give its command again, and it goes on: albert-data build",
+        "other": "holds no manifest.json, so it is no finished build; make one with `albert-data build",
+        "unfinished": "is a build that is not finished; give its command again to resume it: albert-data build",
         "damaged": "manifest.json can't be read: Unterminated string",
         "keyless": "manifest.json: splits is missing; an object is needed; move it away and build anew",
         "newer": "is of format albert-data 3; this version reads albert-data 1 and 2: use the version of albert-data",

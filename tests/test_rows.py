@@ -22,8 +22,15 @@ from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import FORMAT_NAME
 from albert_data.shards.reader import Example, Shards, open_shards
 from albert_data.shards.rows import locate_masks, restore_ids, slice_rows
-from albert_data.shards.schema import FORMAT_VERSION, check_batch, from_record_batch, shard_schema, to_record_batch
-from albert_data.shards.writer import ShardReceipt, write_shard
+from albert_data.shards.schema import (
+    FORMAT_VERSION,
+    ShardReceipt,
+    check_batch,
+    from_record_batch,
+    shard_schema,
+    to_record_batch,
+    write_shard,
+)
 
 # ---- ragged rows ----
 

@@ -27,8 +27,7 @@ from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import join_rows, no_rows, slice_rows
-from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch
-from albert_data.shards.writer import write_shard
+from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch, write_shard
 from albert_data.tokenizer.model import Tokenizer
 
 NAMES = ("de", "en", "zh")

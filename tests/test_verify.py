@@ -90,7 +90,7 @@ def test_an_unfinished_build_says_how_to_go_on(tmp_path) -> None:
     (tmp_path / ".build").mkdir()
     write_json(tmp_path / ".build/plan.json", {"inputs": [{"path": "books.jsonl.gz"}]})
     message = (
-        f"give its command again, and it goes on: albert-data build books.jsonl.gz -o {tmp_path}, with the same options"
+        f"give its command again to resume it: albert-data build books.jsonl.gz -o {tmp_path}, with the same options"
     )
     assert message in str(run(tmp_path).exception)
     (tmp_path / ".build/plan.json").write_text("[")

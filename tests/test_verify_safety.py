@@ -163,7 +163,7 @@ def test_a_manifest_that_comes_just_after_it_was_looked_for_is_no_fault(folder, 
         return is_there
 
     monkeypatch.setattr(os.path, "lexists", look)
-    with pytest.raises(ShardError, match=r"holds no manifest\.json, so no finished build"):
+    with pytest.raises(ShardError, match=r"holds no manifest\.json, so it is no finished build"):
         list(find_faults(folder))
     assert not list(find_faults(folder))
 
@@ -174,7 +174,7 @@ def test_a_manifest_that_goes_while_it_is_opened_is_no_fault(folder, monkeypatch
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
 
     monkeypatch.setattr(os, "open", remove)
-    with pytest.raises(ShardError, match=r"holds no manifest\.json, so no finished build"):
+    with pytest.raises(ShardError, match=r"holds no manifest\.json, so it is no finished build"):
         list(find_faults(folder))
 
 

@@ -33,8 +33,7 @@ from albert_data.rules import RULES_VERSION, current_versions
 from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
-from albert_data.shards.schema import shard_schema
-from albert_data.shards.writer import write_shard
+from albert_data.shards.schema import shard_schema, write_shard
 from albert_data.tokenizer import words_version_1
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import WordRule

@@ -45,7 +45,7 @@ from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
 from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
-from albert_data.shards.writer import ShardReceipt
+from albert_data.shards.schema import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
 _INPUT_BYTES, _INPUT_VALUES = 130, 5  # of an input in the manifest at the most, its path aside

@@ -40,7 +40,7 @@ from albert_data.shards.manifest import (
     TokenizerEntry,
     hash_content,
 )
-from albert_data.shards.writer import ShardReceipt
+from albert_data.shards.schema import ShardReceipt
 from albert_data.tokenizer.model import Tokenizer
 
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")

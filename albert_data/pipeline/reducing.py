@@ -29,8 +29,7 @@ from albert_data.pipeline.runs import Run, read_range
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_rows
-from albert_data.shards.schema import SHARD_SUFFIX, shard_schema
-from albert_data.shards.writer import ShardReceipt, write_shard
+from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, write_shard
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20

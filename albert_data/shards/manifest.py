@@ -27,7 +27,10 @@ SPLITS = ("train", "validation")
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """What made a build, beside its config: see rules.py. unicode_version, libraries: None where version 1 built."""
+    """What made a build, besides its config (see rules.py).
+
+    unicode_version, libraries: None in builds by version 1 of the rules.
+    """
 
     rules_version: int = 1
     unicode_version: str | None = None
@@ -63,7 +66,7 @@ class TokenizerEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class InputEntry:
-    """path: as it was given; language: None where the build has one language."""
+    """An input of the build. path: as it was given; language: None where the build has one language."""
 
     path: str
     bytes: Count
@@ -73,9 +76,10 @@ class InputEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Versions):
-    """What the same command is recognised by. version: of albert-data; config: each setting by its name.
+    """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
-    tokenizer: its `sha256`, or the settings (`trained`) of one that is trained first.
+    version: of albert-data; config: each setting by its name. tokenizer: its `sha256`, or the settings with which the
+    build trains it first, as `trained`.
     """
 
     version: str
@@ -90,10 +94,10 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Of one pass over the corpus as it was read.
+    """Counts of the corpus as it was read, once.
 
-    duplicate_documents, duplicate_tokens: what was dropped of that as copies, None where these were kept. The last
-    three tell whether the text looks wrapped or its documents too short (corpus/layout.py).
+    duplicate_documents, duplicate_tokens: how many of these were dropped as copies, None where copies were kept. The
+    last three show whether the text looks wrapped, or its documents too short (corpus/layout.py).
     """
 
     documents: Count
@@ -109,7 +113,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """num_tokens: with the special ones; num_unpaired: rows without a second segment, None where version 1 built."""
+    """num_tokens: with the special ones; num_unpaired: rows without a second segment, None in format 1."""
 
     num_rows: Count
     num_tokens: Count
@@ -144,10 +148,13 @@ class CardEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Versions):
-    """All that is known of a build. config: settings that a version before did not know have their defaults.
+    """All that is known about a build.
 
-    sources: the languages that the column `source` counts, None where the rows have no such column; card: None where
-    version 0.3.0 built; manifest_sha256: the hash of all other values, None where the file was edited or lacks it.
+    The fields of Versions are declared again, as format 2 needs them and format 1 had none.
+    config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
+    sources: the languages that the column `source` refers to by index, None where the rows have no such column.
+    card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file lacks
+    it.
     """
 
     format: str = FORMAT_NAME
@@ -179,22 +186,22 @@ class Manifest(Versions):
         return manifest
 
     def to_values(self) -> dict[str, Any]:
-        """What the file holds. A setting that the file lacked is there with its default."""
+        """The values as JSON has them. A setting that the file lacked has its default here."""
         values: dict[str, Any] = to_value(self)
         return values
 
     def seal(self) -> Manifest:
-        """The same with the hash of all its other values."""
+        """The same manifest, with the hash of all its other values."""
         return dataclasses.replace(self, manifest_sha256=hash_manifest(self.to_values()))
 
     @property
     def shards(self) -> list[ShardEntry]:
-        """Of all splits, in the order of SPLITS."""
+        """The shards of all splits, in the order of SPLITS."""
         return [shard for name in SPLITS if name in self.splits for shard in self.splits[name].shards]
 
 
 def parse_manifest(values: Mapping[str, Any]) -> tuple[Manifest | None, list[str]]:
-    """The manifest; or None, and what is missing, of another kind than it must be, or out of range."""
+    """The manifest and no faults; or None and the faults: values that are missing, of another type or out of range."""
     version = values.get("format_version")
     reading = Reading(format_version=version if isinstance(version, int) else FORMAT_VERSION)
     manifest = reading.read(Manifest, values, "")
@@ -202,18 +209,18 @@ def parse_manifest(values: Mapping[str, Any]) -> tuple[Manifest | None, list[str
 
 
 def parse_plan(values: object) -> tuple[Plan | None, list[str]]:
-    """The same for the plan of a build that is not finished."""
+    """As parse_manifest, for the plan of an unfinished build."""
     reading = Reading(format_version=FORMAT_VERSION)
     plan = reading.read(Plan, values, "")
     return (None if reading.faults else plan), reading.faults
 
 
 def hash_manifest(values: Mapping[str, Any]) -> str:
-    """SHA-256 of all values of a file but the seal, however it is laid out."""
+    """SHA-256 of all values of a file except the seal. Indentation and the order of keys do not matter."""
     others = {key: value for key, value in values.items() if key != SEAL}
     return sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def hash_content(sha256s: Iterable[str]) -> str:
-    """SHA-256 over the hashes of a build's shards, in the order of `Manifest.shards`: one name for its content."""
+    """SHA-256 over the hashes of a build's shards, in the order of `Manifest.shards`: it identifies the content."""
     return sha256("".join(sha256s).encode()).hexdigest()

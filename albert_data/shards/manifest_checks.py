@@ -1,13 +1,12 @@
 """Whether a manifest was changed after it was written.
 
-In: a manifest whose keys are there. Out: what of it contradicts the rest of it. Its seal tells that any value
-was changed; what it says twice, or what follows from its other values, tells which.
+In: a manifest that has all keys. Out: values that contradict each other, a line for each. The seal only shows that
+something was changed. Values that the manifest holds twice, or that follow from others, show what was changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from albert_data.examples.spans import ngram_shares
@@ -18,21 +17,22 @@ _ABSENT = "missing"
 
 
 def find_value_faults(read: ManifestFile) -> Iterator[str]:
-    """What was changed, a line each."""
-    found = 0
-    for fault in chain(_compare_plan(read.values), _compare_derived(read.manifest), _compare_totals(read.manifest)):
-        found += 1
-        yield fault
+    """What was changed, a line for each fault."""
+    faults = [*_compare_plan(read.values), *_compare_derived(read.manifest), *_compare_totals(read.manifest)]
+    yield from faults
     if SEAL not in read.values:
-        yield f"{SEAL} is missing, so that its values can't be trusted; move it away and build anew"
+        yield f"{SEAL} is missing, so the other values can't be trusted; move the file away and build anew"
     elif not read.is_sealed:
-        hint = "" if found else ": some value was changed, wherever it stands"
+        hint = "" if faults else ": a value was changed, but it can't be known which"
         sealed = hash_manifest(read.values)
         yield f"its values have the SHA-256 {sealed}; {SEAL} says {read.values[SEAL]!s:.64}{hint}"
 
 
 def _compare_plan(values: Mapping[str, Any]) -> Iterator[str]:
-    """The plan, by which a build knows its own command again, says most of the manifest a second time."""
+    """Compare with the plan inside the manifest, which repeats most of its values.
+
+    values: those of the file, not of `Manifest`, which fills in the defaults of settings that the file lacks.
+    """
     plan, config = values["plan"], values["config"]
     twice = [
         *(
@@ -43,7 +43,7 @@ def _compare_plan(values: Mapping[str, Any]) -> Iterator[str]:
         *((name, values.get(name, _ABSENT), plan.get(name, _ABSENT)) for name in VERSIONS),
         ("inputs", values["inputs"], plan["inputs"]),
     ]
-    if "sha256" in plan["tokenizer"]:  # or the build trained it
+    if "sha256" in plan["tokenizer"]:  # missing if the build trained its tokenizer
         twice.append(("tokenizer.sha256", values["tokenizer"]["sha256"], plan["tokenizer"]["sha256"]))
     for name, value, planned in twice:
         if value != planned or type(value) is not type(planned):

@@ -1,8 +1,8 @@
-"""manifest.json as it lies on the disk: read within limits, and known again.
+"""Reads manifest.json from the disk, within limits, and notices if it is replaced.
 
-In: a shard folder. Out: its manifest, and a stamp by which a file that took its place is noticed. It is written last: a
-folder without one is unfinished. A manifest may come from anywhere, so its size, the number and depth of its values,
-and the range of its numbers are limited.
+In: a shard folder. Out: its manifest, and a stamp that shows later whether another file has its name. The manifest is
+written last: a folder without one is unfinished. A manifest may come from anywhere, so its size, the number and depth
+of its values, and the range of its numbers are limited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manife
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import READABLE_VERSIONS
 
-# A build writes about 170 bytes for each input besides its path, twice: room for a million inputs.
+# For each input a build writes its path and 85 other bytes, twice (`inputs` and `plan.inputs`): enough for a million.
 MAX_BYTES = 1 << 28
 MAX_VALUES = 1 << 23
 MAX_DEPTH = 32
@@ -32,12 +32,12 @@ PLAN_NAME = "plan.json"
 
 
 class ManifestDamage(ShardError):
-    """There is a manifest, but not one that this version reads."""
+    """There is a manifest, but it can't be read, or not by this version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stamp:
-    """What differs between a file and another one that took its name."""
+    """The state of a file. If a path has another stamp than before, the file was replaced or changed."""
 
     device: int
     inode: int
@@ -47,7 +47,7 @@ class Stamp:
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """What was read, and the state of the file then. values: all of them, those of unknown keys too."""
+    """What was read, and the stamp of the file at that time. values: all, including those of unknown keys."""
 
     path: Path
     values: dict[str, Any]
@@ -55,7 +55,7 @@ class ManifestFile:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Raises ShardError where a key of docs/format.md is missing or not of its kind."""
+        """Raises ShardError where a key of docs/format.md is missing or its value is not allowed."""
         try:
             return Manifest.from_values(self.values)
         except ShardError as error:
@@ -63,18 +63,18 @@ class ManifestFile:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether all values are those that the build wrote."""
+        """Whether all values are as the build wrote them."""
         return bool(self.values.get(SEAL) == hash_manifest(self.values))
 
     def check_current(self) -> None:
-        """Raise ShardError where the file was replaced since it was read: what was found may be of either build."""
+        """Raise ShardError if the file was replaced since it was read: shards may be of the old build or the new one."""
         try:
             is_current = _make_stamp(self.path.stat()) == self.stamp
         except OSError:
             is_current = False
         if not is_current:
             raise ShardError(
-                f"{self.path} was replaced meanwhile, by a build it seems; wait for it, then do this again"
+                f"{self.path} was replaced meanwhile, probably by a build; wait until that is done, then try again"
             )
 
 
@@ -84,9 +84,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def load_manifest(folder: Path) -> ManifestFile:
-    """The same, with what is needed to notice that another build took its place."""
+    """As read_manifest, with the file's values and stamp."""
     read = load_unchecked(folder)
-    _ = read.manifest
+    _ = read.manifest  # raises ShardError where a key is missing
     return read
 
 
@@ -99,7 +99,7 @@ def load_unchecked(folder: Path) -> ManifestFile:
     try:
         read = read_file(path)
     except OSError as error:
-        if not os.path.lexists(path):  # a build took it away just now
+        if not os.path.lexists(path):  # a build removed it just now
             raise ShardError(_explain_missing(folder)) from error
         raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
     except ShardError as error:
@@ -117,22 +117,23 @@ def load_unchecked(folder: Path) -> ManifestFile:
 
 
 def _explain_missing(folder: Path) -> str:
-    """Why a folder has no manifest, and what to do: a build that was stopped goes on."""
+    """Why a folder has no manifest, and what to do: a build that was stopped can be resumed."""
     if not (folder / WORK_NAME).is_dir():
-        return f"{folder} holds no {MANIFEST_NAME}, so no finished build; run `albert-data build` on it"
+        what = f"{folder} holds no {MANIFEST_NAME}, so it is no finished build"
+        return f"{what}; make one with `albert-data build INPUT... -o {folder}`"
     inputs = "INPUT..."
     with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
         plan = read_file(folder / WORK_NAME / PLAN_NAME).values
         inputs = " ".join(item["path"] for item in plan["inputs"][:3])
     return (
-        f"{folder} is a build that is not finished; give its command again, and it goes on: "
+        f"{folder} is a build that is not finished; give its command again to resume it: "
         f"albert-data build {inputs} -o {folder}, with the same options"
     )
 
 
 def read_file(path: Path) -> ManifestFile:
-    """Raises OSError where the file can't be read, and ShardError or ValueError where it is no JSON object for us."""
-    measure_file(path)  # before it is opened: a FIFO or a device may wait for ever
+    """Read a JSON object. Raises OSError where it can't be read, ShardError or ValueError where it is not allowed."""
+    measure_file(path)  # before it is opened: a FIFO or a device could wait for ever
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if found.st_size > MAX_BYTES:
@@ -146,7 +147,7 @@ def _make_stamp(found: os.stat_result) -> Stamp:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Parse JSON in UTF-8. Raises ValueError for what is no object, or holds what not every reader can."""
+    """Parse a JSON object in UTF-8. Raises ValueError for all else, and for values that not every reader accepts."""
     num_values = sum(map(data.count, (b",", b"[", b"{")))
     if num_values > MAX_VALUES:
         raise ValueError(f"it holds about {num_values:,} values; at most {MAX_VALUES:,} are allowed")
@@ -161,7 +162,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}, which is no JSON")
+    raise ValueError(f"it holds {name}, which is not JSON")
 
 
 def _describe_depth() -> str:
@@ -169,7 +170,7 @@ def _describe_depth() -> str:
 
 
 def _check_values(value: object) -> None:
-    """Look at all values, level by level: recursion would end at a depth that depends on the caller."""
+    """Check all values, level by level: recursion would fail at a depth that depends on the caller's."""
     level = [value]
     for _ in range(MAX_DEPTH):
         inner: list[object] = []
@@ -197,7 +198,7 @@ def _check_single(value: object) -> None:
 
 
 def _check_texts(texts: Iterable[str]) -> None:
-    """JSON can write half a surrogate pair, which nothing can print or open."""
+    """Raise ValueError for half a surrogate pair: JSON can hold it, but it can't be printed or used as a path."""
     for text in texts:
         if not text.isascii():
             try:

@@ -115,9 +115,8 @@ class Shards:
 
     @property
     def _columns(self) -> Columns:
-        return self._make_once(
-            "columns", lambda: Columns(list(map(self._read_batch, range(len(self._record_batches)))))
-        )
+        numbers = range(len(self._record_batches))
+        return self._make_once("columns", lambda: Columns([self._read_batch(number) for number in numbers]))
 
     @property
     def _begins(self) -> np.ndarray:

@@ -1,25 +1,29 @@
-"""The columns of a shard, and ragged arrays to and from Arrow.
+"""The columns of a shard, converted from ragged arrays to Arrow and back, and written to a file.
 
-One row is one example. Arrow's list columns are flat values and 32-bit offsets, so both ways are
-zero-copy but for the width of the offsets. docs/format.md describes the columns for other readers.
+One row is one example. Arrow's list columns are flat values and 32-bit offsets, so only the offsets are copied, in
+both directions. docs/format.md describes the columns for other readers.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow
+import pyarrow.ipc
 
 from albert_data.examples.ragged import Examples
+from albert_data.files import HashingFile, replace_file
 
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, FORMAT_VERSION)  # their columns are the same
 SHARD_SUFFIX = ".arrow"
 SOURCE = "source"  # the column that only some shards have
-MAX_TOLD = 300  # characters of what a damaged file says of itself
+MAX_QUOTED = 300  # characters of a damaged file that a message quotes
 
 
 def shard_schema(
@@ -44,7 +48,7 @@ def shard_schema(
 
 
 def to_record_batch(examples: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    """One batch of rows. The batch must hold fewer than 2**31 tokens."""
+    """One batch of rows. Arrow's offsets are int32: a build's batches, of about 8 MiB, are far below 2**31 tokens."""
     columns = [
         _to_list(examples.offsets, examples.input_ids),
         _to_array(examples.segment_a_len),
@@ -67,41 +71,80 @@ def _to_list(offsets: np.ndarray, values: np.ndarray) -> pyarrow.ListArray:
 
 
 def _to_array(values: np.ndarray) -> pyarrow.Array:
-    """Without a copy. pyarrow.array would import pandas, where that is installed, to look for its types."""
+    """Without a copy. pyarrow.array would import pandas, if that is installed, to recognise its types."""
     buffers = [None, pyarrow.py_buffer(np.ascontiguousarray(values))]
     return pyarrow.Array.from_buffers(pyarrow.from_numpy_dtype(values.dtype), len(values), buffers, null_count=0)
 
 
-def map_file(path: Path) -> pyarrow.BufferReader:
-    """Map a file into memory. It stays mapped, but not open: a process may have more shards than open files.
+@dataclass(frozen=True, kw_only=True)
+class ShardReceipt:
+    """What a written shard holds, for the manifest. num_unpaired: rows without a second segment; sha256: as hex."""
 
-    pyarrow takes a path as text in UTF-8, or as bytes of any kind.
+    num_rows: int
+    num_tokens: int
+    num_masked: int
+    num_unpaired: int
+    num_bytes: int
+    sha256: str
+
+
+def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
+    """Write one Arrow file, with a record batch for each of `batches`. The same batches make the same bytes.
+
+    The caller must sync the file: a build does so once, when all shards are written.
     """
+    options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
+    num_rows = num_tokens = num_masked = num_unpaired = 0
+    with replace_file(path, sync=False) as file:
+        hashing = HashingFile(file)
+        sink = pyarrow.PythonFile(hashing, mode="w")
+        with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
+            for examples in batches:
+                writer.write_batch(to_record_batch(examples, schema))
+                num_rows += len(examples)
+                num_tokens += len(examples.input_ids)
+                num_masked += len(examples.masked_ids)
+                num_unpaired += int(np.count_nonzero(examples.sop_label < 0))
+        sink.flush()
+    return ShardReceipt(
+        num_rows=num_rows,
+        num_tokens=num_tokens,
+        num_masked=num_masked,
+        num_unpaired=num_unpaired,
+        num_bytes=hashing.num_bytes,
+        sha256=hashing.hexdigest(),
+    )
+
+
+def map_file(path: Path) -> pyarrow.BufferReader:
+    """Map a file into memory. It stays mapped but is closed, as a process may have more shards than open files."""
+    # As bytes: pyarrow takes text paths only in UTF-8. The buffer keeps the mapping alive after the file is closed.
     with pyarrow.memory_map(os.fsencode(path)) as file:
         return pyarrow.BufferReader(file.read_buffer())
 
 
 def explain_damage(error: Exception) -> str:
-    """What Arrow or the system says, in one line that a terminal can show; it may quote a file's bytes."""
+    """The message of Arrow or the system, in one line of limited length. It may quote a file's bytes."""
     text = (isinstance(error, OSError) and error.strerror) or str(error)
     return shorten(" ".join(text.split()))
 
 
 def shorten(text: str) -> str:
-    """At most MAX_TOLD characters."""
-    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}..."
+    """At most MAX_QUOTED characters."""
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
 
 
 def describe_columns(schema: pyarrow.Schema) -> str:
-    """The columns of another format, in a fault."""
+    """The message for columns that are not the format's."""
     found = ", ".join(f"{column.name} {column.type}" for column in schema)
     return f"has the columns {shorten(found)}; see docs/format.md for those that are allowed"
 
 
 def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None:
-    """Raise ValueError unless a batch has our columns, whole and without nulls, and as many masks as originals.
+    """Raise ValueError unless a batch has our columns, undamaged and without nulls, and as many masks as originals.
 
-    Arrow looks at none of this when it reads, and who follows a damaged offset reads beyond the file.
+    Arrow checks none of this when it reads, and code that follows a damaged offset would read past the end of the file.
+    The metadata of the schema may be anything: readers of the format need not write ours.
     """
     if not any(batch.schema.equals(shard_schema(dtype, has_source=has_source)) for dtype in (np.uint16, np.uint32)):
         raise ValueError(describe_columns(batch.schema))
@@ -109,7 +152,8 @@ def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None
     if any(has_nulls(column) for column in batch.columns):
         raise ValueError("holds nulls; none are allowed")
     masks, originals = (batch.column(name).offsets.to_numpy() for name in ("masked_positions", "masked_ids"))
-    if not np.array_equal(masks - masks[:1], originals - originals[:1]):
+    # Only the lengths of the lists must agree: another writer may begin the two columns at different offsets.
+    if not np.array_equal(np.diff(masks), np.diff(originals)):
         raise ValueError("has other numbers of masked_positions than of masked_ids")
 
 
@@ -120,7 +164,7 @@ def has_nulls(column: pyarrow.Array) -> bool:
 
 
 def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:
-    """The rows of a batch, their values still where Arrow has them."""
+    """The rows of a batch. Their values stay in Arrow's memory."""
     input_ids, masked = batch.column("input_ids"), batch.column("masked_ids")
     return Examples(
         input_ids=_flat(input_ids),

@@ -1,11 +1,11 @@
-"""Frozen dataclasses from JSON values and back, led by the annotations of their fields.
+"""Converts JSON values to frozen dataclasses and back, following the annotations of their fields.
 
-In: a dataclass and a value out of a file, in any state. Out: an object of the class; or what is missing, of another
-kind or out of range, each with its place, as in "splits.train.shards[1].sha256". A key that the class lacks is no
-fault.
+In: a dataclass and a value from a file, in any state. Out: an object of the class; or the values that are missing, of
+another type or out of range, each with its path, as in "splits.train.shards[1].sha256". A key that the class lacks is
+no fault.
 
-A field with a default may be missing; one that is `since` a format version may be missing only in files before it.
-A field that is None is not written.
+A field with a default may be missing; a field that is `since` a format version may be missing only in older files.
+A field that is None is not written. The settings of a BuildConfig are: None means there that the build chooses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from albert_data.languages import is_language
 
 
 class _Count(int):
-    """The kind of a Count."""
+    """Marks Count in annotations; no object is ever made of it."""
 
 
-Count = Annotated[int, _Count]  # what is counted: no boolean, and not below 0
+Count = Annotated[int, _Count]  # an integer from 0 on, and no boolean
 _NAMES: dict[Any, str] = {
     int: "a whole number",
     _Count: "a whole number from 0 on",
@@ -38,19 +38,22 @@ _NAMES: dict[Any, str] = {
 
 
 def since(format_version: int, default: Any) -> Any:
-    """A field that came with a format version; it is `default` in files before that."""
+    """A field that was added in a format version; in older files it is `default`."""
     return dataclasses.field(default=default, metadata={"since": format_version})
 
 
 @dataclasses.dataclass(kw_only=True)
 class Reading:
-    """format_version: of the file; faults: what was found so far."""
+    """Reads one file. format_version: of the file; faults: those found so far."""
 
     format_version: int
     faults: list[str] = dataclasses.field(default_factory=list)
 
     def read(self, kind: Any, value: object, where: str) -> Any:
-        """The value as its kind; meaningless where it adds a fault."""
+        """Convert a value to `kind`, a type or annotation. Where a fault is added, the result has no meaning.
+
+        where: the path of the value in the file.
+        """
         if kind in _NAMES:
             return self._check(kind, value, where)
         if kind is BuildConfig:
@@ -73,7 +76,7 @@ class Reading:
         return tuple([self.read(kind, value, f"{where}[{i}]") for i, value in enumerate(values)])
 
     def _read_mapping(self, kind: Any, values: object, where: str) -> dict[str, Any]:
-        """kind: Mapping[str, X], or that Annotated with the keys that are allowed."""
+        """kind: Mapping[str, X], or Annotated[Mapping[str, X], (the keys that are allowed)]."""
         if not isinstance(values, dict):
             self._check(dict, values, where)
             return {}
@@ -93,37 +96,37 @@ class Reading:
     def _read_fields(self, kind: Any, fields: Iterable[_Field], value: object, where: str) -> Any:
         if not isinstance(value, dict):
             return self._check(dict, value, where or "it")
-        num_faults, prefix, read = len(self.faults), f"{where}." if where else "", {}
+        num_faults, prefix, found = len(self.faults), f"{where}." if where else "", {}
         for field in fields:
             if field.name in value:
                 item = value[field.name]
-                is_plain = type(item) is field.kind  # at once, as most values of a manifest of many inputs are
-                read[field.name] = item if is_plain else self.read(field.kind, item, prefix + field.name)
+                is_plain = type(item) is field.kind  # a shortcut, which most values of a large manifest take
+                found[field.name] = item if is_plain else self.read(field.kind, item, prefix + field.name)
             elif not field.may_miss(self.format_version):
                 self.faults.append(f"{prefix}{field.name} is missing; {_NAMES[_base(field.kind)]} is needed")
         if len(self.faults) == num_faults:
             try:
-                return kind(**read)
+                return kind(**found)
             except AlbertDataError as error:
                 self.faults.append(f"{prefix}{error}")
         return None
 
     def _read_config(self, value: object, where: str) -> Any:
-        """Settings lie flat, each by its own name, and only those of the rows must be there."""
+        """The file holds all settings in one flat object. Only those of ExampleConfig must be there."""
 
-        def build(**read: Any) -> BuildConfig:
-            text = {name: read.pop(name) for name in _names(TextConfig) if name in read}
-            examples = {name: read.pop(name) for name in _names(ExampleConfig)}
+        def build(**found: Any) -> BuildConfig:
+            text = {name: found.pop(name) for name in _names(TextConfig) if name in found}
+            examples = {name: found.pop(name) for name in _names(ExampleConfig)}
             if self.format_version == 1 and _is_english_in_version_1(text.get("language", "en")):
                 text["language"] = "en"
-            return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **read)
+            return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **found)
 
         fields = (
             *(dataclasses.replace(field, is_needed=True) for field in list_fields(ExampleConfig)),
             *list_fields(TextConfig),
             *(field for field in list_fields(BuildConfig) if field.name not in ("text", "examples")),
         )
-        if isinstance(value, dict):  # a setting that leaves the choice to the build is null there
+        if isinstance(value, dict):  # null in the file: the build chose the setting
             may_be_null = {field.name for field in fields if field.may_be_none}
             value = {name: item for name, item in value.items() if item is not None or name not in may_be_null}
         return self._read_fields(build, fields, value, where)
@@ -131,7 +134,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class _Field:
-    """since: the format version that it came with, if it is needed from that on. kind: X of X | None."""
+    """A field of a dataclass. kind: X where the annotation is X | None; since: see the function of that name, or 0."""
 
     name: str
     kind: Any
@@ -159,7 +162,7 @@ def list_fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def _is_english_in_version_1(language: str) -> bool:
-    """Whether version 1 took such a code, not a known one, and segmented by the rules of English then."""
+    """Whether version 1 accepted this unknown language code. It then used the rules of English."""
     return 2 <= len(language) <= 16 and language.replace("-", "").isalnum() and not is_language(language)
 
 
@@ -172,13 +175,13 @@ def _is_union(kind: Any) -> bool:
 
 
 def _simplify(kind: Any) -> Any:
-    """X of X | None: the key may be missing, but what is there is an X."""
+    """X for X | None: the key may be missing, but a value that is there must be an X."""
     kind = get_args(kind)[0] if _is_union(kind) else kind
     return _Count if kind == Count else kind
 
 
 def _base(kind: Any) -> Any:
-    """What a kind is in JSON."""
+    """The JSON type of a kind: one of the keys of _NAMES."""
     if kind in _NAMES:
         return kind
     return tuple if get_origin(kind) is tuple else dict
@@ -193,7 +196,7 @@ def _is_kind(value: object, kind: Any) -> bool:
 
 
 def to_value(read: Any) -> Any:
-    """What JSON holds of an object that was read or made."""
+    """The JSON value of an object."""
     if isinstance(read, BuildConfig):
         return read.to_flat_dict()
     if dataclasses.is_dataclass(read):
