@@ -67,7 +67,7 @@ class ManifestFile:
         return bool(self.values.get(SEAL) == hash_manifest(self.values))
 
     def check_current(self) -> None:
-        """Raise ShardError if the file was replaced since it was read: shards may be of the old build or the new one."""
+        """Raise ShardError if the file was replaced since it was read: shards may be of the old or the new build."""
         try:
             is_current = _make_stamp(self.path.stat()) == self.stamp
         except OSError:
