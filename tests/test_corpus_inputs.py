@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 from albert_data.config import TextConfig
-from albert_data.corpus.inputs import find_inputs, open_input
+from albert_data.corpus.inputs import find_inputs, open_counted, open_input
 from albert_data.errors import InputError
 
 TEXT = "ein Wört\n\nzwei\n".encode()
@@ -215,6 +215,28 @@ def test_stdin_is_one_input_of_unknown_size(corpus: Path):
 def test_what_was_stored_is_read_back(corpus: Path, name: str):
     with open_input(*find_inputs([str(corpus / name)])) as stream:
         assert b"".join(iter(lambda: stream.read(5), b"")) == TEXT
+
+
+@pytest.mark.parametrize("ending", ["txt", "gz", "zst"])
+def test_the_bytes_read_of_a_file_are_counted_as_they_lie_on_the_disk(tmp_path: Path, ending: str):
+    data = os.urandom(3_000_000).hex().encode()
+    pack = {"txt": bytes, "gz": gzip.compress, "zst": lambda raw: pyarrow.compress(raw, "zstd", asbytes=True)}
+    path = tmp_path / ("a.txt" if ending == "txt" else f"a.txt.{ending}")
+    path.write_bytes(pack[ending](data))
+    stream, count_read = open_counted(*find_inputs([str(path)]))
+    with stream:
+        size = path.stat().st_size
+        stream.read(len(data) // 2)
+        assert 0.4 * size < count_read() < 0.6 * size
+        stream.read()
+        assert count_read() == size
+
+
+def test_of_a_pipe_nothing_is_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
+    stream, count_read = open_counted(*find_inputs(["-"]))
+    assert stream.read() == TEXT
+    assert count_read() == 0
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])

@@ -318,8 +318,13 @@ def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
     strict: fail where bytes of another encoding can't be decoded.
     Raises InputError for what is in an encoding that nobody named, by its beginning.
     """
+    return open_counted(item, strict=strict)[0]
+
+
+def open_counted(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase, Callable[[], int]]:
+    """The same, with a function that returns how many bytes of the file were read: compressed ones, 0 for a pipe."""
     try:
-        stream = _open(item)
+        stream, count_read = _open(item)
     except OSError as error:
         raise _can_not_read(item.path, error) from error
     encoding = item.encoding
@@ -331,9 +336,9 @@ def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
             stream.close()
             raise
         stream = io.BufferedReader(_ReadAhead(beginning, failure, stream))
-    if encoding in (None, UTF8):
-        return stream
-    return io.BufferedReader(Transcoded(stream, encoding, item.path, strict=strict))
+    if encoding not in (None, UTF8):
+        stream = io.BufferedReader(Transcoded(stream, encoding, item.path, strict=strict))
+    return stream, count_read
 
 
 def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]:
@@ -347,17 +352,26 @@ def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]
     return b"".join(parts), None
 
 
-def _open(item: Input) -> io.BufferedIOBase:
+def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
+    """The stream, decompressed, and what counts the bytes of the file that were read for it."""
     if item.path == STDIN:
         # A buffer of our own: the interpreter aborts if it ends while a thread waits in that of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
-        return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer)
+        return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), _count_nothing
     if item.compression == "gz":
-        return gzip.open(item.path, "rb")
+        unpacked = gzip.GzipFile(item.path, "rb")
+        return unpacked, _count_nothing if item.is_stream else cast(BinaryIO, unpacked.fileobj).tell
     if item.compression == "zst":
         import pyarrow
 
         # A pipe can't seek, as pyarrow's own file would.
         file = pyarrow.PythonFile(io.FileIO(item.path), "r") if item.is_stream else pyarrow.OSFile(item.path, "rb")
-        return io.BufferedReader(SmallReads(pyarrow.CompressedInputStream(file, "zstd"), item.path))
-    return io.BufferedReader(io.FileIO(item.path))
+        stream = io.BufferedReader(SmallReads(pyarrow.CompressedInputStream(file, "zstd"), item.path))
+        return stream, _count_nothing if item.is_stream else file.tell
+    plain = io.FileIO(item.path)
+    return io.BufferedReader(plain), _count_nothing if item.is_stream else plain.tell
+
+
+def _count_nothing() -> int:
+    """For a pipe or device, which has no size that the count could be compared with."""
+    return 0
