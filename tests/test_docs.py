@@ -27,9 +27,33 @@ def test_the_command_reference_is_what_help_prints():
 
 
 def test_every_document_that_another_links_to_exists():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_functions_and_tests_that_fidelity_names_exist():
+    page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 15
+    for _, _, functions, tests, *_ in rows:
+        for quoted in re.findall(r"`([^`]+)`", functions):
+            if re.fullmatch(r"[\w/.]+(\.py)?(: [\w, ]+)?", quoted):  # else a command or an option
+                check_names(quoted)
+        for name in re.findall(r"test_\w+\.py", tests):
+            assert list((ROOT / "tests").rglob(name)), f"docs/fidelity.md names {name}"
+
+
+def check_names(quoted: str) -> None:
+    """Fail unless `module.py: name, name`, `module.py` or `name` is found in the package."""
+    module, _, names = quoted.partition(": ") if ".py" in quoted else ("", "", quoted)
+    sources = [
+        path for path in (ROOT / "albert_data").rglob("*.py") if str(path).endswith(f"/{module}" if module else "")
+    ]
+    assert sources, f"docs/fidelity.md names {module}"
+    for name in filter(None, names.split(", ")):
+        found = any(re.search(rf"^ *def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE) for path in sources)
+        assert found, f"docs/fidelity.md names {quoted}, but there is no function {name}"
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from albert_data.inspect.report import Report
 
 NUM_SHOWN, NUM_IN_HTML = 3, 300
-_LABELS = {"in-order": 0, "swapped": 1}
+_SOP_LABELS = {"in-order": 0, "swapped": 1}
 _PATH = click.Path(path_type=Path)
 # An option, what it does, and the options that have no effect beside it.
 _CONFLICTS = (
@@ -66,7 +66,7 @@ _CONFLICTS = (
     help="Show the row with this number. May be repeated.",
 )
 @click.option("--grep", "text", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
-@click.option("--label", type=click.Choice(list(_LABELS)), help="Show only rows whose segments are in this order.")
+@click.option("--label", type=click.Choice(list(_SOP_LABELS)), help="Show only rows whose segments are in this order.")
 @json_option
 @click.option("--html", type=_PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
 @corpus_option("Text that the shards were built from; adds figures for each source. May be repeated.")
@@ -143,7 +143,7 @@ def _make_choice(
         seed=int.from_bytes(os.urandom(4), "little") if is_random else seed,
         numbers=numbers,
         text=text,
-        label=None if label is None else _LABELS[label],
+        label=None if label is None else _SOP_LABELS[label],
     )
 
 
