@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import OutputError
+from albert_data.interrupts import before_exit
 
 TEMPORARY_SUFFIX = ".tmp"
+_open_temporaries: set[Path] = set()
 _TEMPORARY = re.compile(r"\.albert-data-[0-9a-f]{16}\.tmp")
 
 
@@ -36,6 +39,7 @@ def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
             if sync:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
+        _open_temporaries.discard(temporary)
     except OSError as error:
         _remove_temporary(temporary)
         if error.errno is not None and error.filename in (None, str(temporary)):
@@ -47,12 +51,21 @@ def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
 
 def _choose_temporary(path: Path) -> Path:
-    return path.with_name(f".albert-data-{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    temporary = path.with_name(f".albert-data-{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    _open_temporaries.add(temporary)
+    return temporary
 
 
 def _remove_temporary(temporary: Path) -> None:
     with suppress(OSError):  # the error before it tells more
         temporary.unlink(missing_ok=True)
+    _open_temporaries.discard(temporary)
+
+
+@before_exit
+def _remove_open_temporaries() -> None:
+    for temporary in list(_open_temporaries):
+        _remove_temporary(temporary)
 
 
 def remove_temporaries(folder: Path) -> None:
@@ -101,6 +114,16 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
     finally:
         for temporary in written.values():
             _remove_temporary(temporary)
+
+
+def find_cache_folder(name: str) -> Path:
+    """A folder for what can be made again, among this user's caches. Raises RuntimeError for a user without a home."""
+    asked = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(asked):  # the XDG base directory specification says to ignore a relative one
+        root = Path(asked)
+    else:
+        root = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return root / "albert-data" / name
 
 
 def to_json(value: object) -> bytes:

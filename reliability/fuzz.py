@@ -19,6 +19,7 @@ from pathlib import Path
 
 import click
 
+from albert_data.files import find_cache_folder
 from reliability.cases import Case, Outcome, Reader
 from reliability.children import Children
 from reliability.findings import Findings, describe, load_case
@@ -68,6 +69,7 @@ def load_readers(scratch: Path) -> list[Reader]:
     """All readers, each of which has read its sound files once: so all is loaded and compiled."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # a process with threads can't be forked safely
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(find_cache_folder("kernels")))  # compiled before
     os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
     import torch
 

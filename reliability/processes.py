@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import albert_data
+from albert_data.files import find_cache_folder
 
 SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "INT", "HUP", "STOP")}
 TARGETS = ("parent", "worker", "group")
@@ -145,6 +146,7 @@ def make_environment(logs: Path) -> Mapping[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
+        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR") or str(find_cache_folder("kernels")),  # compiled before
         "XDG_CACHE_HOME": str(logs / "cache"),
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "80",

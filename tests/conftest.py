@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import numba
 import pytest
 from hypothesis import HealthCheck, settings
 from toy_language import make_sentences, train_model
 
+from albert_data.files import find_cache_folder
 from albert_data.tokenizer.model import Tokenizer
 
 # The first example of a test may compile kernels; fixed seeds keep the suite's verdict the same for all.
@@ -24,9 +27,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where commands keep the times of builds while tests run, in other processes too: not with the user's own."""
+    """Where commands keep the times of builds while tests run, in other processes too: not with the user's own.
+
+    Compiled kernels stay where they are: compiling them takes half a minute.
+    """
     folder = tmp_path_factory.mktemp("cache")
+    kernels = os.environ.get("NUMBA_CACHE_DIR") or str(find_cache_folder("kernels"))
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
+        monkeypatch.setattr(numba.config, "CACHE_DIR", kernels)  # Numba read the variable when it was imported
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
 

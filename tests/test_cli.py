@@ -117,7 +117,7 @@ def test_help_loads_none_of_the_large_libraries():
 def test_commands_load_numpy_without_threads(monkeypatch: pytest.MonkeyPatch):
     code = """
 import os
-from albert_data.cli.loading import load_lightly
+from albert_data.cli.entry import load_lightly
 with load_lightly():
     import numpy
 print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
@@ -270,7 +270,7 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(here: Path):
     arguments = ["build", "large.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "2"]
     code, shown = interrupt_at("tokenising", start(*arguments, start_new_session=True))
     assert code == 130
-    assert shown == "\nInterrupted; the same command goes on from here.\n"
+    assert shown == "\nInterrupted; the same command resumes the build.\n"
     assert Path("out/.build/plan.json").exists()
 
 
@@ -281,7 +281,7 @@ def test_ctrl_c_while_stdin_is_waited_for_exits_with_130(here: Path):
     process.stdin.write("A document.\n\n")
     process.stdin.flush()
     code, shown = interrupt_at("tokenising", process, wait_seconds=0.7)
-    assert (code, shown) == (130, "\nInterrupted; the same command goes on from here.\n")
+    assert (code, shown) == (130, "\nInterrupted; the same command resumes the build.\n")
 
 
 def test_ctrl_c_in_any_command_exits_with_130(

@@ -188,6 +188,6 @@ def test_the_check_of_rows_parts_two_pieces_where_the_rule_does():
     for left, after in bits.items():
         for right, before in bits.items():
             expected = (left > 0 or right > 0) and NEVER not in (left, right)
-            assert are_parted.py_func(after[1], before[0]) == expected
-    assert are_parted.py_func(IS_SPECIAL | JOINS_NEXT, CONTINUES)
-    assert are_parted.py_func(JOINS_NEXT, IS_SPECIAL)
+            assert are_parted(after[1], before[0]) == expected
+    assert are_parted(IS_SPECIAL | JOINS_NEXT, CONTINUES)
+    assert are_parted(JOINS_NEXT, IS_SPECIAL)

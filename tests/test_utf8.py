@@ -5,11 +5,11 @@ from __future__ import annotations
 import numba
 import numpy as np
 import pytest
+from albert_data.compilers import KernelCompiler
 from callable_helpers import around
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.compilers import KernelCompiler
 from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import load_u64, pointer
 from albert_data.utf8 import decode_three, find_width, read_character, step_back, write_character

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.loading import load_lightly
+from albert_data.cli.entry import load_lightly
 from albert_data.cli.options import corpus_option, find_corpus, json_option, shards_argument
 from albert_data.cli.output import show
 

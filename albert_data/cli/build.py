@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from albert_data.cli.loading import load_lightly
+from albert_data.cli.entry import load_lightly
 from albert_data.cli.options import inputs_argument, setting, take_build_config, text_options, workers_option
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
+from albert_data.interrupts import say_when_interrupted
 
 
 @click.command()
@@ -72,14 +73,12 @@ def build(
     """
     with load_lightly():
         config = take_build_config(settings)
-        from albert_data.cli.entry import INTERRUPTED
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.corpus.inputs import find_inputs
         from albert_data.pipeline.build import build as build_shards
         from albert_data.pipeline.engine import MultiprocessEngine
         from albert_data.pipeline.times import save_times
-        from albert_data.pipeline.warming import compile_ahead, load_to_encode
         from albert_data.tokenizer.model import load_tokenizer
 
         bar = Bar()
@@ -87,14 +86,10 @@ def build(
         if dry_run:
             show(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
             return
-        with compile_ahead(bar):
-            loaded = load_to_encode(tokenizer) if tokenizer else None
+        loaded = load_tokenizer(tokenizer) if tokenizer else None
+    say_when_interrupted("Interrupted; the same command resumes the build.")
     try:
         report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)
-    except KeyboardInterrupt:
-        bar.close()
-        tell("\nInterrupted; the same command goes on from here.")
-        raise click.exceptions.Exit(INTERRUPTED) from None
     finally:
         bar.close()
     show(describe_build(report, output))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from albert_data.cli.loading import load_lightly
+from albert_data.cli.entry import load_lightly
 from albert_data.cli.options import corpus_option, find_corpus, json_option, moved_option, shards_argument
 from albert_data.cli.output import show
 from albert_data.train.folder import RUN_FILE

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from albert_data import __version__
-from albert_data.cli.entry import INTERRUPTED
 from albert_data.cli.entry import main as main  # so that tests and scripts find both here
 from albert_data.cli.output import tell, tell_bug, tell_error
 from albert_data.errors import AlbertDataError, explain_os_error
+from albert_data.interrupts import INTERRUPTED
 
 COMMANDS = {
     "vocab": "Train a SentencePiece vocabulary on text.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.loading import load_lightly
+from albert_data.cli.entry import load_lightly
 from albert_data.cli.options import shards_argument, workers_option
 
 

@@ -24,14 +24,11 @@ from albert_data.corpus.json_scanning import (
     name_kind,
     read_string,
     scan,
-    scan_object,
-    unescape_string,
 )
 from albert_data.corpus.line_ends import break_lines
 from albert_data.corpus.long_documents import WHITESPACE
 from albert_data.corpus.repair import repair, repair_parts
 from albert_data.corpus.utf8 import is_utf8
-from albert_data.kernels import is_kept
 from albert_data.languages import is_language, normalise_language, pack_language
 
 LARGE_LINE = 1 << 20  # of nested objects json.loads takes thirty times as much
@@ -41,9 +38,7 @@ _BREAKS = (b"\xc2", b"\xe2")  # the first bytes of U+0085, U+2028 and U+2029
 
 
 def compile_scanner() -> None:
-    """Run the kernels that few lines need, unless they were compiled before: loading them can wait for such a line."""
-    if is_kept(scan_object) and is_kept(unescape_string):
-        return
+    """Run the kernels that few lines need."""
     reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), TextConfig(), Damage())
     reader._scan(np.frombuffer(b'{"text": "\\n"}', np.uint8))
 

@@ -21,7 +21,6 @@ from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
-from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.engine import Engine
 from albert_data.pipeline.mapping import MapJob, TaskReceipt, read_task_receipt
 from albert_data.pipeline.ownership import check_targets
@@ -176,9 +175,7 @@ class _Build:
         total, resumed = self._map(job)
         shards = self._reduce(total, tokenizer)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards)
-        with hold_interrupts():
-            notes = publish(self._work, manifest, tokenizer)
-        for note in notes:
+        for note in publish(self._work, manifest, tokenizer):
             self._progress.say(note)
         return manifest, resumed
 

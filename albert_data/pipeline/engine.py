@@ -26,7 +26,7 @@ import multiprocess
 from multiprocess.connection import Connection, wait
 
 from albert_data.errors import AlbertDataError, WorkerError, explain_os_error
-from albert_data.interrupts import hold_interrupts
+from albert_data.interrupts import before_exit
 from albert_data.pipeline.memory import keep_memory
 
 _ORPHAN_CHECK_SECONDS = 0.5
@@ -65,12 +65,11 @@ class MultiprocessEngine:
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
         workers: list[_Worker] = []
         with ExitStack() as ends:
-            with hold_interrupts():  # until all that is begun is sure to be ended
-                for _ in range(self._num_workers):
-                    workers.append(_Worker(self._context, job))
-                    ends.callback(workers[-1].kill)
-                feed = _Feed(tasks, ahead=self._num_workers)
-                ends.callback(feed.close)
+            for _ in range(self._num_workers):
+                workers.append(_Worker(self._context, job))
+                ends.callback(workers[-1].kill)
+            feed = _Feed(tasks, ahead=self._num_workers)
+            ends.callback(feed.close)
             while True:
                 self._hand_out(feed, workers)
                 busy = [worker for worker in workers if worker.task is not None]
@@ -151,9 +150,11 @@ class _Worker:
     def _start(self) -> None:
         self.connection, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_work, args=(theirs, self._job, os.getpid()), daemon=True)
-        with hold_interrupts():  # a fork's hooks swallow it
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # for the child, until it ignores it
+        # Ctrl-C waits until the child is known to multiprocess, and in the child until that ignores it.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             self._process.start()
+        finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         theirs.close()
         self.sentinel = self._process.sentinel
@@ -218,6 +219,16 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         except Exception:  # a fault of the job: the parent raises it, with the task's name
             answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
         connection.send_bytes(answer)
+
+
+@before_exit
+def _kill_workers() -> None:
+    """Wait for their death too: until then they hold the lock of the build's folder."""
+    workers = multiprocess.active_children()
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.join()
 
 
 def _receive(connection: Connection) -> Any | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert_data.files import write_json
+from albert_data.files import find_cache_folder, write_json
 from albert_data.pipeline.stages import STAGES
 
 if TYPE_CHECKING:
@@ -74,12 +73,7 @@ class BuildTimes:
 
 def find_folder() -> Path:
     """Where the times of this user's builds are kept. Raises RuntimeError for a user without a home."""
-    asked = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(asked):  # a relative one is to be ignored, as the XDG base directory specification says
-        root = Path(asked)
-    else:
-        root = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    return root / "albert-data" / "builds"
+    return find_cache_folder("builds")
 
 
 def save_times(report: BuildReport, num_workers: int) -> str | None:

@@ -20,7 +20,6 @@ from typing import Any
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.progress import Progress
 from albert_data.tokenizer.trainer import COMMAND, read_answer, send
 
@@ -90,14 +89,13 @@ class TrainerProcess:
     def __call__(self, sentences: list[bytes], options: dict[str, Any]) -> bytes:
         """Raises RuntimeError with the trainer's message, and TokenizerError where the process dies."""
         with ExitStack() as ends:
-            with hold_interrupts():  # until what is begun is sure to be ended
-                process = subprocess.Popen(
-                    [sys.executable, "-c", COMMAND, *sys.path],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                )
-                ends.callback(_end, process)
+            process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, *sys.path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            ends.callback(_end, process)
             assert process.stdin is not None
             with suppress(BrokenPipeError):  # it died: it will not answer
                 send(process.stdin, sentences, {**options, "minloglevel": 0})

@@ -32,13 +32,12 @@ from albert_data.files import (
     replace_files,
     to_json,
 )
-from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.engine import Engine
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask, read_tasks
 from albert_data.pipeline.progress import Progress, Silence
 from albert_data.pipeline.trainer_process import TrainerProcess
-from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, run_once
+from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, compile_with_notice
 from albert_data.sentences.text import make_text
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
@@ -198,7 +197,7 @@ def _read_corpus(
         compile_reading()
         job(few_words)
 
-    run_once(read_few_words, progress)
+    compile_with_notice(read_few_words, progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
     for task, found in engine.run(job, _tasks(inputs, text, sample, damage)):
@@ -357,8 +356,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     settings[_SEAL] = _seal(settings)
     claim_folder(folder)
     try:
-        with hold_interrupts():
-            replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
+        replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
     except OSError as error:
         raise OutputError(
             f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is whole: "

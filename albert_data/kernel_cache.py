@@ -1,0 +1,98 @@
+"""Where compiled kernels are kept: a folder for each module and each state of its sources.
+
+Numba keeps machine code on the disk (`cache=True`), but it compares only the kernel's own file with what it compiled.
+The helpers and constants that a kernel uses are in other files too. So the folder's name holds a hash of all sources
+that the module imports: a change in one of them leads to a new folder, and the kernel is compiled again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+
+from albert_data.files import find_cache_folder
+
+_config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
+MAX_FOLDERS = 8  # of a module: some checkouts side by side; each takes 100 kB or less
+_ROOT = Path(__file__).parent.parent
+_IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
+
+
+def find_folder(module: str) -> Path | None:
+    """Make the folder for the kernels of a module. None if there is none that can be written: nothing is kept then."""
+    if not _list_files(module):
+        return None  # not of this package: what it imports is not known
+    try:
+        base = Path(_config.CACHE_DIR or find_cache_folder("kernels"))
+        folder = base / f"{module}-{hash_sources(module)}"
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            _drop_oldest(base, module)
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+@contextmanager
+def kept_in(folder: Path) -> Iterator[None]:
+    """Let Numba keep the kernels that are decorated meanwhile in a folder. It reads this setting at decoration."""
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        _config.CACHE_DIR = before
+
+
+def drop(folder: Path) -> None:
+    """Remove a folder with a damaged file. Numba writes files under another name first, but does not sync them."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def hash_sources(module: str) -> str:
+    """Hash the sources of a module and of all that it imports of this package, directly or not, and the versions."""
+    found, waiting = {module}, [module]
+    while waiting:
+        new = _find_imports(waiting.pop()) - found
+        found |= new
+        waiting += new
+    digest = sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__} {np.__version__}".encode())
+    for name in sorted(found):
+        digest.update(f"\0{name}\0{_read_source(name)}".encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _find_imports(module: str) -> frozenset[str]:
+    return frozenset(_IMPORTED.findall(_read_source(module)))
+
+
+@cache
+def _read_source(module: str) -> str:
+    return "".join(path.read_text("utf-8") for path in _list_files(module))
+
+
+def _list_files(module: str) -> list[Path]:
+    """The file of a module, or all files of a package: `from package import module` does not say which."""
+    path = _ROOT.joinpath(*module.split("."))
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return [file for file in files if module.startswith("albert_data") and file.is_file()]
+
+
+def _drop_oldest(base: Path, module: str) -> None:
+    """Keep the newest folders of a module. A process that uses another has its kernels in memory, or compiles them."""
+    folders = [path for path in base.glob(f"{module}-*") if re.fullmatch("-[0-9a-f]{16}", path.name[len(module) :])]
+    for folder in sorted(folders, key=lambda path: path.stat().st_mtime_ns, reverse=True)[MAX_FOLDERS:]:
+        drop(folder)
