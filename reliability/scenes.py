@@ -93,7 +93,7 @@ def make_scenes(inputs: Inputs) -> list[Scene]:
         return lambda folder, ended: command if ended.arguments != command or ended.code else None
 
     build, other = inputs.build(), inputs.other_build("--overwrite")
-    vocab = ["vocab", inputs.corpus, "--vocab-size", "400", "--sample-bytes", "1000000", "-o", VOCAB, "--workers", "2"]
+    vocab = ["vocab", inputs.corpus, "--vocab-size", "2000", "--sample-bytes", "1000000", "-o", VOCAB, "--workers", "2"]
     trained = ["build", inputs.sample, "-o", OUT, "--max-seq-len", "64", "--workers", "2"]
     often = ["--steps", "24", "--save-every", "2", "--eval-every", "5", "--log-every", "2", "--eval-rows", "16"]
     train = ["train", str(inputs.small_shards), "-o", RUN, "--preset", "tiny", "--batch-tokens", "256", *often]
