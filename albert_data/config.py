@@ -1,6 +1,6 @@
-"""The settings of a vocabulary and of a build, validated where they are made.
+"""The settings of a vocabulary and of a build. They are validated when an object is made.
 
-Every default stands here and nowhere else; the command line reads them from these classes.
+Every default is here and nowhere else; the command line reads them from these classes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ class TextConfig:
 
     sentences: "prose" segments each line by the rules of `language`; "lines" takes a line as a sentence.
     language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
-    strict: fail at the first damaged place instead of repairing or skipping and counting it.
-    documents: a document of a .txt file ends at a "blank-line", or with the "file"; a JSON line is always one.
+    text_field: the JSON field that holds the text.
+    strict: stop at the first damage. By default damage is repaired or skipped, and counted.
+    documents: a document of a .txt file ends at a "blank-line", or with the "file". A JSON line is always one document.
     unwrap: join the lines of hard-wrapped paragraphs.
-    encoding: of all inputs, by any name that Python knows; None for UTF-8, or UTF-16 and UTF-32 with a byte order mark.
-    language_field: the JSON field that names the language of a line; None where all are in `language`.
+    encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
+    byte order mark of UTF-16 or UTF-32.
+    language_field: the JSON field that names the language of a line. None: all lines are in `language`.
     """
 
     sentences: str = "prose"
@@ -69,15 +71,16 @@ class TextConfig:
 DEFAULT_TEXT = TextConfig()
 
 
-# Codecs that read the escapes of Python, or bytes as they are.
+# Codecs that Python counts as text encodings, but that read its own escapes, or take each byte for a character.
 _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
 
 
 def _normalise_encoding(name: str) -> str:
-    """The name by which Python's codecs know an encoding of text: "utf-8" for "UTF8"."""
+    """Return the name that Python's codecs have for a text encoding: "utf-8" for "UTF8"."""
     try:
         codec = codecs.lookup(name).name
-        b"a".decode(name, "replace")  # refuses codecs from bytes to bytes
+        b"a".decode(name, "replace")  # raises for codecs from bytes to bytes, such as zlib, and for idna
+        # Files are decoded in parts, with damage escaped. Codecs that can't do that raise, such as punycode.
         codecs.getincrementaldecoder(name)("backslashreplace").decode(b"\xff\xfe\0\0a\xff", final=True)
         if codec in _NO_ENCODINGS:
             raise LookupError(codec)
@@ -93,11 +96,13 @@ def _normalise_encoding(name: str) -> str:
 class VocabConfig:
     """How a SentencePiece vocabulary is trained.
 
-    character_coverage: the share of the corpus' characters that get a piece (the default is Google's for ALBERT);
-    printable ASCII and required_chars get one in any case.
-    dummy_prefix: whether a sentence begins with a space; None: not where most letters of the corpus are in scripts
-    without spaces.
-    sample_bytes: the most text, in bytes of UTF-8, that training sees; it bounds the memory.
+    model_type: "unigram" or "bpe".
+    character_coverage: the share of the corpus' characters that get a piece (the default is Google's for ALBERT).
+    required_chars: characters that get a piece in any case, like printable ASCII.
+    cased: keep capital letters. Otherwise text is made lower case.
+    dummy_prefix: put a space before each sentence. None: do so unless most letters of the corpus are in scripts without
+    spaces.
+    sample_bytes: the largest amount of text, in bytes of UTF-8, that training uses; it bounds the memory.
     """
 
     vocab_size: int = 30_000
@@ -123,8 +128,12 @@ class VocabConfig:
 class ExampleConfig:
     """How tokenised documents become masked sentence pairs (ALBERT, sections 3.1 and 4.1).
 
-    max_seq_len: tokens a row, [CLS] and [SEP] included.
-    ngram: the longest masked span, in words; mask_prob: the share of maskable tokens in the budget.
+    max_seq_len: tokens of a row, [CLS] and [SEP] included.
+    short_seq_prob: the share of rows that get a random, shorter length.
+    ngram: the longest masked span, in words.
+    mask_prob: the share of a row's tokens, without the special ones, that are masked.
+    whole_word: mask whole words. Otherwise each piece counts as a word.
+    dupe_factor: the number of passes over the corpus, each with other pairs and masks.
     """
 
     max_seq_len: int = 512
@@ -145,16 +154,18 @@ class ExampleConfig:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of text that a row holds at most."""
+        """The largest number of tokens of text in a row."""
         return self.max_seq_len - SPECIALS_PER_PAIR
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildConfig:
-    """All that decides the bytes of a build, beside the documents and the tokenizer.
+    """Everything that affects the bytes of a build, except the documents and the tokenizer.
 
-    num_shards: shards of the training split; None lets the amount of data decide.
-    keep_duplicates: whether equal documents are all kept; by default one of them is.
+    validation_fraction: the share of the documents in the validation split.
+    num_shards: shards of the training split. None: it depends on the amount of data.
+    compression: of the shards. Only uncompressed shards can be mapped into memory.
+    keep_duplicates: keep all of several equal documents. By default one is kept.
     """
 
     text: TextConfig = TextConfig()
@@ -171,6 +182,6 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Every setting by its own name, as the manifest and the refusals name them."""
+        """Return every setting by its own name, as in manifests and messages. No name may occur in two classes."""
         flat = dataclasses.asdict(self)
         return {**flat.pop("text"), **flat.pop("examples"), **flat}

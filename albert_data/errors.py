@@ -1,7 +1,7 @@
-"""The errors that a user can cause, and so has to understand.
+"""The errors that a user can cause.
 
-Each message says what is wrong, where, the value found, what is allowed and what to do next.
-The command line prints it as one line and exits with 1; anything else that escapes is a bug.
+Each message says what is wrong, where, the value found, what is allowed and what to do next. The command line prints it
+as one line and exits with 1. Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TokenizerError(AlbertDataError):
 
 
 class OutputError(AlbertDataError):
-    """A result can't be written, or what stands there is of another origin."""
+    """A result can't be written, or something that another program or build made is in its place."""
 
 
 class ShardError(AlbertDataError):
@@ -38,11 +38,11 @@ class WorkerError(AlbertDataError):
 
 
 class CheckpointError(AlbertDataError):
-    """A training run can't be resumed from what is on the disk."""
+    """A training run can't be resumed from the files on the disk."""
 
 
 def explain_os_error(error: OSError, where: str = "") -> str:
-    """What the system said, and of which file; `where` stands in for a name that the error lacks."""
+    """Return the system's message and the file's name; `where` is used if the error has no name."""
     name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else where
     what = error.strerror or str(error)
     return f"{name}: {what}" if name else what

@@ -1,30 +1,31 @@
-"""Text made harmless: what steers a terminal, or can't be seen, is written as Python writes it in a string."""
+"""Escape in printed text, as Python does in a string, characters that control a terminal or can't be seen."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
 
-_STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji are spelt with them
+# Controls, format characters (some reverse text), surrogates, private use, unassigned; separators of lines, paragraphs.
+_ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"  # format characters that the spelling of Persian, Hindi and emoji needs
 
 
 def escape_controls(text: str) -> str:
-    """Write out the characters that steer a terminal, change the reading direction or can't be seen."""
+    """Escape the characters that control a terminal, change the reading direction or can't be seen: "\\x1b"."""
     return "".join(map(_escape, text))
 
 
 def _escape(character: str) -> str:
-    if unicodedata.category(character) in _STEERING and character not in _JOINERS:
+    if unicodedata.category(character) in _ESCAPED and character not in _JOINERS:
         return character.encode("unicode_escape").decode("ascii")
     return character
 
 
 def make_encodable(text: str, encoding: str) -> str:
-    """Write out the characters that an output of this encoding can't hold."""
+    """Escape the characters that an encoding does not have."""
     return text.encode(encoding, errors="backslashreplace").decode(encoding)
 
 
 def name_as_text(path: str | os.PathLike[str]) -> str:
-    """A path as valid text, for JSON: a byte of a name that is not UTF-8, such as 0xff, is written `\\udcff`."""
+    """Return a path as valid text, for JSON. A byte that is not UTF-8, such as 0xff, becomes `\\udcff`."""
     return os.fspath(path).encode(errors="backslashreplace").decode()

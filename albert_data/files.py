@@ -1,7 +1,7 @@
-"""Write files so that a reader sees all of one or nothing of it, whatever happens in between.
+"""Write files so that a reader sees a whole file or none, whatever happens while it is written.
 
-A file is written under a random hidden name beside its own, synced, then renamed; a kill leaves at most that hidden
-`.albert-data-<16 hex digits>.tmp`. What is not synced outlives a kill too, but not a loss of power.
+A file is written in its folder under a random hidden name, synced, and renamed. A kill leaves at most the hidden
+`.albert-data-<16 hex digits>.tmp`. A file that is not synced survives a kill too, but not a loss of power.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _TEMPORARY = re.compile(r"\.albert-data-[0-9a-f]{16}\.tmp")
 
 @contextmanager
 def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """Open for writing; the file takes its name when the block ends without an error.
+    """Open a file for writing. It gets its name when the block ends without an error.
 
-    An OSError that names no file, as that of a full disk, is raised anew with this one's name.
+    An OSError without a file name, such as that of a full disk, is raised again with this file's name.
     """
     temporary = _choose_temporary(path)
     try:
-        with temporary.open("xb") as file:  # x: never through a link, nor over a file that is there
+        with temporary.open("xb") as file:  # x: fail if anything has the name, even a link
             yield file
             file.flush()
             if sync:
@@ -57,7 +57,7 @@ def _choose_temporary(path: Path) -> Path:
 
 
 def _remove_temporary(temporary: Path) -> None:
-    with suppress(OSError):  # the error before it tells more
+    with suppress(OSError):  # what failed before is the error to report
         temporary.unlink(missing_ok=True)
     _open_temporaries.discard(temporary)
 
@@ -69,7 +69,7 @@ def _remove_open_temporaries() -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what a killed `replace_file` left in a folder."""
+    """Remove the temporary files that a kill left in a folder."""
     for path in list_temporaries(folder):
         path.unlink(missing_ok=True)
 
@@ -79,7 +79,7 @@ def list_temporaries(folder: Path) -> list[Path]:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether a regular file stands there, and no link to one."""
+    """Return whether a path is a regular file and not a link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -87,7 +87,7 @@ def is_regular(path: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything stands there, even a link that leads nowhere."""
+    """Return whether a path exists, even as a link to nothing."""
     return os.path.lexists(path)
 
 
@@ -97,10 +97,10 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write some files of a folder in place of those of the same names.
+    """Replace files of a folder that belong together.
 
-    All are written before the first of the older ones is removed, so a full disk changes none. They take their names in
-    the order given.
+    All new files are written first, so a full disk changes nothing. Then all old ones are removed, so that a kill can
+    leave too few files, but never old and new ones mixed. Then the new ones get their names, in the order given.
     """
     written: dict[str, Path] = {}
     try:
@@ -127,7 +127,7 @@ def find_cache_folder(name: str) -> Path:
 
 
 def to_json(value: object) -> bytes:
-    """Indented, in a fixed order of keys, so that equal values are equal bytes."""
+    """Return a value as indented JSON with sorted keys: equal values give equal bytes."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
@@ -136,30 +136,30 @@ def write_json(path: Path, value: object, *, sync: bool = True) -> None:
 
 
 def check_output(path: Path, spared: Iterable[Path]) -> None:
-    """Raise OutputError where a file that the user named for writing is a folder, or one that is read.
+    """Raise OutputError if the output file that the user named is a folder, or one of the files that are read.
 
-    spared: the inputs, and the files of the shard folder or run that is shown.
+    spared: the inputs, and the files of the shard folder or training run that is shown.
     """
     if path.is_dir():
         raise OutputError(f"{path} is a folder; name a file to write")
     for other in spared:
-        with suppress(OSError):  # one of the two is not there
+        with suppress(OSError):  # one of the two does not exist
             if path.samefile(other):
                 raise OutputError(f"{path} is {other}, which is read here; name another file to write")
 
 
 def _find_descriptor(path: Path) -> int | None:
-    """The number in /dev/fd/1 and the like: to open such a path again would empty the file behind it."""
+    """Return the number in /dev/fd/1 and similar paths. Opening such a path again would empty the file behind it."""
     name = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(str(path), str(path))
     found = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]+)", name)
     return int(found[1]) if found else None
 
 
 def write_output(path: Path, data: bytes) -> bool:
-    """Write a file that the user named: a regular one whole or not at all, anything else through what is there.
+    """Write a file that the user named: a regular file as a whole or not at all, anything else in place.
 
-    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether it is a regular file.
-    Raises OutputError where it can't be written.
+    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether the path is a regular file of that
+    name (not so for /dev/stdout, even if it leads to one). Raises OutputError if it can't be written.
     """
     try:
         if is_regular(path) or not is_there(path):
@@ -174,8 +174,8 @@ def write_output(path: Path, data: bytes) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises OSError, or ValueError where it is no regular file or holds no JSON object that can be read."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    """Read a JSON object. Raises OSError, or ValueError if it is not a regular file or does not hold an object."""
+    if path.exists() and not path.is_file():  # reading a pipe would wait
         raise ValueError(f"{path} is no regular file")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -187,7 +187,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sync_path(path: Path) -> None:
-    """Make the bytes of a file durable, or the names in a folder."""
+    """Wait until the bytes of a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -198,7 +198,7 @@ def sync_path(path: Path) -> None:
 
 
 def hash_file(path: Path, advance: Callable[[int], object] | None = None) -> str:
-    """SHA-256 of a file, in hexadecimal. advance: told of the bytes as they are read."""
+    """Return the SHA-256 of a file, in hexadecimal. advance: called with the number of bytes that were read."""
     digest = sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -209,7 +209,7 @@ def hash_file(path: Path, advance: Callable[[int], object] | None = None) -> str
 
 
 class HashingFile:
-    """A binary file that hashes and counts what is written to it."""
+    """A binary file that hashes and counts the bytes written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest = file, sha256()

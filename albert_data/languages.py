@@ -1,8 +1,9 @@
 """The languages that can be named: ISO 639 codes, their names and other codes of the same language.
 
-In: languages.tsv: all codes of two letters (ISO 639-1), and those of three letters (ISO 639-2 and -3) of languages with
-much text. A code of three letters that has one of two stands beside it ("deu" and "ger" beside "de"), as do withdrawn
-codes ("iw" beside "he") and the largest member of a group ("cmn" beside "zh").
+In: languages.tsv, a line for each language: its code, its name, its other codes. It holds all languages with a code of
+two letters (ISO 639-1), and languages with much text that have a code of three letters only (ISO 639-2 and -3). Other
+codes are those of three letters ("deu" and "ger" for "de"), withdrawn ones ("iw" for "he") and that of the largest
+member of a group of languages ("cmn" for "zh").
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ def _read() -> tuple[dict[str, str], dict[str, str]]:
     return names, primary_codes
 
 
-LANGUAGES, _PRIMARY_CODES = _read()  # code -> English name; any code -> the one that stands for its language
+LANGUAGES, _PRIMARY_CODES = _read()  # code -> English name; any code -> its language's first code
 
 
 def is_language(code: str) -> bool:
-    """Whether a code, with or without subtags, is known."""
+    """Return whether a code, with or without subtags, is known."""
     return _find_primary(code) in _PRIMARY_CODES
 
 
 def normalise_language(code: str) -> str:
-    """The primary code of a language: "pt" for "pt-BR", "zh" for "zh_Hant" and "cmn", "de" for "DEU".
+    """Return the first code of a language: "pt" for "pt-BR", "zh" for "zh_Hant" and "cmn", "de" for "DEU".
 
-    Raises ConfigError where the code is unknown.
+    Raises ConfigError if the code is unknown.
     """
     primary = _find_primary(code)
     if primary not in _PRIMARY_CODES:
@@ -48,7 +49,7 @@ def normalise_language(code: str) -> str:
 
 
 def pack_language(code: str) -> int:
-    """A code of up to four ASCII letters as a number of 32 bits, the first letter lowest."""
+    """Return a code of up to four ASCII letters as a number of 32 bits, the first letter lowest."""
     letters = code.encode("ascii")
     if not 1 <= len(letters) <= 4:
         raise ValueError(f"{code!r} has {len(letters)} letters; 1 to 4 can be packed")
@@ -56,18 +57,18 @@ def pack_language(code: str) -> int:
 
 
 def unpack_language(packed: int) -> str:
-    """The code that `pack_language` packed."""
+    """Return the code that `pack_language` packed."""
     return int(packed).to_bytes(4, "little").rstrip(b"\0").decode("ascii")
 
 
 def _find_primary(code: str) -> str:
-    """The part before the first subtag, in lower case; empty if it isn't two or three ASCII letters."""
+    """Return the part before the first subtag, in lower case; empty if it isn't two or three ASCII letters."""
     primary = re.split("[-_]", code, maxsplit=1)[0]
     return primary.lower() if re.fullmatch("[A-Za-z]{2,3}", primary) else ""
 
 
 def _suggest(code: str) -> str:
-    """The known codes and names that look like this one."""
+    """Return the known codes and names that look like this one, as the end of a message."""
     names = {name.lower(): known for known, name in LANGUAGES.items()}
     word = code.strip().lower()
     if close := get_close_matches(word, names, n=1, cutoff=0.75):

@@ -1,6 +1,6 @@
-"""Which rules made a build: the version of our own, of the Unicode tables, and of the libraries that decide bytes.
+"""Which rules made a build: the version of our own, of the Unicode tables, and of the libraries that affect bytes.
 
-They stand in each plan and manifest. A set that other rules made is not what the same command makes now.
+Each plan and manifest records them. If other rules made a set, the same command would make other bytes now.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from importlib.metadata import version
 
 from albert_data.unicode_tables import unicode_version
 
-# Raised whenever the same documents, tokenizer and config give other rows. 1: albert-data 0.3.0 and before.
+# Raised whenever the same documents, tokenizer and config give other rows. Released versions up to 0.3.0 have 1.
 RULES_VERSION = 2
-# pyarrow writes the files, and compresses them; sentencepiece normalises, and tokenises what the chunk table can't.
+# pyarrow writes and compresses the shards. sentencepiece normalises, and tokenises what tokenizer/ leaves to it.
 _LIBRARIES = ("pyarrow", "sentencepiece")
 
 
 def current_versions() -> tuple[int, str, dict[str, str]]:
-    """Of the rules, of the Unicode tables, and of each library."""
+    """Return the versions of the rules, of the Unicode tables, and of each library."""
     return RULES_VERSION, unicode_version(), {name: version(name) for name in _LIBRARIES}

@@ -10,9 +10,9 @@ from weakref import WeakSet
 
 
 class SharedLock:
-    """A reentrant lock that is free in a forked child, even where another thread of the parent held it.
+    """A reentrant lock that is free in a forked child, even if another thread of the parent held it at the fork.
 
-    repair: is called in the child then, for what the lock guards may be half done.
+    repair: called in the child in that case, because the other thread may have left the guarded object half changed.
     """
 
     def __init__(self, repair: Callable[[], None] | None = None) -> None:
@@ -28,11 +28,11 @@ class SharedLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Be free, unless this thread holds it."""
-        if self._lock.acquire(blocking=False):
+        """Free the lock in a child that was forked just now, unless the thread that forked holds it itself."""
+        if self._lock.acquire(blocking=False):  # it is free, or this thread has it and goes on with what it guards
             self._lock.release()
             return
-        self._lock = threading.RLock()  # its holder is not in this process
+        self._lock = threading.RLock()  # the thread that has the old lock does not exist in the child
         if self._repair is not None:
             self._repair()
 

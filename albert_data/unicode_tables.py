@@ -1,7 +1,7 @@
-"""The Unicode tables that decide bytes: shipped, so that every Python gives the same build.
+"""The Unicode tables that affect bytes. They are part of the package, so that every Python makes the same build.
 
-In: unicode.tsv, ranges of code points with general category and script. scripts/make_unicode_table.py writes it. What
-only shows text (columns of a terminal, escaping) uses Python's own tables.
+In: unicode.tsv, ranges of code points with general category and script, written by scripts/make_unicode_table.py. Code
+that only shows text (columns of a terminal, escaping) uses Python's own tables.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 
 _PATH = Path(__file__).with_name("unicode.tsv")
 _NUM_CODE_POINTS = 0x110000
+_CATEGORY, _SCRIPT = 0, 1  # columns
 
 
 @cache
 def _read() -> tuple[str, list[int], list[str], list[str]]:
-    """The version, and of each range its first code point, category and script."""
+    """Return the version, then the first code point, the category and the script of each range."""
     head, *lines = _PATH.read_text(encoding="ascii").splitlines()
     firsts, categories, scripts = zip(*(line.split("\t") for line in lines), strict=True)
     return head.removeprefix("# Unicode "), [int(first, 16) for first in firsts], list(categories), list(scripts)
@@ -30,7 +31,7 @@ def unicode_version() -> str:
 
 @cache
 def _expand(column: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A column of the table as a number for each code point, and what the numbers stand for."""
+    """Return a column of the table as a number for each code point, and the names that the numbers stand for."""
     _, firsts, *columns = _read()
     names, numbers = np.unique(columns[column], return_inverse=True)
     lengths = [end - begin for begin, end in pairwise([*firsts, _NUM_CODE_POINTS])]
@@ -40,15 +41,17 @@ def _expand(column: int) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def categories() -> tuple[np.ndarray, tuple[str, ...]]:
-    """The general category of each code point: numbers (uint16, 0x110000 of them), and their names ("Lu")."""
-    return _expand(0)
+    """Return the general category of each code point: numbers (uint16, 0x110000 of them), and their names ("Lu")."""
+    return _expand(_CATEGORY)
 
 
 def scripts() -> tuple[np.ndarray, tuple[str, ...]]:
-    """The script of each code point in the same form: the first word of the Unicode names of its letters, marks and
-    numbers ("LATIN", "CJK", "HIRAGANA"); "-" for all other characters.
+    """Return the script of each code point in the same form.
+
+    A script is the first word of the Unicode names of its letters, marks and numbers ("LATIN", "CJK", "HIRAGANA"); all
+    other characters have "-".
     """
-    return _expand(1)
+    return _expand(_SCRIPT)
 
 
 def category(character: str) -> str:
