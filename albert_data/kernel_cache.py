@@ -65,23 +65,20 @@ def hash_sources(module: str) -> str:
     """Hash the sources of a module and of all that it imports of this package, directly or not, and the versions."""
     found, waiting = {module}, [module]
     while waiting:
-        new = _find_imports(waiting.pop()) - found
+        new = _read_module(waiting.pop())[1] - found
         found |= new
         waiting += new
     digest = sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__} {np.__version__}".encode())
     for name in sorted(found):
-        digest.update(f"\0{name}\0{_read_source(name)}".encode())
+        digest.update(name.encode() + _read_module(name)[0])
     return digest.hexdigest()[:16]
 
 
 @cache
-def _find_imports(module: str) -> frozenset[str]:
-    return frozenset(_IMPORTED.findall(_read_source(module)))
-
-
-@cache
-def _read_source(module: str) -> str:
-    return "".join(path.read_text("utf-8") for path in _list_files(module))
+def _read_module(name: str) -> tuple[bytes, frozenset[str]]:
+    """Return the hash of a module's source, and the modules of this package that it imports."""
+    source = "".join(path.read_text("utf-8") for path in _list_files(name))
+    return sha256(source.encode()).digest(), frozenset(_IMPORTED.findall(source))
 
 
 def _list_files(module: str) -> list[Path]:

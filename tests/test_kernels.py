@@ -90,12 +90,13 @@ def test_a_kernel_whose_file_is_cut_short_is_compiled_again(tmp_path: Path, endi
 def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch: pytest.MonkeyPatch):
     modules = ("albert_data.examples.masks", "albert_data.corpus.utf8")
     before = [kernel_cache.hash_sources(module) for module in modules]
-    read = kernel_cache._read_source
+    read = kernel_cache._read_module
 
-    def read_changed(module: str) -> str:
-        return read(module) + "#" * (module == "albert_data.examples.spans")
+    def read_changed(module: str) -> tuple[bytes, frozenset[str]]:
+        digest, imports = read(module)
+        return digest + b"#" * (module == "albert_data.examples.spans"), imports
 
-    monkeypatch.setattr(kernel_cache, "_read_source", read_changed)
+    monkeypatch.setattr(kernel_cache, "_read_module", read_changed)
     masks, utf8 = (kernel_cache.hash_sources(module) for module in modules)
     assert masks != before[0], "it imports spans.py"
     assert utf8 == before[1], "it does not"
