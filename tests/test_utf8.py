@@ -5,7 +5,6 @@ from __future__ import annotations
 import numba
 import numpy as np
 import pytest
-from albert_data.compilers import KernelCompiler
 from callable_helpers import around
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from albert_data.utf8 import decode_three, find_width, read_character, step_back
 EDGES = "\0\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"  # the first and last codes of each width
 
 
-@numba.njit(pipeline_class=KernelCompiler)
+@numba.njit
 def walk(utf8: np.ndarray, size: int, codes: np.ndarray, positions: np.ndarray) -> int:
     position = count = 0
     while position < size:
@@ -31,7 +30,7 @@ def walk(utf8: np.ndarray, size: int, codes: np.ndarray, positions: np.ndarray) 
     return count
 
 
-@numba.njit(pipeline_class=KernelCompiler)
+@numba.njit
 def write(codes: np.ndarray, utf8: np.ndarray) -> int:
     position = 0
     for code in codes:
