@@ -22,7 +22,7 @@ import pytest
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import kernel
 from albert_data.pipeline.engine import MultiprocessEngine
-from albert_data.pipeline.progress import Silence
+from albert_data.pipeline.progress import NullProgress
 from albert_data.pipeline.warming import compile_ahead, run_once
 from albert_data.tokenizer.model import Tokenizer
 
@@ -330,7 +330,7 @@ def test_ctrl_c_as_the_notice_begins_to_wait_leaves_no_thread(monkeypatch: pytes
     monkeypatch.setattr(threading.Timer, "start", start_and_interrupt)
     monkeypatch.setattr("albert_data.pipeline.warming._PATIENCE_SECONDS", 3600)
     with pytest.raises(KeyboardInterrupt):
-        run_once(lambda: None, Silence())
+        run_once(lambda: None, NullProgress())
     started[0].join(60)
     assert set(threading.enumerate()) <= before
 
@@ -342,7 +342,7 @@ def test_ctrl_c_while_compilers_are_forked_leaves_none(
     before = children()
     interrupt_forks(monkeypatch)
     monkeypatch.setattr("albert_data.pipeline.warming.is_kept", lambda kernel: False)
-    with pytest.raises(KeyboardInterrupt), compile_ahead(Silence()):
+    with pytest.raises(KeyboardInterrupt), compile_ahead(NullProgress()):
         raise AssertionError("the block is not reached")
     assert children() <= before
     assert capfd.readouterr().err == ""

@@ -68,7 +68,7 @@ from numba.core.dispatcher import Dispatcher
 
 from albert_data.pipeline.mapping import MapJob, TaskReceipt
 from albert_data.pipeline.plan import plan_tasks
-from albert_data.pipeline.progress import Silence
+from albert_data.pipeline.progress import NullProgress
 from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
 from albert_data.pipeline.warming import compile_kernels, load_to_encode
 from albert_data.config import BuildConfig
@@ -83,7 +83,7 @@ def list_compiled():
 model, text, folder = map(Path, sys.argv[1:])
 tokenizer = load_to_encode(model)
 job = MapJob(BuildConfig(), tokenizer, folder, folder)
-compile_kernels(job, tokenizer, Silence())
+compile_kernels(job, tokenizer, NullProgress())
 before = list_compiled()
 total = TaskReceipt()
 for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])):

@@ -17,7 +17,7 @@ from toy_language import make_sentences
 from albert_data.config import MODEL_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.pipeline import trainer_process
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.progress import Progress, NullProgress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet
 from albert_data.tokenizer.counting import CharacterCounts
@@ -33,7 +33,7 @@ COUNTS = CharacterCounts(
 OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.tokenizer.trainer as t, time; "
 
 
-class Recorder(Silence):
+class Recorder(NullProgress):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -72,16 +72,16 @@ def test_the_model_is_that_of_training_in_this_process_and_progress_is_told(mode
 
 
 def test_nothing_is_written_on_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
-    train(Silence())
+    train(NullProgress())
     assert capfd.readouterr() == ("", "")
 
 
 def test_an_error_of_the_trainer_is_raised_here():
     with pytest.raises(VocabularyTooLarge) as refusal:
-        train(Silence(), vocab_size=100_000)
+        train(NullProgress(), vocab_size=100_000)
     assert 400 < refusal.value.largest < 100_000
     with pytest.raises(TokenizerError, match="no sentence to learn a vocabulary from"):
-        train(Silence(), [b"x" * 5000])
+        train(NullProgress(), [b"x" * 5000])
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_trainer_that_dies_is_an_error_that_names_the_cause(
 ):
     monkeypatch.setattr(trainer_process, "COMMAND", program)
     with pytest.raises(TokenizerError, match=told):
-        train(Silence(), SENTENCES * num_copies)
+        train(NullProgress(), SENTENCES * num_copies)
 
 
-class _Interrupted(Silence):
+class _Interrupted(NullProgress):
     def advance(self, done: int, text_bytes: int = 0) -> None:
         raise KeyboardInterrupt
 

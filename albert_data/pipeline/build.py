@@ -26,7 +26,7 @@ from albert_data.pipeline.engine import Engine
 from albert_data.pipeline.mapping import MapJob, TaskReceipt, read_task_receipt
 from albert_data.pipeline.ownership import check_targets
 from albert_data.pipeline.plan import MapTask, read_tasks
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.progress import Progress, NullProgress
 from albert_data.pipeline.publish import make_manifest, publish
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import (
@@ -82,7 +82,7 @@ def build(
     stay; where one is in the way, that is an OutputError.
     Raises InputError, TokenizerError, OutputError or WorkerError; finished tasks are then kept.
     """
-    started, progress = time.monotonic(), progress or Silence()
+    started, progress = time.monotonic(), progress or NullProgress()
     _check_encoding(inputs, config)
     check_language_field(inputs, config.text)
     plan = make_plan(inputs, tokenizer, config)

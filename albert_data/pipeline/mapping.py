@@ -25,7 +25,7 @@ from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask
 from albert_data.pipeline.receipts import read_receipt, write_receipt
 from albert_data.pipeline.records import Dropped, Room, RowKeys
-from albert_data.pipeline.runs import KeyedRows, join_keys, sort_rows, write_run
+from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import make_text
@@ -210,7 +210,7 @@ class MapJob:
         if len(keys.indices):
             name = f"{task.name}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):
-                write_run(self._runs / name, rows)
+                write_sorted_run(self._runs / name, rows)
             receipt.runs.append(name)
             receipt.dropped = receipt.dropped.add(rows.dropped)
             _count_rows(held, keys, splits, is_validation, receipt)

@@ -18,7 +18,7 @@ class Progress(Protocol):
         """Something that the user should know now."""
 
 
-class Silence:
+class NullProgress:
     """No progress shown."""
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:

@@ -25,7 +25,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.pipeline.mapping import ROW_BYTES, TaskReceipt
 from albert_data.pipeline.receipts import read_receipt, write_receipt
 from albert_data.pipeline.records import Dropped, Records, Room, RowKeys, count_dropped, order_records, take_examples
-from albert_data.pipeline.runs import Run, read_range
+from albert_data.pipeline.sorted_runs import SortedRun, read_range
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_rows
@@ -173,9 +173,9 @@ class ReduceJob:
         self._room = Room(rules.id_dtype)
 
     @cached_property
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[SortedRun]:
         """Opened by each process for itself."""
-        return [Run(path) for path in self._paths]
+        return [SortedRun(path) for path in self._paths]
 
     def __call__(self, task: ReduceTask) -> tuple[ReduceReceipt, Stages]:
         """The receipt, and how long it took to merge and to write."""
@@ -209,7 +209,7 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
 class _Merge:
     """The rows of one split, out of all runs. dropped: the copies so far."""
 
-    def __init__(self, runs: list[Run], room: Room, rules: ReduceRules, split: str) -> None:
+    def __init__(self, runs: list[SortedRun], room: Room, rules: ReduceRules, split: str) -> None:
         self._runs, self._room, self._rules, self._split = runs, room, rules, split
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
         self.dropped = Dropped()

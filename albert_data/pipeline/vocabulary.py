@@ -36,7 +36,7 @@ from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.engine import Engine
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask, read_tasks
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.progress import Progress, NullProgress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.sentences.text import make_text
@@ -166,7 +166,7 @@ def learn_vocabulary(
     Raises InputError for a corpus without documents, TokenizerError where training can't succeed.
     """
     check_language_field(inputs, text)
-    progress = progress or Silence()
+    progress = progress or NullProgress()
     corpus = _read_corpus(inputs, text, config, engine, progress)
     alphabet, unspaced_share = choose_alphabet(corpus.characters, config), measure_unspaced(corpus.characters)
     if config.dummy_prefix is None:

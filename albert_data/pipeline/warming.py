@@ -30,7 +30,7 @@ from albert_data.kernels import is_kept
 from albert_data.pipeline.mapping import MapJob, TaskReceipt
 from albert_data.pipeline.progress import Progress
 from albert_data.pipeline.records import Room, RowKeys, find_copies, find_records, take_examples
-from albert_data.pipeline.runs import KeyedRows, join_keys, sort_rows
+from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows
 from albert_data.pipeline.stages import Stages
 from albert_data.sentences.segmenting import segment_lines
 from albert_data.sentences.text import Text, make_text

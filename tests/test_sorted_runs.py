@@ -24,7 +24,7 @@ from albert_data.pipeline.records import (
     put_examples,
     take_examples,
 )
-from albert_data.pipeline.runs import KeyedRows, Run, join_keys, read_range, sort_rows, write_run
+from albert_data.pipeline.sorted_runs import KeyedRows, SortedRun, join_keys, read_range, sort_rows, write_sorted_run
 
 LAST = 2**64 - 1
 
@@ -148,8 +148,8 @@ def test_copies_dropped_in_runs_and_in_the_merge_are_those_of_all(
         is_validation = keys.document_keys % np.uint64(2) < np.uint64(modulus)
         found = sort_rows([part], keys, is_validation, Room(np.uint16), keep_copies=False)
         dropped = dropped.add(found.dropped)
-        write_run(folder / str(number), found)
-        opened.append(Run(folder / str(number)))
+        write_sorted_run(folder / str(number), found)
+        opened.append(SortedRun(folder / str(number)))
     kept: list[KeyedRow] = []
     for split in ("train", "validation"):
         records, places, keys = read_range(opened, split, 0, LAST, Room(np.uint16))
@@ -239,8 +239,8 @@ def test_a_range_of_runs_equals_sorting_a_list(
         is_validation = np.array([every > 0 and row % every == 0 for row in range(len(found))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
-        write_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation, Room(np.uint16)))
-        opened.append(Run(folder / str(number)))
+        write_sorted_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation, Room(np.uint16)))
+        opened.append(SortedRun(folder / str(number)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
         records, places, keys = read_range(opened, split, low, high, Room(np.uint16))
@@ -254,12 +254,12 @@ def test_a_range_of_runs_equals_sorting_a_list(
 
 @pytest.mark.parametrize("sparse_step", [1, 3, 64])
 def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.pipeline.runs._SPARSE_STEP", sparse_step)
+    monkeypatch.setattr("albert_data.pipeline.sorted_runs._SPARSE_STEP", sparse_step)
     shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
     part = make_part(numbered_rows(2000), shuffle_keys)
     is_validation = np.arange(2000) % 10 == 0
-    write_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, Room(np.uint16)))
-    run = Run(tmp_path / "run")
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, Room(np.uint16)))
+    run = SortedRun(tmp_path / "run")
     for low in range(0, 6100, 61):
         for high in (low, low + 5, low + 400, LAST):
             for split, is_there in (("train", ~is_validation), ("validation", is_validation)):
@@ -270,26 +270,26 @@ def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypat
 
 def test_of_a_run_little_more_than_the_range_is_read(tmp_path: Path):
     part = make_part(numbered_rows(1000), list(range(1000)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), Room(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), Room(np.uint16)))
     for low, high in ((0, 0), (500, 599), (990, 2000), (1000, LAST)):
-        assert Run(tmp_path / "run").find("train", low, high).num_rows <= max(0, min(high, 999) - low + 1) + 32
+        assert SortedRun(tmp_path / "run").find("train", low, high).num_rows <= max(0, min(high, 999) - low + 1) + 32
 
 
 @pytest.mark.parametrize("size", [0, 7, 31, 40, -8, -1])
 def test_a_run_that_is_cut_short_is_an_error(tmp_path: Path, size: int):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
     whole = (tmp_path / "run").read_bytes()
-    Run(tmp_path / "run")
+    SortedRun(tmp_path / "run")
     (tmp_path / "run").write_bytes(whole[:size])
     with pytest.raises(OutputError, match="is cut short"):
-        Run(tmp_path / "run")
+        SortedRun(tmp_path / "run")
 
 
 def test_a_run_that_is_cut_later_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
-    run = Run(tmp_path / "run")
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
+    run = SortedRun(tmp_path / "run")
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
     with pytest.raises(OutputError, match="is cut short"):
         read_range([run], "train", 0, LAST, Room(np.uint16))
@@ -299,6 +299,6 @@ def test_a_run_whose_records_are_damaged_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
     rows = sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16))
     rows.records[3] = 2**64 - 1  # numbers of ids and masks
-    write_run(tmp_path / "run", rows)
+    write_sorted_run(tmp_path / "run", rows)
     with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
-        read_range([Run(tmp_path / "run")], "train", 0, LAST, Room(np.uint16))
+        read_range([SortedRun(tmp_path / "run")], "train", 0, LAST, Room(np.uint16))

@@ -47,7 +47,7 @@ class KeyedRows:
     languages: np.ndarray
 
 
-class SortedRows(NamedTuple):
+class SortedRunData(NamedTuple):
     """What a run's file holds, both uint64: the head with the index, and the records; and what was left out of it."""
 
     head: np.ndarray
@@ -62,7 +62,7 @@ def join_keys(parts: Sequence[KeyedRows]) -> RowKeys:
 
 def sort_rows(
     parts: Sequence[KeyedRows], keys: RowKeys, is_validation: np.ndarray, room: Room, *, keep_copies: bool = True
-) -> SortedRows:
+) -> SortedRunData:
     """Put the rows of all parts in order, as records in `room`.
 
     keys: of all parts, joined; is_validation: of each row. keep_copies: or a row is dropped that is equal to the one
@@ -93,10 +93,10 @@ def sort_rows(
     entries = [rows[::_STEP] for rows in splits]
     sizes = [size for rows, some in zip(splits, entries, strict=True) for size in (len(some), num_words[rows].sum())]
     index = [column[some] for some in entries for column in (keys.shuffle_keys, places.astype(np.uint64))]
-    return SortedRows(np.concatenate((np.array(sizes, np.uint64), *index)), words, dropped)
+    return SortedRunData(np.concatenate((np.array(sizes, np.uint64), *index)), words, dropped)
 
 
-def write_run(path: Path, rows: SortedRows) -> None:
+def write_sorted_run(path: Path, rows: SortedRunData) -> None:
     with replace_file(path, sync=False) as file:
         file.write(rows.head.data)
         for begin in range(0, len(rows.records), _PIECE_WORDS):
@@ -122,7 +122,7 @@ class _Index(NamedTuple):
     end: int
 
 
-class Run:
+class SortedRun:
     """A run on the disk. A part of its index is kept, for it is asked for as many ranges as shards."""
 
     def __init__(self, path: Path) -> None:
@@ -174,7 +174,9 @@ class Run:
         return OutputError(f"{self.path} is cut short; begin anew with --overwrite")
 
 
-def read_range(runs: Sequence[Run], split: str, low: int, high: int, room: Room) -> tuple[Records, np.ndarray, RowKeys]:
+def read_range(
+    runs: Sequence[SortedRun], split: str, low: int, high: int, room: Room
+) -> tuple[Records, np.ndarray, RowKeys]:
     """Read the rows of all runs whose shuffle keys are low .. high: records, their places, and their keys.
 
     One run is open at a time, for a large corpus has more of them than a process may have files.
