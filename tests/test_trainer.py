@@ -17,7 +17,7 @@ from toy_language import make_sentences
 from albert_data.config import MODEL_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.pipeline import trainer_process
-from albert_data.pipeline.progress import Progress, NullProgress
+from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet
 from albert_data.tokenizer.counting import CharacterCounts

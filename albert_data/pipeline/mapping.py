@@ -24,9 +24,9 @@ from albert_data.examples.pairs import make_pairs
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask
 from albert_data.pipeline.receipts import read_receipt, write_receipt
-from albert_data.pipeline.records import Dropped, Room, RowKeys
-from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
+from albert_data.pipeline.records import Dropped, RecordScratch, RowKeys
 from albert_data.pipeline.sizes import SizeSample
+from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
 from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
@@ -149,7 +149,7 @@ class MapJob:
     def __init__(self, config: BuildConfig, tokenizer: Tokenizer, runs: Path, receipts: Path) -> None:
         self._config, self._tokenizer = config, tokenizer
         self._runs, self._receipts = runs, receipts
-        self._room = Room(tokenizer.id_dtype)
+        self._scratch = RecordScratch(tokenizer.id_dtype)
         self._words = tokenizer.choose_words(config.examples)
 
     def __call__(self, task: MapTask) -> TaskReceipt:
@@ -206,7 +206,7 @@ class MapJob:
             keys = join_keys(held)
             splits = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
             is_validation = splits < threshold(self._config.validation_fraction)
-            rows = sort_rows(held, keys, is_validation, self._room, keep_copies=self._config.keep_duplicates)
+            rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self._config.keep_duplicates)
         if len(keys.indices):
             name = f"{task.name}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):

@@ -36,7 +36,7 @@ from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.engine import Engine
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask, read_tasks
-from albert_data.pipeline.progress import Progress, NullProgress
+from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, run_once
 from albert_data.sentences.text import make_text
