@@ -66,9 +66,10 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from albert_data.pipeline.mapping import MapJob, TaskReceipt
+from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.plan import plan_tasks
 from albert_data.pipeline.progress import NullProgress
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
 from albert_data.pipeline.warming import compile_kernels, load_to_encode
 from albert_data.config import BuildConfig

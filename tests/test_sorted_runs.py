@@ -229,13 +229,15 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
     folder = tmp_path_factory.mktemp("runs")
     wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
     opened = []
-    for number, found in enumerate(runs):
-        half = len(found) // 3
+    for number, shuffle_keys in enumerate(runs):
+        half = len(shuffle_keys) // 3
         parts = [
-            make_part(numbered_rows(half, start=number * 100), found[:half], passes=number),
-            make_part(numbered_rows(len(found) - half, start=number * 100 + half), found[half:], passes=number),
+            make_part(numbered_rows(half, start=number * 100), shuffle_keys[:half], passes=number),
+            make_part(
+                numbered_rows(len(shuffle_keys) - half, start=number * 100 + half), shuffle_keys[half:], passes=number
+            ),
         ]
-        is_validation = np.array([every > 0 and row % every == 0 for row in range(len(found))], bool)
+        is_validation = np.array([every > 0 and row % every == 0 for row in range(len(shuffle_keys))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
         write_sorted_run(

@@ -23,11 +23,12 @@ from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.engine import Engine
-from albert_data.pipeline.mapping import MapJob, TaskReceipt, read_task_receipt
+from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.ownership import check_targets
 from albert_data.pipeline.plan import MapTask, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
+from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import (
     ReduceJob,

@@ -16,7 +16,6 @@ from albert_data.examples.spans import ngram_shares
 from albert_data.files import is_there, sync_path, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
-from albert_data.pipeline.mapping import TaskReceipt
 from albert_data.pipeline.ownership import (
     TOKENIZER_FILE,
     check_targets,
@@ -25,6 +24,7 @@ from albert_data.pipeline.ownership import (
     record_files,
     remove_stale,
 )
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceTask
 from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import (

@@ -22,8 +22,8 @@ import numpy as np
 from albert_data.config import BuildConfig
 from albert_data.draws import threshold
 from albert_data.examples.ragged import Examples
-from albert_data.pipeline.mapping import ROW_BYTES, TaskReceipt
-from albert_data.pipeline.receipts import read_receipt, write_receipt
+from albert_data.pipeline.mapping import measure_rows
+from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
 from albert_data.pipeline.records import (
     Dropped,
     FoundRecords,
@@ -157,7 +157,7 @@ def _has_others(total: TaskReceipt) -> bool:
 def _measure_section(total: TaskReceipt, section: str, id_bytes: int) -> int:
     """How many bytes of Arrow data the rows of one split in all runs make, copies included."""
     rows, tokens, masked = (total.counts[f"{section}_{what}"] for what in ("rows", "tokens", "masked"))
-    return rows * ROW_BYTES + tokens * id_bytes + masked * (2 + id_bytes)
+    return int(measure_rows(rows, tokens, masked, id_bytes))
 
 
 def plan_shards(split: str, num_bytes: int, num_shards: int | None, read_bytes: int) -> list[ReduceTask]:

@@ -27,8 +27,9 @@ from albert_data.examples.masks import mask_pairs, mask_rows
 from albert_data.examples.pairs import make_pairs
 from albert_data.interrupts import hold_interrupts
 from albert_data.kernels import is_kept
-from albert_data.pipeline.mapping import MapJob, TaskReceipt
+from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.progress import Progress
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.records import FoundRecords, RecordScratch, RowKeys, find_copies, find_records, take_examples
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows
 from albert_data.pipeline.stages import Stages
