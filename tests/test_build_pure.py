@@ -111,9 +111,9 @@ def test_tasks_cover_a_file_and_the_last_are_small(tmp_path: Path, monkeypatch: 
     fixtures.make_tasks_small(monkeypatch, 1000)
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"Document number {number}." for number in range(50_000)))
-    spans = [span for task in plan_tasks(find_inputs([str(path)])) for span in task.spans]
-    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
-    sizes = [span.end - span.start for span in spans]
+    ranges = [part for task in plan_tasks(find_inputs([str(path)])) for part in task.ranges]
+    assert [part.start for part in ranges] == [0, *(part.end for part in ranges[:-1])]
+    sizes = [part.end - part.start for part in ranges]
     assert sum(sizes) == path.stat().st_size
     assert max(sizes) < path.stat().st_size / 100
     assert len(sizes) < 250
