@@ -243,7 +243,7 @@ def test_a_seal_that_is_no_hash_leads_to_no_file(here: Path, seal: str | None):
 
 
 def test_values_out_of_range_are_refused_when_times_are_made():
-    with pytest.raises(ValueError, match="-1 is no count"):
+    with pytest.raises(ValueError, match="-1 is not a count"):
         BuildTimes(
             wall_seconds=1.0,
             num_workers=-1,
