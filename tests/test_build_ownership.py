@@ -99,7 +99,7 @@ def test_foreign_shards_beside_ours_stay_and_are_named(corpus: Corpus, tmp_path:
     plant(out / name)
     lines = build_and_listen(corpus, out)
     assert [line for line in lines if name in line] == lines
-    assert "not of this build and stays" in lines[0]
+    assert "does not belong to this build and stays" in lines[0]
     build_and_listen(corpus, out, seed=8, overwrite=True)
     assert (out / name).read_bytes() == PRECIOUS
 

@@ -114,7 +114,7 @@ class WorkDir:
         return is_regular(self._lock_path) and self._lock_path.read_bytes() == _MARK
 
     def _take_lock(self) -> None:
-        """Lock the folder. If a build has just been killed, wait until its processes have ended and released the lock."""
+        """Lock the folder. If a build has just been killed, wait until its processes have ended and freed the lock."""
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         deadline = time.monotonic() + LOCK_SECONDS
         while not self._try_lock(self._lock):
@@ -136,8 +136,8 @@ class WorkDir:
     def begin(self, plan: Plan, overwrite: bool) -> None:
         """Resume a killed build of this plan, or start one.
 
-        Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has the name
-        of one that this build will certainly write.
+        Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
+        that this build will certainly use.
         """
         if not overwrite and (newer := self._find_newer_rules()):
             raise OutputError(
@@ -204,7 +204,7 @@ class WorkDir:
         return plan if is_regular(self._plan) else None
 
     def _find_newer_rules(self) -> int | None:
-        """The version of the rules by which an unfinished build was begun, if it is newer than this program; else None."""
+        """The version of the rules that began an unfinished build, if this program does not know it yet; else None."""
         try:
             version = read_json(self._plan).get("rules_version")
         except (OSError, ValueError):
@@ -237,7 +237,7 @@ class WorkDir:
     def clear(self) -> None:
         """Remove what an unfinished build left, except lock and journal.
 
-        The plan goes first. Were this killed halfway, a plan that is still there would let a build resume from the rest.
+        The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
         """
         for path in (self._plan, self._boot, self._placed):
             if is_regular(path):
