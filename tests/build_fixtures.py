@@ -29,7 +29,7 @@ from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.inputs import find_inputs
 from albert_data.pipeline import plan
-from albert_data.pipeline.build import BuildReport, build
+from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.engine import Engine
 from albert_data.tokenizer.model import Tokenizer
 
@@ -187,7 +187,9 @@ def run_build(
     **settings: Any,
 ) -> BuildReport:
     config = make_config(**settings)
-    return build(find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite)
+    return build_shards(
+        find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite
+    )
 
 
 def digest_folder(folder: Path) -> dict[str, str]:

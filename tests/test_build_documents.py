@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from albert_data.cli.main import run as run_command
 from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
-from albert_data.errors import InputError
+from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
-from albert_data.pipeline.build import build
+from albert_data.pipeline.build import build, build_shards
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.vocabulary import learn_vocabulary
 from albert_data.tokenizer.model import Tokenizer
@@ -38,7 +39,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(names: list[Path | str], out: Path, tokenizer: Tokenizer, engine: Engine | None = None, **settings: Any) -> Any:
     config = fixtures.make_config(**settings)
     inputs = find_inputs([str(name) for name in names], text=config.text)
-    return build(inputs, out, tokenizer, config, engine or fixtures.InlineEngine()).manifest
+    return build_shards(inputs, out, tokenizer, config, engine or fixtures.InlineEngine()).manifest
 
 
 def write_files(folder: Path, ending: str = ".txt", encode: Callable[[str], bytes] = str.encode) -> Path:
@@ -84,7 +85,7 @@ def test_a_named_encoding_gives_the_same_bytes(wanted: str, tokenizer: Tokenizer
     folder = write_files(tmp_path / "in", encode=lambda text: text.encode("gb18030"))
     assert run([folder], tmp_path / "out", tokenizer, encoding="gb18030", **FILE).digest == wanted
     with pytest.raises(InputError, match="the inputs were not found with the encoding of the settings, gb18030"):
-        build(
+        build_shards(
             find_inputs(["-"]),
             tmp_path / "x",
             tokenizer,
@@ -194,3 +195,37 @@ def test_inspect_reads_the_corpus_as_the_build_did(tokenizer: Tokenizer, tmp_pat
     folder = write_files(tmp_path / "in", encode=lambda text: text.encode("cp1251", "ignore"))
     run([folder], tmp_path / "out", tokenizer, encoding="cp1251", **FILE)
     assert run_command(["inspect", str(tmp_path / "out"), "--json", "--corpus", str(folder)]) == 0
+
+
+# ---- the Python interface ----
+
+
+@pytest.mark.parametrize("names", [str, Path, lambda name: [name]], ids=["str", "Path", "list"])
+def test_build_takes_names_and_paths_and_makes_the_same_bytes(
+    names: Callable[[str], Any], wanted: str, tokenizer: Tokenizer, tmp_path: Path
+):
+    (tmp_path / "model").write_bytes(tokenizer.model)
+    config = fixtures.make_config(unwrap=True)
+    for given in (tokenizer, tmp_path / "model", str(tmp_path / "model")):
+        report = build(
+            names(str(tmp_path / "in.jsonl")),
+            str(tmp_path / "built"),
+            tokenizer=given,
+            config=config,
+            workers=2,
+            overwrite=True,
+        )
+        assert report.manifest.digest == wanted
+
+
+def test_build_raises_errors_of_ours_alone(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match=r"missing\.txt"):
+        build(tmp_path / "missing.txt", tmp_path / "out", tokenizer=tokenizer)
+    write_files(tmp_path / "in")
+
+    def fill_up(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fill_up)
+    with pytest.raises(AlbertDataError, match="No space left on device; fix that and give the same command again"):
+        build(tmp_path / "in", tmp_path / "out", tokenizer=tokenizer, workers=1)

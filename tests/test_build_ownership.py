@@ -17,7 +17,7 @@ from test_build_resume import DiesAt, count_renames, die_in_build
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
-from albert_data.pipeline.build import build
+from albert_data.pipeline.build import build_shards
 from albert_data.tokenizer.model import Tokenizer
 
 PRECIOUS = b"years of work"
@@ -56,7 +56,7 @@ def build_and_listen(corpus: Corpus, out: Path, **settings: Any) -> list[str]:
     sayings, overwrite = Sayings(), settings.pop("overwrite", False)
     config = fixtures.make_config(num_shards=fixtures.CORPUS_SHARDS, **settings)
     inputs, engine = find_inputs([str(corpus.path)]), fixtures.InlineEngine()
-    build(inputs, out, corpus.tokenizer, config, engine, sayings, overwrite=overwrite)
+    build_shards(inputs, out, corpus.tokenizer, config, engine, sayings, overwrite=overwrite)
     return sayings.lines
 
 

@@ -19,7 +19,8 @@ from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.vocabulary import VocabReport, learn_vocabulary, save_vocabulary
+from albert_data.pipeline.vocabulary import VocabReport, learn_vocabulary
+from albert_data.pipeline.vocabulary_folder import save_vocabulary
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample
 from albert_data.tokenizer.training import VocabularyTooLarge

@@ -32,9 +32,13 @@ from albert_data.interrupts import hold_interrupts
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
-_NEXT_STEP = "fix that and give the same command again"
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 _LARGEST_REUSED_BYTES, _FREE_BYTES_KEPT = 32 << 20, 256 << 20
+
+
+def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
+    """An error of ours with the message of the system. where: a name for what has no file name."""
+    return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")
 
 
 class Task(Protocol):
@@ -223,9 +227,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         except AlbertDataError as error:
             answer = pickle.dumps(("error", error))
         except OSError as error:
-            answer = pickle.dumps(
-                ("error", AlbertDataError(f"{explain_os_error(error, task.describe())}; {_NEXT_STEP}"))
-            )
+            answer = pickle.dumps(("error", explain_disk_error(error, task.describe())))
         except Exception:  # a bug in the job: the parent raises it, with the task's name
             answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
         connection.send_bytes(answer)

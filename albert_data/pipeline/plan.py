@@ -7,7 +7,8 @@ work is split changes no byte of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +17,12 @@ from typing import BinaryIO
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import Input, open_input
+from albert_data.corpus.inputs import Input, find_inputs, open_input
 from albert_data.corpus.long_documents import WHITESPACE
+from albert_data.pipeline.progress import Progress
+from albert_data.wording import count_of
+
+Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MIB = 1 << 20
 _TASKS = 128  # a little more for a corpus of medium size: few runs to merge, enough tasks to share evenly
@@ -57,7 +62,7 @@ class MapTask:
             end = self.block.start + len(self.block.data)
             return f"{self.block.path}, bytes {self.block.start} to {end} (decompressed)"
         first, num_more = self.ranges[0], len(self.ranges) - 1
-        more = f" and {num_more} more {'file' if num_more == 1 else 'files'}" if num_more else ""
+        more = f" and {count_of(num_more, 'more file')}" if num_more else ""
         return f"{first.path}, bytes {first.start} to {first.end}{more}"
 
     def read(self, damage: Damage) -> Iterator[Block]:
@@ -82,6 +87,12 @@ class MapTask:
     def num_bytes(self) -> int:
         """Bytes on the disk; 0 for a block of a stream, whose size there is not known."""
         return sum(part.end - part.start for part in self.ranges)
+
+
+def find_named(names: Names, text: TextConfig, progress: Progress) -> list[Input]:
+    """Find the inputs of one or several names; see `find_inputs`."""
+    several = [names] if isinstance(names, str | os.PathLike) else names
+    return find_inputs([os.fspath(name) for name in several], progress.say, text)
 
 
 def read_tasks(inputs: list[Input], text: TextConfig, damage: Damage) -> Iterator[MapTask]:

@@ -45,7 +45,7 @@ from albert_data.pipeline.ownership import (
     record_files,
     write_journal,
 )
-from albert_data.pipeline.vocabulary import FILES as VOCABULARY_FILES
+from albert_data.pipeline.vocabulary_folder import FILES as VOCABULARY_FILES
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
