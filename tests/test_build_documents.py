@@ -99,7 +99,7 @@ def test_stdin_is_one_document(tokenizer: Tokenizer, tmp_path: Path, monkeypatch
     assert run(["-"], tmp_path / "out", tokenizer, **FILE, validation_fraction=0.0).counts.documents == 1
 
 
-def test_a_giant_file_is_cut_alike_in_every_format(
+def test_a_giant_file_is_cut_at_the_same_places_in_every_format(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name, size in (("MAX_DOCUMENT", 3000), ("MAX_LINE", 700)):
@@ -132,7 +132,7 @@ def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp
     assert "language" not in read_json(tmp_path / "other" / "manifest.json")["inputs"][0]
 
 
-def test_a_corpus_without_the_field_names_those_that_were_seen(tokenizer: Tokenizer, tmp_path: Path):
+def test_the_error_for_a_missing_text_field_names_the_fields_that_exist(tokenizer: Tokenizer, tmp_path: Path):
     lines = [json.dumps({"content": document, "id": number}) for number, document in enumerate(DOCUMENTS)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     message = (
@@ -181,7 +181,7 @@ def test_every_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_
     ["One sentence.", "One document. It has two sentences.", "CHAPTER I\n\nCHAPTER II\n\nTHE END", "word " * 3000],
 )
 @pytest.mark.parametrize("settings", [{}, FILE, {"language_field": "lang"}])
-def test_little_and_odd_corpora_make_sound_rows(
+def test_small_and_unusual_corpora_make_valid_rows(
     text: str, settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
 ):
     name = "in.jsonl" if "language_field" in settings else "in.txt"

@@ -103,7 +103,7 @@ def test_copies_are_dropped_by_any_number_of_workers(
 
 
 @pytest.mark.parametrize("results", [1, 9, 30])
-def test_a_killed_build_counts_the_copies_of_the_shards_that_were_done(
+def test_a_resumed_build_counts_the_copies_in_shards_that_were_finished_before(
     results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
     fixtures.write_corpus(tmp_path / "in", COPIES, "txt", random.Random(5))
@@ -132,7 +132,7 @@ def test_all_copies_are_kept_on_request(reference: Path, tokenizer: Tokenizer, t
         assert found == Counter({key: count * by_key[key] for key, count in alone.items()})
 
 
-def test_passes_over_one_document_are_no_copies(tokenizer: Tokenizer, tmp_path: Path):
+def test_rows_of_different_passes_are_not_copies(tokenizer: Tokenizer, tmp_path: Path):
     for name, documents in (("once", ["the\n\nwater"]), ("twice", ["the\n\nwater", "the\n\nwater"])):
         fixtures.write_corpus(tmp_path / name, documents, "txt", random.Random(0))
         run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, dupe_factor=4)
@@ -144,7 +144,7 @@ def test_passes_over_one_document_are_no_copies(tokenizer: Tokenizer, tmp_path: 
 
 @pytest.mark.parametrize("num_shards", [None, 3])
 @pytest.mark.parametrize("slices_read", [1, 6])
-def test_many_copies_change_no_shard_and_no_slice(
+def test_many_copies_change_neither_shards_nor_record_batches(
     num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """More bytes are read of a slice than one read may hold, so it is read in parts."""
@@ -158,7 +158,7 @@ def test_many_copies_change_no_shard_and_no_slice(
     assert len(list((tmp_path / "once-out/train").iterdir())) == (num_shards or 9)
 
 
-def test_different_documents_of_one_key_are_both_kept(
+def test_different_documents_with_the_same_key_are_both_kept(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """All documents have one of three keys, and each is given twice."""

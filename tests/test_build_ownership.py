@@ -68,7 +68,7 @@ def build_and_listen(corpus: Corpus, out: Path, **settings: Any) -> list[str]:
     "name",
     ["README.md", "tokenizer/spiece.model", "train/shard-00000.arrow", "train/shard-00002.arrow", "manifest.json"],
 )
-def test_a_file_of_the_users_in_the_place_of_ours_stops_the_build_and_stays(
+def test_a_users_file_under_one_of_our_names_stops_the_build_and_stays(
     name: str, overwrite: bool, corpus: Corpus, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -85,7 +85,7 @@ def test_a_file_of_the_users_in_the_place_of_ours_stops_the_build_and_stays(
 @pytest.mark.parametrize(
     "name", ["thesis.tex", ".DS_Store", "lost+found/1", "run/run.json", "train/notes.txt", "tokenizer/pieces.txt"]
 )
-def test_other_files_in_out_are_no_obstacle_and_stay(name: str, overwrite: bool, corpus: Corpus, tmp_path: Path):
+def test_other_files_in_out_do_not_stop_the_build_and_stay(name: str, overwrite: bool, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     plant(out / name)
     corpus.build(out, overwrite=overwrite)
@@ -119,7 +119,7 @@ def test_nothing_is_written_or_removed_through_a_link(folder: str, overwrite: bo
 
 
 @pytest.mark.parametrize("name", ["README.md", "train/shard-00000.arrow", "manifest.json", ".build/lock"])
-def test_a_link_in_the_place_of_one_of_our_files_stops_the_build(name: str, corpus: Corpus, tmp_path: Path):
+def test_a_link_under_one_of_our_names_stops_the_build(name: str, corpus: Corpus, tmp_path: Path):
     out, target = tmp_path / "out", plant(tmp_path / "target")
     (out / name).parent.mkdir(parents=True)
     (out / name).symlink_to(target)
@@ -176,9 +176,7 @@ def test_a_damaged_plan_of_ours_counts_as_none(content: str, corpus: Corpus, tmp
 @pytest.mark.parametrize(
     "change", [b"{", b"{}", b'{"format": "other"}', None], ids=["cut", "empty", "foreign", "edited"]
 )
-def test_a_manifest_that_is_not_as_we_wrote_it_is_kept(
-    change: bytes | None, overwrite: bool, corpus: Corpus, tmp_path: Path
-):
+def test_a_manifest_that_was_edited_is_kept(change: bytes | None, overwrite: bool, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)
     edited = (out / "manifest.json").read_bytes().replace(b'"documents"', b'"docs"', 1)
@@ -192,7 +190,7 @@ def test_a_manifest_that_is_not_as_we_wrote_it_is_kept(
 # ---- what we wrote, and somebody changed ----
 
 
-def test_a_card_that_was_edited_stays_and_that_is_said(corpus: Corpus, tmp_path: Path):
+def test_an_edited_card_stays_and_the_build_reports_it(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)
     plant(out / "README.md", b"# My shards\n")
@@ -213,7 +211,7 @@ def test_a_shard_or_model_that_was_changed_is_not_replaced(corpus: Corpus, tmp_p
         assert (out / name).read_bytes() == PRECIOUS
 
 
-def test_the_card_of_a_manifest_that_records_none_is_ours_if_it_is_what_that_makes(corpus: Corpus, tmp_path: Path):
+def test_without_a_card_entry_the_card_is_ours_if_the_manifest_makes_the_same(corpus: Corpus, tmp_path: Path):
     """Manifests of version 0.3.0."""
     for number, card in enumerate([None, PRECIOUS]):
         out = tmp_path / str(number)
@@ -250,7 +248,7 @@ def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, t
 
 
 @pytest.mark.parametrize("from_end", range(fixtures.CORPUS_SHARDS + 5))
-def test_after_a_kill_while_publishing_another_build_still_knows_what_is_ours(
+def test_after_a_kill_while_publishing_another_build_recognises_our_files(
     from_end: int, corpus: Corpus, tmp_path: Path
 ):
     """The manifest of the first build is gone then, and that of the second is not there."""
@@ -280,7 +278,7 @@ def test_a_tokenizer_in_out_itself_may_be_the_one_that_is_used(corpus: Corpus, t
 
 
 @pytest.mark.parametrize("act", [os.mkfifo, Path.mkdir], ids=["fifo", "folder"])
-def test_a_fifo_or_folder_in_the_place_of_a_file_stops_the_build(
+def test_a_fifo_or_folder_under_the_name_of_a_file_stops_the_build(
     act: Callable[[Path], None], corpus: Corpus, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -300,7 +298,7 @@ def test_a_foreign_lock_is_not_ours(content: bytes, corpus: Corpus, tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [b"", b"albert-"])
-def test_a_lock_whose_mark_was_cut_by_a_kill_is_ours(content: bytes, corpus: Corpus, tmp_path: Path):
+def test_a_lock_with_a_partial_mark_is_ours(content: bytes, corpus: Corpus, tmp_path: Path):
     plant(tmp_path / "out/.build/lock", content)
     corpus.build(tmp_path / "out")
     check_finished(corpus, tmp_path / "out")

@@ -107,7 +107,7 @@ def test_sizes_of_tasks_and_blocks_change_no_byte(
     check_same(tmp_path / "out", reference)
 
 
-def test_tasks_cover_a_file_and_the_last_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tasks_cover_a_file_and_the_last_ones_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fixtures.make_tasks_small(monkeypatch, 1000)
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"Document number {number}." for number in range(50_000)))
@@ -162,7 +162,7 @@ def test_another_tokenizer_changes_the_bytes(corpus: Path, reference: Path, toke
 
 @pytest.mark.parametrize("engine", [InlineEngine(), MultiprocessEngine(1), MultiprocessEngine(2)])
 @pytest.mark.parametrize("run_bytes", [1 << 12, 1 << 20], ids=["many runs", "a run a task"])
-def test_documents_of_one_key_change_no_byte_by_their_order(
+def test_the_order_of_documents_with_the_same_key_changes_no_byte(
     engine: Engine, run_bytes: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
@@ -176,7 +176,7 @@ def test_documents_of_one_key_change_no_byte_by_their_order(
     check_same(tmp_path / "out", tmp_path / "reference")
 
 
-def test_duplicates_fall_to_the_same_split(tokenizer: Tokenizer, tmp_path: Path):
+def test_duplicates_are_in_the_same_split(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:60] * 3, "mixed", random.Random(2))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.5)
     train, validation = (
@@ -223,7 +223,7 @@ def test_slices_read_at_once_change_no_byte(
 
 
 @pytest.mark.parametrize("num_shards", [2, 7, 40])
-def test_num_shards_cuts_the_same_rows_in_the_same_order(
+def test_num_shards_changes_neither_rows_nor_their_order(
     num_shards: int, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
     run_build(corpus, tmp_path / "out", tokenizer, num_shards=num_shards)
@@ -329,7 +329,7 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
     check_tokens(folder / "out0", documents, tokenizer, dupe_factor, "lines")
 
 
-def test_what_cannot_be_a_pair_is_kept_without_a_label(tokenizer: Tokenizer, tmp_path: Path):
+def test_rows_that_cannot_be_pairs_are_kept_without_a_label(tokenizer: Tokenizer, tmp_path: Path):
     (tmp_path / "in.txt").write_text("the\n\n\n\n  \n\nwater.\n\n\x00\n\na little water")
     run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=0.0)
     labels = Counter(example.sop_label for example in open_shards(tmp_path / "out"))

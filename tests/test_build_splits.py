@@ -66,7 +66,7 @@ def test_training_gets_the_document_of_the_largest_split_key(tokenizer: Tokenize
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("copies", [1, 3])
-def test_a_single_document_is_trained_on(seed: int, copies: int, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_single_document_goes_to_training(seed: int, copies: int, tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:1] * copies, "jsonl", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, seed=seed, validation_fraction=0.5)
     assert keys_of(tmp_path / "out") == ({fixtures.document_key(DOCUMENTS[0])}, set())
@@ -78,7 +78,7 @@ def test_documents_without_a_row_do_not_count(tokenizer: Tokenizer, tmp_path: Pa
     assert keys_of(tmp_path / "out") == ({fixtures.document_key("the water.")}, set())
 
 
-def test_no_document_is_validated_on_where_none_is_asked_for(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_validation_fraction_of_zero_moves_no_document(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.0)
     assert keys_of(tmp_path / "out") == (set(map(fixtures.document_key, DOCUMENTS)), set())
@@ -99,7 +99,7 @@ def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokeni
     assert validation == [ids for key, ids in rows["whole"] if key == first]
 
 
-def test_a_long_training_set_is_read_in_parts_to_validate(
+def test_a_large_training_section_is_read_in_parts_for_validation(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))

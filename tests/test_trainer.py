@@ -59,7 +59,7 @@ def train(progress: Progress, sentences: list[bytes] = SENTENCES, **changes: Any
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_the_model_is_that_of_training_in_this_process_and_progress_is_told(model_type: str):
+def test_the_model_equals_one_trained_in_this_process_and_progress_is_reported(model_type: str):
     progress = Recorder()
     assert train(progress, model_type=model_type) == train_model(SENTENCES, *settings(model_type=model_type))
     stages = [stage for stage, _ in progress.stages]
@@ -71,12 +71,12 @@ def test_the_model_is_that_of_training_in_this_process_and_progress_is_told(mode
     assert min(done) >= 0
 
 
-def test_nothing_is_written_on_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
+def test_training_writes_nothing_to_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
     train(NullProgress())
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_error_of_the_trainer_is_raised_here():
+def test_an_error_of_the_trainer_is_raised_in_this_process():
     with pytest.raises(VocabularyTooLarge) as refusal:
         train(NullProgress(), vocab_size=100_000)
     assert 400 < refusal.value.largest < 100_000
@@ -145,7 +145,7 @@ def test_the_trainer_ends_with_its_parent():
     assert child.wait(30) == 1
 
 
-def test_log_lines_of_another_version_of_the_trainer_do_no_harm(monkeypatch: pytest.MonkeyPatch):
+def test_unknown_log_lines_of_the_trainer_are_ignored(monkeypatch: pytest.MonkeyPatch):
     rng = random.Random(0)
     lines = [
         b"EM sub_iter=0 size=99999999 x",

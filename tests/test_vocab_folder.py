@@ -58,7 +58,7 @@ def test_a_file_that_was_edited_stops_the_training(name: str):
     assert path.read_bytes() == edited
 
 
-def test_a_vocabulary_without_hashes_is_ours_if_its_files_agree():
+def test_a_vocabulary_without_hashes_is_ours_if_its_files_match():
     """As version 0.3.0 wrote it."""
     assert learn(130) == 0
     settings: dict[str, Any] = json.loads(Path("out/vocab.json").read_text())
