@@ -51,7 +51,7 @@ def write_files(folder: Path, ending: str = ".txt", encode: Callable[[str], byte
 
 @pytest.fixture
 def wanted(tmp_path: Path, tokenizer: Tokenizer) -> str:
-    """The digest of the documents, each a JSON line."""
+    """The digest of a build in which each document is a JSON line."""
     (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
     return str(run([tmp_path / "in.jsonl"], tmp_path / "wanted", tokenizer, unwrap=True).digest)
 

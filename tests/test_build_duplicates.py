@@ -1,4 +1,4 @@
-"""Equal documents are dropped where their rows meet in the merge: a build is one of the set of documents."""
+"""Copies of documents are dropped, so a build depends on the set of documents alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small_tasks() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build of the documents, each given once."""
+    """A build in which each document occurs once."""
     folder = tmp_path_factory.mktemp("once")
     fixtures.write_corpus(folder / "in", DOCUMENTS, "txt", random.Random(0))
     run_build(folder / "in", folder / "out", tokenizer)
@@ -54,7 +54,7 @@ def check_same_set(out: Path, reference: Path) -> None:
 
 
 def check_tokens_add_up(out: Path) -> None:
-    """What is in the rows, special tokens aside, is what was read less what was dropped, once a pass."""
+    """Without special tokens, the rows of each pass hold the tokens that were read minus those that were dropped."""
     manifest = open_shards(out).manifest
     counts, splits = manifest.counts, manifest.splits.values()
     num_specials = sum(3 * split.num_rows - (split.num_unpaired or 0) for split in splits)
@@ -147,7 +147,7 @@ def test_rows_of_different_passes_are_not_copies(tokenizer: Tokenizer, tmp_path:
 def test_many_copies_change_neither_shards_nor_record_batches(
     num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """More bytes are read of a slice than one read may hold, so it is read in parts."""
+    """A slice holds more bytes than are read at once, so it is read in parts."""
     monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 12)
     monkeypatch.setattr("albert_data.pipeline.reducing.SHARD_BYTES", 1 << 14)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
@@ -161,7 +161,7 @@ def test_many_copies_change_neither_shards_nor_record_batches(
 def test_different_documents_with_the_same_key_are_both_kept(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """All documents have one of three keys, and each is given twice."""
+    """Each document has one of three keys, and occurs twice."""
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     documents = DOCUMENTS[:60]
     for name, some in (("once", documents), ("twice", documents * 2)):

@@ -1,4 +1,4 @@
-"""What stands in OUT is safe: a build goes on with its own, and refuses all else until told to replace it."""
+"""A build in OUT is safe: the same command resumes or accepts it, and any other needs --overwrite."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_build_waits_for_the_processes_of_a_killed_one(tmp_path: Path):
 
 
 def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The other build ends between our opening of its lock and our locking it."""
+    """The other build ends after this one has opened the lock file and before it locks it."""
     first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
     first.open()
     inner = os.open
@@ -232,7 +232,7 @@ def test_a_file_in_place_of_the_folder_is_refused(corpus: Corpus, tmp_path: Path
 def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Shards that a killed build left, too."""
+    """This includes shards that a killed build left."""
     out = tmp_path / "out"
     interrupt(corpus, out, results=fixtures.CORPUS_TASKS + 1)
     left = list((out / ".build" / "shards").rglob("*.arrow"))
@@ -264,7 +264,7 @@ def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, tmp_path: Pat
             corpus.build(tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
     for path in (tmp_path / "out" / ".build").rglob("*.arrow"):
-        path.write_bytes(b"lost")  # the system tells of it but once
+        path.write_bytes(b"lost")  # the system reports this only once
     corpus.build(tmp_path / "out")
     corpus.build(tmp_path / "other")
     assert (tmp_path / "out" / "manifest.json").read_bytes() == (tmp_path / "other" / "manifest.json").read_bytes()

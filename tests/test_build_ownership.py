@@ -1,4 +1,4 @@
-"""No file that a build did not write is ever replaced or removed: it stays, or the build stops with one line."""
+"""A file that no build wrote is never replaced or removed: it stays, or the build stops with an error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plant(path: Path, data: bytes = PRECIOUS) -> Path:
 
 
 class Sayings:
-    """Keeps what a build says."""
+    """Records the lines that a build says."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -212,7 +212,7 @@ def test_a_shard_or_model_that_was_changed_is_not_replaced(corpus: Corpus, tmp_p
 
 
 def test_without_a_card_entry_the_card_is_ours_if_the_manifest_makes_the_same(corpus: Corpus, tmp_path: Path):
-    """Manifests of version 0.3.0."""
+    """Version 0.3.0 wrote such manifests."""
     for number, card in enumerate([None, PRECIOUS]):
         out = tmp_path / str(number)
         corpus.build(out, seed=8)
@@ -226,7 +226,7 @@ def test_without_a_card_entry_the_card_is_ours_if_the_manifest_makes_the_same(co
 
 
 def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, tmp_path: Path):
-    """Anybody can write a manifest with a seal."""
+    """Anybody can compute a seal, so a manifest with one may name any file."""
     out = tmp_path / "out"
     corpus.build(out, seed=8)
     victims = [
@@ -251,7 +251,7 @@ def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, t
 def test_after_a_kill_while_publishing_another_build_recognises_our_files(
     from_end: int, corpus: Corpus, tmp_path: Path
 ):
-    """The manifest of the first build is gone then, and that of the second is not there."""
+    """At that time the manifest of the first build is removed, and that of the second not yet written."""
     out, user = tmp_path / "out", tmp_path / "out/train/notes.txt"
     corpus.build(out, seed=5, validation_fraction=0.4)
     plant(user)

@@ -125,7 +125,7 @@ def test_spawned_workers_change_no_byte(corpus: Path, reference: Path, tokenizer
     import multiprocess
 
     engine = MultiprocessEngine(2)
-    engine._context = multiprocess.get_context("spawn")  # what macOS gives
+    engine._context = multiprocess.get_context("spawn")  # the method on macOS
     run_build(corpus, tmp_path / "out", tokenizer, engine)
     check_same(tmp_path / "out", reference)
 
@@ -195,7 +195,7 @@ def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Toke
     check_same(tmp_path / "out1", tmp_path / "out0")
     rows = Counter(example.input_ids.tobytes() for example in open_shards(tmp_path / "out0"))
     assert rows.total() > 2 * len(open_shards(tmp_path / "out0")) / 3
-    assert len(rows) > 0.9 * rows.total()  # of short rows of one sentence some have the same masks twice
+    assert len(rows) > 0.9 * rows.total()  # some short rows of one sentence get the same masks twice
     check_tokens(tmp_path / "out0", DOCUMENTS[:80], tokenizer, passes=3)
 
 
@@ -249,7 +249,7 @@ def test_rows_are_shuffled_over_all_documents(reference: Path):
     keys = [example.document_key for example in open_shards(reference)]
     neighbours = sum(one == other for one, other in pairwise(keys))
     counts = np.array(list(Counter(keys).values()))
-    expected = (counts * (counts - 1)).sum() / len(keys)  # of a random order
+    expected = (counts * (counts - 1)).sum() / len(keys)  # in a random order
     assert neighbours < expected + 5 * expected**0.5
 
 
@@ -260,7 +260,7 @@ def test_every_token_of_prose_is_in_one_row_a_pass(reference: Path, tokenizer: T
 def check_tokens(
     out: Path, documents: list[str], tokenizer: Tokenizer, passes: int = 1, sentences: str = "prose"
 ) -> None:
-    """Each document's rows, with masks and swaps undone, are cut from it and hold all of it, once a pass."""
+    """With masks and swaps undone, the rows of a document hold each of its tokens once a pass."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     wanted: dict[int, list[int]] = {}
     for document in set(documents):
@@ -279,7 +279,7 @@ def check_tokens(
 
 
 def restore(row: Any, tokenizer: Tokenizer) -> list[int]:
-    """The text tokens of a row, as they stood in the document."""
+    """The text tokens of a row in the order of the document, without masks."""
     ids, end = row.original_ids.tolist(), 1 + row.segment_a_len
     first, second = ids[1:end], ids[end + 1 : -1]
     assert ids[0] == tokenizer.cls_id

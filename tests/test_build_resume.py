@@ -1,4 +1,4 @@
-"""A build that was killed goes on, and ends in the bytes of one that was not; nothing finished is lost."""
+"""A killed build resumes, makes the same bytes as one that was not killed, and repeats no finished work."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Co
     "moment", [*(n / 6 for n in range(6)), *(pytest.param(n / 40, marks=pytest.mark.slow) for n in range(40))]
 )
 def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, corpus: Corpus, tmp_path: Path):
-    """Moments: shares of the time that the build takes, by how much of its work is written."""
+    """A moment is a share of the build's work, measured by the files that are written."""
     out = tmp_path / "out"
     pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
     count = round(moment * count_written(corpus))
@@ -61,12 +61,12 @@ def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, c
 
 
 def count_there(out: Path) -> int:
-    """Files and folders below OUT, which may come and go meanwhile."""
+    """The number of files and folders below OUT, which may change at the same time."""
     return sum(len(folders) + len(files) for _, folders, files in os.walk(out))
 
 
 def count_written(corpus: Corpus) -> int:
-    """About so many files and folders stand in OUT just before it is published."""
+    """About how many files and folders are in OUT just before publishing."""
     return 8 + 2 * CORPUS_TASKS + 2 * (CORPUS_SHARDS + 1)
 
 
@@ -93,7 +93,7 @@ def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(c
 def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Runs are not synced: after a loss of power they may be full of zeros."""
+    """Sorted runs are not synced, so after a power loss they may be full of zeros."""
     out = tmp_path / "out"
     interrupt(corpus, out, results=2)
     for run in (out / ".build" / "runs").iterdir():
@@ -108,7 +108,7 @@ def test_a_truncated_run_stops_the_build(corpus: Corpus, tmp_path: Path):
     interrupt(corpus, out, results=2)
     run = next((out / ".build" / "runs").iterdir())
     run.write_bytes(run.read_bytes()[:-10])
-    with pytest.raises(OutputError, match="is cut short; begin anew with --overwrite"):
+    with pytest.raises(OutputError, match="is cut short; start again with --overwrite"):
         corpus.build(out)
 
 
@@ -136,7 +136,7 @@ def count_renames(corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def die_in_build(corpus: Corpus, out: Path, name: str, fake: Callable[..., Any], **settings: Any) -> None:
-    """Build in a process in which the function of that name is another, one that kills."""
+    """Build in a process in which the function of that name is replaced by one that kills it."""
 
     def work() -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -238,7 +238,7 @@ def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monk
 
 
 def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, tmp_path: Path):
-    """As one of a version that splits the files in another way."""
+    """A version that splits files in another way would leave such receipts."""
     out = tmp_path / "out"
     interrupt(corpus, out, 5)
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -1,4 +1,4 @@
-"""No split is empty where there are documents enough, and the document that makes it so is chosen by its hash."""
+"""No split is empty if there are enough documents; a hash chooses the document that is moved for that."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_validation_gets_the_document_of_the_smallest_split_key(
 
 
 def test_training_gets_the_document_of_the_largest_split_key(tokenizer: Tokenizer, tmp_path: Path):
-    """Seeds that put all documents under the threshold."""
+    """Seeds for which the split keys of all documents are below the threshold."""
     documents = DOCUMENTS[:3]
     fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
     keys = np.array([fixtures.document_key(document) for document in documents], np.uint64)
@@ -85,7 +85,7 @@ def test_a_validation_fraction_of_zero_moves_no_document(tokenizer: Tokenizer, t
 
 
 def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer: Tokenizer, tmp_path: Path):
-    """Shard for shard the rows are those that training has anyway, less the document that was moved."""
+    """Each training shard has the same rows as without the move, minus those of the moved document."""
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     for name, fraction in (("moved", 1e-9), ("whole", 0.0)):
         run_build(tmp_path / "in", tmp_path / name, tokenizer, validation_fraction=fraction, dupe_factor=2)

@@ -1,4 +1,4 @@
-"""Where the time of a build went is kept beside the build, never in it, and never believed without a look."""
+"""The times of a build are kept outside of its folder, and checked when they are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a corpus and a tokenizer, and a cache folder `cache` of its own."""
+    """A working directory with a corpus, a tokenizer and its own cache folder `cache`."""
     (tmp_path / "corpus.txt").write_text("\n\n".join(fixtures.make_documents(60, seed=6)))
     (tmp_path / "model.model").write_bytes(tokenizer_model)
     monkeypatch.chdir(tmp_path)
@@ -55,7 +55,7 @@ SEALED = "5e" * 32  # a hash
 
 
 def keep(value: object) -> str:
-    """The seal of a build that has this in the cache folder, JSON or bytes."""
+    """Write this, JSON or bytes, as the times of a build; returns the build's seal."""
     find_folder().mkdir(parents=True, exist_ok=True)
     path = find_folder() / f"{SEALED}.json"
     path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
@@ -136,7 +136,7 @@ def test_missing_times_are_reported(here: Path, capsys: pytest.CaptureFixture[st
 def test_a_cache_that_cant_be_written_fails_no_build(here: Path, capsys: pytest.CaptureFixture[str], place: str):
     path = here / place
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("a file where a folder is to be")
+    path.write_text("a file instead of a folder")
     assert run(BUILD) == 0
     assert "Its times are not kept for `inspect`: " in capsys.readouterr().err
     assert "Build time: not known here" in inspect(capsys)

@@ -1,4 +1,4 @@
-"""The engine runs every task once, survives a worker's death, names what kills two, and leaves nothing."""
+"""The engine runs every task once, survives the death of a worker, names a task that kills two, and cleans up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def children() -> set[int]:
 
 @pytest.fixture(autouse=True)
 def leaves_no_process() -> Iterator[None]:
-    """No worker runs on, and none is a zombie, however a run ends."""
+    """However a run ends, no worker is left running or as a zombie."""
     before = children()
     yield
     assert children() <= before
@@ -67,7 +67,7 @@ def test_large_results_and_tasks_come_back_whole():
 
 
 def test_tasks_run_at_the_same_time(tmp_path: Path):
-    """Each waits until all have begun."""
+    """Each task waits until all have begun."""
 
     def meet(task: Task) -> int:
         (tmp_path / str(task.number)).touch()
@@ -125,7 +125,7 @@ def test_a_result_that_cannot_be_sent_names_the_task():
 
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_a_run_ends_when_the_tasks_end_while_all_workers_are_idle(num_workers: int, monkeypatch: pytest.MonkeyPatch):
-    """Their end comes just before the engine asks for a task, when it has seen that there may be some."""
+    """The tasks end between the engine's check for their end and its request for the next one."""
     asked, take = threading.Event(), engine._Feed.take
 
     def take_at_the_end(feed: engine._Feed) -> Task | None:
@@ -160,7 +160,7 @@ def test_an_error_in_making_tasks_is_raised():
 
 
 def die_first(marks: Path, how: Callable[[], None], times: int) -> Callable[[Task], int]:
-    """A job whose worker dies over task 3, so many times."""
+    """A job whose worker dies on task 3, this many times."""
 
     def job(task: Task) -> int:
         if task.number == 3 and len(list(marks.iterdir())) < times:
@@ -198,7 +198,7 @@ def test_a_task_that_kills_two_workers_is_named_with_the_cause(how: Callable[[],
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["nothing is left", "a task is left"])
 def test_a_worker_that_dies_while_idle_is_not_an_error(is_last: bool):
-    """It is noticed when it is told to end, or given a task."""
+    """Its death is noticed when the engine tells it to end, or sends it a task."""
 
     def wait(task: Task) -> int:
         time.sleep(0.3 * task.number)
@@ -248,7 +248,7 @@ def test_only_a_few_tasks_are_made_ahead_of_the_workers():
             yield task
 
     for done, _ in enumerate(MultiprocessEngine(num_workers).run(square, make())):
-        # done, at work, waiting in the queue, and the one that waits to be put there
+        # finished, being worked on, in the queue, and one that waits for capacity in the queue
         assert made <= done + 1 + num_workers + num_workers + 1
         time.sleep(0.002)
     assert made == 100

@@ -1,4 +1,4 @@
-"""The sample of sizes is one of a set, is joined from parts in any order, and estimates what it should."""
+"""A sample of sizes depends on the set of documents alone, merges in any order, and estimates their sum."""
 
 from __future__ import annotations
 

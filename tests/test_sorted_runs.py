@@ -31,7 +31,7 @@ LAST = 2**64 - 1
 
 
 def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtype: type = np.uint16) -> KeyedRows:
-    """Rows with these shuffle keys, numbered backwards: where keys tie, the order turns them round."""
+    """Rows with these shuffle keys, numbered backwards: sorting reverses rows with equal keys."""
     examples = make_examples(rows, dtype)
     keys = RowKeys(
         np.array(shuffle_keys, np.uint64),
@@ -43,7 +43,7 @@ def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtyp
 
 
 def number_languages(rows: list[Row]) -> np.ndarray:
-    """A language for each row, which its document decides."""
+    """A language for each row, the same for all rows of a document."""
     return np.array([row[4] % 2**31 for row in rows], np.uint32)
 
 
@@ -98,7 +98,7 @@ def sort_by_keys(row: KeyedRow) -> tuple[int, ...]:
 
 @given(st.lists(keyed_rows, max_size=30), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows: list[KeyedRow], rng: random.Random):
-    """Few values of each key and of the content: many rows agree in some or all."""
+    """Keys and contents have few values each, so many rows agree in some or all of them."""
 
     def sort(rows: list[KeyedRow]) -> tuple[list[KeyedRow], list[bool]]:
         records, found = lay_out(rows)
@@ -122,7 +122,7 @@ def test_dropped_rows_are_counted_as_a_plain_loop_counts_them(rows: list[KeyedRo
 
 
 def count_slowly(rows: list[KeyedRow]) -> Dropped:
-    """What all rows come to that stood in the list before."""
+    """The counts of all rows that occurred earlier in the list."""
     seen: list[KeyedRow] = []
     wanted = Dropped()
     for row in rows:
@@ -139,7 +139,7 @@ def count_slowly(rows: list[KeyedRow]) -> Dropped:
 def test_runs_and_merge_together_drop_every_copy_once(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], modulus: int
 ):
-    """All rows of a document are of one split, as in a build."""
+    """All rows of a document are in one split, as in a build."""
     folder, opened, dropped = tmp_path_factory.mktemp("runs"), [], Dropped()
     for number, rows in enumerate(runs):
         records, found = lay_out(rows)
@@ -164,7 +164,7 @@ def test_runs_and_merge_together_drop_every_copy_once(
 
 @given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))
 def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.DataObject, dtype: type):
-    """In any order in the buffer, and taken in any other."""
+    """They are written in any order, and read in any other."""
     part = make_part(rows, list(range(5, 5 + len(rows))), dtype=dtype)
     num_u64 = measure_records(part.examples)
     order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
@@ -225,7 +225,7 @@ keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 
 def test_reading_a_range_of_runs_equals_sorting_a_list(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], every: int, data: st.DataObject
 ):
-    """Each run of two parts; every n-th row, or none, is of validation."""
+    """Each run has two parts; every n-th row, or none, is in validation."""
     folder = tmp_path_factory.mktemp("runs")
     wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
     opened = []

@@ -1,4 +1,4 @@
-"""SentencePiece trains in a process of its own: it tells how far it is, and its end is an error, never a hang."""
+"""SentencePiece trains in a process of its own, which reports progress; if it dies, that is an error and not a hang."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.tokenizer.tra
 
 
 class Recorder(NullProgress):
-    """Keeps what it is told."""
+    """Records all calls."""
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, int | None]] = []

@@ -1,4 +1,4 @@
-"""What made a build is recorded: work by other rules is not taken for ours nor lost, and old rows keep their rules."""
+"""Builds record the versions that made them: other versions are recognised and kept, old rows keep their rules."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Co
 
 
 def turn_old(out: Path) -> None:
-    """Write a folder's manifest as version 1 had it."""
+    """Rewrite a folder's manifest in the format of version 1."""
     path = out / MANIFEST_NAME
     path.write_text(json.dumps(to_version_1(read_json(path))))
 
@@ -155,7 +155,7 @@ def every_piece_is_a_word(piece: str) -> bool:
 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of version 1, whose rule is another one than ours: single pieces are its words."""
+    """A folder of version 1, whose rule is made to differ from ours: each piece is a word."""
     monkeypatch.setattr(words_version_1, "is_standalone", every_piece_is_a_word)
     rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
     folder = write_folder(tmp_path / "old", {"train": [rows]}, SMALL)
@@ -179,7 +179,7 @@ def test_inspect_shows_a_folder_of_version_1(old: Path):
 
 
 def test_a_changed_byte_of_a_shard_of_version_1_is_found(tmp_path: Path):
-    """To find it, the rows are written anew: as the format version of the folder has them."""
+    """To find it, verify writes the rows again, in the folder's version of the format."""
     rows, tokenizer = make_examples(write_sentences(9, 1), SMALL), get_tokenizer()
     folder = write_folder(tmp_path, {"train": [rows]})
     write_shard(folder / TRAIN, [rows], shard_schema(tokenizer.id_dtype, 1), "none")
@@ -201,7 +201,7 @@ def test_a_changed_byte_of_a_shard_of_version_1_is_found(tmp_path: Path):
         ("ー", True, True),
         ("ไทย", True, True),
         ("...", True, True),
-        ("、a", True, False),  # version 1 took IDEOGRAPHIC COMMA for a script
+        ("、a", True, False),  # version 1 counted IDEOGRAPHIC COMMA as a script
         ("\u0301", False, False),
     ],
 )

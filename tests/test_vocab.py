@@ -1,4 +1,4 @@
-"""A vocabulary depends on the set of sentences and the settings alone, and tells what it was learnt from."""
+"""A vocabulary depends on the set of sentences and the settings alone, and reports what it was learnt from."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_sample_holds_as_many_of_the_smallest_hashes_as_fit_in_any_order(
 
 
 def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:
-    """All sentences of the smallest hashes; those of one hash are taken together or not at all."""
+    """The sentences with the smallest hashes; sentences with equal hashes are in together or not at all."""
     chosen: list[bytes] = []
     for key in sorted(set(found.values())):
         chosen_next = chosen + sorted(sentence for sentence, other in found.items() if other == key)

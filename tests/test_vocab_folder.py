@@ -1,4 +1,4 @@
-"""A vocabulary replaces only one that `vocab` wrote, and a full disk leaves the older one whole."""
+"""A vocabulary replaces only one that `vocab` wrote, and a full disk leaves the older one intact."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_file_that_was_edited_stops_the_training(name: str):
 
 
 def test_a_vocabulary_without_hashes_is_ours_if_its_files_match():
-    """As version 0.3.0 wrote it."""
+    """Version 0.3.0 wrote such vocabularies."""
     assert learn(130) == 0
     settings: dict[str, Any] = json.loads(Path("out/vocab.json").read_text())
     del settings["files"], settings["settings_sha256"]

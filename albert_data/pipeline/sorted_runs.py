@@ -201,7 +201,7 @@ class SortedRun:
         return out
 
     def _truncated(self) -> OutputError:
-        return OutputError(f"{self.path} is cut short; begin anew with --overwrite")
+        return OutputError(f"{self.path} is cut short; start again with --overwrite")
 
 
 def read_range(
@@ -222,7 +222,7 @@ def read_range(
         try:
             count, end = find_records(records, begin, end, np.uint64(low), np.uint64(high), found, count)
         except ValueError as error:
-            raise OutputError(f"{run.path} is damaged ({error}); begin anew with --overwrite") from error
+            raise OutputError(f"{run.path} is damaged ({error}); start again with --overwrite") from error
         # The range also holds up to 15 records before and after those that are wanted. Large corpora have many runs, so
         # these would add up. They are overwritten: the wanted records move to `begin`, and the next run's follow them.
         # Where none is wanted, `begin` stays, and the next run's records overwrite them all.
