@@ -25,7 +25,7 @@ from albert_data.files import sync_path
 from albert_data.interrupts import hold_interrupts
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.mapping import MapJob
-from albert_data.pipeline.ownership import check_targets
+from albert_data.pipeline.ownership import check_targets, read_our_manifest
 from albert_data.pipeline.plan import MapTask, Names, find_named, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
@@ -33,7 +33,6 @@ from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import (
     ReduceJob,
-    ReduceReceipt,
     ReduceTask,
     make_rules,
     plan_reduce,
@@ -43,7 +42,7 @@ from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no_document
 from albert_data.pipeline.vocabulary_folder import is_saved, save_vocabulary
 from albert_data.pipeline.warming import compile_ahead, compile_kernels, load_to_encode
-from albert_data.pipeline.workdir import WorkDir, check_finished, find_finished
+from albert_data.pipeline.workdir import WorkDir, check_finished
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
@@ -134,7 +133,7 @@ def build_shards(
     plan = make_plan(inputs, tokenizer, config)
     _check_size(plan)
     work = WorkDir(out)
-    if not overwrite and (finished := find_finished(out)) is not None:
+    if not overwrite and (finished := read_our_manifest(out)) is not None:
         check_finished(finished, plan, out)
         work.sweep(plan)
         return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
@@ -286,7 +285,7 @@ class _Build:
         job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
-        shards = [(task, receipt) for task in tasks if (receipt := self._find_shard(task))]
+        shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]
         # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
         done = {task.file for task, _ in shards}
         with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
@@ -317,6 +316,3 @@ class _Build:
 
     def _receipt_path(self, task: ReduceTask) -> Path:
         return self._work.shards / "receipts" / task.receipt_name
-
-    def _find_shard(self, task: ReduceTask) -> ReduceReceipt | None:
-        return read_reduce_receipt(self._receipt_path(task))

@@ -16,7 +16,7 @@ from pathlib import Path
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import hash_file, is_regular, is_there, read_json, write_json
 from albert_data.pipeline.card import CARD_NAME, make_card
-from albert_data.shards.manifest import SPLITS, Manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import MODEL_NAME
@@ -44,14 +44,15 @@ class Record:
 Records = frozenset[Record]
 
 
-def read_our_manifest(path: Path) -> Manifest | None:
-    """The manifest at `path`, or None if there is no file. Raises OutputError if it is not as a build wrote it."""
+def read_our_manifest(out: Path) -> Manifest | None:
+    """The manifest of the finished build in `out`, or None. Raises OutputError if it is not as a build wrote it."""
+    path = out / MANIFEST_NAME
     if not is_there(path):
         return None
     try:
         if not is_regular(path):
             raise ShardError("it is not a regular file")
-        read = load_manifest(path.parent)
+        read = load_manifest(out)
         if not read.is_sealed:
             raise ShardError("it was changed since")
     except ShardError as error:

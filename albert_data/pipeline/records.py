@@ -106,7 +106,7 @@ class RecordScratch:
 
 
 class RowColumns(NamedTuple):
-    """The columns of `Examples`, without sources but with packed language codes (uint32)."""
+    """The columns of `Examples`, with packed language codes (uint32) instead of sources."""
 
     input_ids: np.ndarray
     offsets: np.ndarray
@@ -139,18 +139,8 @@ def put_examples(
     records: Records, starts: np.ndarray, examples: Examples, keys: RowKeys, languages: np.ndarray
 ) -> None:
     """Write rows as records. starts: int64, the u64 at which each begins; languages: uint32, packed codes."""
-    columns = RowColumns(
-        input_ids=examples.input_ids,
-        offsets=examples.offsets,
-        segment_a_len=examples.segment_a_len,
-        sop_label=examples.sop_label,
-        masked_positions=examples.masked_positions,
-        masked_ids=examples.masked_ids,
-        mask_offsets=examples.mask_offsets,
-        document_keys=examples.document_keys,
-        languages=languages,
-    )
-    put_records(records, starts, keys, columns)
+    columns = [getattr(examples, name) for name in RowColumns._fields if name != "languages"]
+    put_records(records, starts, keys, RowColumns._make([*columns, languages]))
 
 
 def take_examples(records: Records, starts: np.ndarray, sources: np.ndarray | None = None) -> Examples:
@@ -158,18 +148,9 @@ def take_examples(records: Records, starts: np.ndarray, sources: np.ndarray | No
 
     sources: uint32, the languages that a shard's `source` column numbers; None for shards without that column.
     """
-    columns = take_records(records, starts)
-    return Examples(
-        input_ids=columns.input_ids,
-        offsets=columns.offsets,
-        segment_a_len=columns.segment_a_len,
-        sop_label=columns.sop_label,
-        masked_positions=columns.masked_positions,
-        masked_ids=columns.masked_ids,
-        mask_offsets=columns.mask_offsets,
-        document_keys=columns.document_keys,
-        sources=None if sources is None else _find_sources(sources, columns.languages),
-    )
+    columns = take_records(records, starts)._asdict()
+    languages = columns.pop("languages")
+    return Examples(**columns, sources=None if sources is None else _find_sources(sources, languages))
 
 
 def _find_sources(sources: np.ndarray, languages: np.ndarray) -> np.ndarray:

@@ -61,15 +61,10 @@ class BuildTimes:
             raise ValueError(f"{unknown} are not stages")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values under stable names."""
-        return {
-            "wall_seconds": self.wall_seconds,
-            "num_workers": self.num_workers,
-            "text_bytes": self.text_bytes,
-            "num_resumed_tasks": self.num_resumed_tasks,
-            "finished_utc": self.finished_utc,
-            "stage_seconds": {key: self.stages[stage] for key, stage in _STAGE_KEYS.items() if stage in self.stages},
-        }
+        """JSON values; the names of the fields and of _STAGE_KEYS are stable."""
+        stage_seconds = {key: self.stages[stage] for key, stage in _STAGE_KEYS.items() if stage in self.stages}
+        others = {name: value for name, value in vars(self).items() if name != "stages"}
+        return {**others, "stage_seconds": stage_seconds}
 
 
 def find_folder() -> Path:

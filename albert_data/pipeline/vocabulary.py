@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -209,7 +208,9 @@ def _read_corpus(
     run_once(read_few_words, progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
-    for task, found in engine.run(job, _tasks(inputs, text, sample, damage)):
+    # Tasks are made while others run: later ones get a lower limit, since the sample fills.
+    tasks = (SampleTask(task=task, limit=sample.limit) for task in read_tasks(inputs, text, damage))
+    for task, found in engine.run(job, tasks):
         sample.add(found.sentences)
         totals.add(found.characters)
         damage.merge(found.damage)
@@ -251,23 +252,15 @@ def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:
     )
 
 
-def _tasks(inputs: list[Input], text: TextConfig, sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:
-    for task in read_tasks(inputs, text, damage):
-        yield SampleTask(task=task, limit=sample.limit)
-
-
 def _train(
     sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, progress: Progress, shrink: bool
 ) -> tuple[TrainedModel, VocabConfig]:
     try:
-        return train_model(sentences, config, alphabet, _make_trainer(config, alphabet, progress)), config
+        trainer = TrainerProcess(config, len(alphabet.codes), progress)
+        return train_model(sentences, config, alphabet, trainer), config
     except VocabularyTooLarge as error:
         if not shrink:
             raise
-        config = dataclasses.replace(config, vocab_size=error.largest)
         progress.say(f"the text supports no more than {error.largest:,} pieces; training that many")
-        return train_model(sentences, config, alphabet, _make_trainer(config, alphabet, progress)), config
-
-
-def _make_trainer(config: VocabConfig, alphabet: Alphabet, progress: Progress) -> TrainerProcess:
-    return TrainerProcess(config, len(alphabet.codes), progress)
+        config = dataclasses.replace(config, vocab_size=error.largest)
+        return _train(sentences, config, alphabet, progress, shrink=False)

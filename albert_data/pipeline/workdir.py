@@ -177,7 +177,7 @@ class WorkDir:
 
     def records(self) -> Records:
         """The files in OUT that builds wrote. Raises OutputError if the manifest there is not as a build wrote it."""
-        manifest = read_our_manifest(self.out / MANIFEST_NAME)
+        manifest = read_our_manifest(self.out)
         return read_journal(self._journal) | (record_files(manifest) if manifest else frozenset())
 
     def keep_records(self, records: Records) -> None:
@@ -296,11 +296,6 @@ def _boot_id() -> str:
     """
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text() if path.exists() else ""
-
-
-def find_finished(out: Path) -> Manifest | None:
-    """The manifest of a finished build in `out`, or None. Raises OutputError if it is not as a build wrote it."""
-    return read_our_manifest(out / MANIFEST_NAME)
 
 
 def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
