@@ -138,7 +138,7 @@ def test_a_cache_that_cant_be_written_fails_no_build(here: Path, capsys: pytest.
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("a file instead of a folder")
     assert run(BUILD) == 0
-    assert "Its times are not kept for `inspect`: " in capsys.readouterr().err
+    assert "The times of this build could not be saved for `inspect`: " in capsys.readouterr().err
     assert "Build time: not known here" in inspect(capsys)
 
 
