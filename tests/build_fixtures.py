@@ -1,4 +1,4 @@
-"""What the tests of building share: made-up corpora in every layout, engines, and what a build left."""
+"""Shared by the tests of building: made-up corpora in every layout, engines, and checks of what a build left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.inputs import find_inputs
 from albert_data.pipeline import plan
-from albert_data.pipeline.build import BuildReport, build
+from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.engine import Engine
 from albert_data.tokenizer.model import Tokenizer
 
@@ -41,7 +41,7 @@ WORDS = re.findall(
 
 
 class InlineEngine:
-    """The least that an engine can be."""
+    """The simplest engine: runs each task in this process."""
 
     def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         for task in tasks:
@@ -59,7 +59,7 @@ class PicklingEngine:
 
 
 class InterruptedEngine:
-    """Ctrl-C after some results."""
+    """Raises KeyboardInterrupt after some results."""
 
     def __init__(self, results: int) -> None:
         self._left = results
@@ -73,7 +73,7 @@ class InterruptedEngine:
 
 
 def make_documents(count: int, seed: int) -> list[str]:
-    """Different made-up documents of one to twelve lines, each of one to four sentences."""
+    """Distinct made-up documents of one to twelve lines, each of one to four sentences."""
     rng = random.Random(seed)
     return [f"Document {number} of {seed}.\n" + make_lines(rng, rng.randint(0, 11)) for number in range(count)]
 
@@ -87,7 +87,7 @@ def make_sentence(rng: random.Random) -> str:
 
 
 def canonical(document: str) -> bytes:
-    """Lines without white space around them, blank ones left out, each with a line feed."""
+    """The stripped lines that are not blank, each with a line feed."""
     return references.canonical(document)
 
 
@@ -108,7 +108,7 @@ def to_zst(data: bytes) -> bytes:
 
 
 def write_corpus(folder: Path, documents: Sequence[str], layout: str, rng: random.Random) -> None:
-    """The documents in files of one layout, in a random order."""
+    """Write the documents in a random order to files of one layout."""
     documents = rng.sample(documents, len(documents))
     parts = documents[::3], documents[1::3], documents[2::3]
     for name, data in _lay_out(documents, parts, layout):
@@ -136,7 +136,7 @@ LAYOUTS = ("txt", "jsonl", "jsonl.gz", "txt.zst", "mixed")
 
 
 def skip_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test pulls the plug, and waiting for the disk is most of a small build."""
+    """Skip fsync: no test cuts the power, and a small build spends most of its time waiting for the disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
@@ -144,7 +144,7 @@ _make_tokenizer = functools.cache(Tokenizer)
 
 
 def load_tokenizers_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loading a model is most of a build of three sentences."""
+    """Load each model once: a build of three sentences spends most of its time on that."""
     monkeypatch.setattr("albert_data.tokenizer.model.Tokenizer", _make_tokenizer)
 
 
@@ -153,7 +153,7 @@ def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 
 def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) -> None:
-    """So that a corpus that builds in a blink is several tasks."""
+    """Make tasks so small that a small corpus has several."""
     monkeypatch.setattr(plan, "_MIB", num_bytes)
     monkeypatch.setattr(plan, "_MIN_TASK_BYTES", num_bytes)
     monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
@@ -169,7 +169,7 @@ def small_tasks(num_bytes: int = 1 << 14) -> Iterator[None]:
 
 
 def make_config(**settings: Any) -> BuildConfig:
-    """Settings by their own names, short rows unless told otherwise."""
+    """A config from settings of all its parts, with short rows by default."""
     settings = {"max_seq_len": 48, "validation_fraction": 0.1, **settings}
     parts = [
         {name: settings.pop(name) for name in list(settings) if name in kind.__dataclass_fields__}
@@ -187,7 +187,9 @@ def run_build(
     **settings: Any,
 ) -> BuildReport:
     config = make_config(**settings)
-    return build(find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite)
+    return build_shards(
+        find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite
+    )
 
 
 def digest_folder(folder: Path) -> dict[str, str]:
@@ -228,12 +230,12 @@ def kill_group(pid: int) -> None:
 def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < deadline, "it did not come to be"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.005)
 
 
 def running_processes() -> list[SimpleNamespace]:
-    """pid, state, parent and group of all processes; of the zombies (Z) our own alone."""
+    """pid, state, parent and group of all processes; of zombies (Z) only our own children."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -279,7 +281,7 @@ class Corpus:
 
 
 def check_finished(corpus: Corpus, out: Path) -> None:
-    """Every byte is there, and nothing else: no .build, no *.tmp."""
+    """OUT has exactly the files of the reference build: no .build, no *.tmp."""
     assert digest_folder(out) == corpus.files
     assert not (out / ".build").exists()
 

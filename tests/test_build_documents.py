@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from albert_data.cli.main import run as run_command
 from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
-from albert_data.errors import InputError
+from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
-from albert_data.pipeline.build import build
+from albert_data.pipeline.build import build, build_shards
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.vocabulary import learn_vocabulary
 from albert_data.tokenizer.model import Tokenizer
@@ -38,7 +39,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(names: list[Path | str], out: Path, tokenizer: Tokenizer, engine: Engine | None = None, **settings: Any) -> Any:
     config = fixtures.make_config(**settings)
     inputs = find_inputs([str(name) for name in names], text=config.text)
-    return build(inputs, out, tokenizer, config, engine or fixtures.InlineEngine()).manifest
+    return build_shards(inputs, out, tokenizer, config, engine or fixtures.InlineEngine()).manifest
 
 
 def write_files(folder: Path, ending: str = ".txt", encode: Callable[[str], bytes] = str.encode) -> Path:
@@ -50,7 +51,7 @@ def write_files(folder: Path, ending: str = ".txt", encode: Callable[[str], byte
 
 @pytest.fixture
 def wanted(tmp_path: Path, tokenizer: Tokenizer) -> str:
-    """The digest of the documents, each a JSON line."""
+    """The digest of a build in which each document is a JSON line."""
     (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
     return str(run([tmp_path / "in.jsonl"], tmp_path / "wanted", tokenizer, unwrap=True).digest)
 
@@ -84,7 +85,7 @@ def test_a_named_encoding_gives_the_same_bytes(wanted: str, tokenizer: Tokenizer
     folder = write_files(tmp_path / "in", encode=lambda text: text.encode("gb18030"))
     assert run([folder], tmp_path / "out", tokenizer, encoding="gb18030", **FILE).digest == wanted
     with pytest.raises(InputError, match="the inputs were not found with the encoding of the settings, gb18030"):
-        build(
+        build_shards(
             find_inputs(["-"]),
             tmp_path / "x",
             tokenizer,
@@ -98,7 +99,7 @@ def test_stdin_is_one_document(tokenizer: Tokenizer, tmp_path: Path, monkeypatch
     assert run(["-"], tmp_path / "out", tokenizer, **FILE, validation_fraction=0.0).counts.documents == 1
 
 
-def test_a_giant_file_is_cut_alike_in_every_format(
+def test_a_giant_file_is_cut_at_the_same_places_in_every_format(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name, size in (("MAX_DOCUMENT", 3000), ("MAX_LINE", 700)):
@@ -131,7 +132,7 @@ def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp
     assert "language" not in read_json(tmp_path / "other" / "manifest.json")["inputs"][0]
 
 
-def test_a_corpus_without_the_field_names_those_that_were_seen(tokenizer: Tokenizer, tmp_path: Path):
+def test_the_error_for_a_missing_text_field_names_the_fields_that_exist(tokenizer: Tokenizer, tmp_path: Path):
     lines = [json.dumps({"content": document, "id": number}) for number, document in enumerate(DOCUMENTS)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     message = (
@@ -180,7 +181,7 @@ def test_every_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_
     ["One sentence.", "One document. It has two sentences.", "CHAPTER I\n\nCHAPTER II\n\nTHE END", "word " * 3000],
 )
 @pytest.mark.parametrize("settings", [{}, FILE, {"language_field": "lang"}])
-def test_little_and_odd_corpora_make_sound_rows(
+def test_small_and_unusual_corpora_make_valid_rows(
     text: str, settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
 ):
     name = "in.jsonl" if "language_field" in settings else "in.txt"
@@ -194,3 +195,37 @@ def test_inspect_reads_the_corpus_as_the_build_did(tokenizer: Tokenizer, tmp_pat
     folder = write_files(tmp_path / "in", encode=lambda text: text.encode("cp1251", "ignore"))
     run([folder], tmp_path / "out", tokenizer, encoding="cp1251", **FILE)
     assert run_command(["inspect", str(tmp_path / "out"), "--json", "--corpus", str(folder)]) == 0
+
+
+# ---- the Python interface ----
+
+
+@pytest.mark.parametrize("names", [str, Path, lambda name: [name]], ids=["str", "Path", "list"])
+def test_build_takes_names_and_paths_and_makes_the_same_bytes(
+    names: Callable[[str], Any], wanted: str, tokenizer: Tokenizer, tmp_path: Path
+):
+    (tmp_path / "model").write_bytes(tokenizer.model)
+    config = fixtures.make_config(unwrap=True)
+    for given in (tokenizer, tmp_path / "model", str(tmp_path / "model")):
+        report = build(
+            names(str(tmp_path / "in.jsonl")),
+            str(tmp_path / "built"),
+            tokenizer=given,
+            config=config,
+            workers=2,
+            overwrite=True,
+        )
+        assert report.manifest.digest == wanted
+
+
+def test_build_raises_errors_of_ours_alone(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match=r"missing\.txt"):
+        build(tmp_path / "missing.txt", tmp_path / "out", tokenizer=tokenizer)
+    write_files(tmp_path / "in")
+
+    def fill_up(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fill_up)
+    with pytest.raises(AlbertDataError, match="No space left on device; fix that and give the same command again"):
+        build(tmp_path / "in", tmp_path / "out", tokenizer=tokenizer, workers=1)

@@ -1,4 +1,4 @@
-"""Equal documents are dropped where their rows meet in the merge: a build is one of the set of documents."""
+"""Copies of documents are dropped, so a build depends on the set of documents alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small_tasks() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build of the documents, each given once."""
+    """A build in which each document occurs once."""
     folder = tmp_path_factory.mktemp("once")
     fixtures.write_corpus(folder / "in", DOCUMENTS, "txt", random.Random(0))
     run_build(folder / "in", folder / "out", tokenizer)
@@ -54,7 +54,7 @@ def check_same_set(out: Path, reference: Path) -> None:
 
 
 def check_tokens_add_up(out: Path) -> None:
-    """What is in the rows, special tokens aside, is what was read less what was dropped, once a pass."""
+    """Without special tokens, the rows of each pass hold the tokens that were read minus those that were dropped."""
     manifest = open_shards(out).manifest
     counts, splits = manifest.counts, manifest.splits.values()
     num_specials = sum(3 * split.num_rows - (split.num_unpaired or 0) for split in splits)
@@ -103,7 +103,7 @@ def test_copies_are_dropped_by_any_number_of_workers(
 
 
 @pytest.mark.parametrize("results", [1, 9, 30])
-def test_a_killed_build_counts_the_copies_of_the_shards_that_were_done(
+def test_a_resumed_build_counts_the_copies_in_shards_that_were_finished_before(
     results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
     fixtures.write_corpus(tmp_path / "in", COPIES, "txt", random.Random(5))
@@ -132,7 +132,7 @@ def test_all_copies_are_kept_on_request(reference: Path, tokenizer: Tokenizer, t
         assert found == Counter({key: count * by_key[key] for key, count in alone.items()})
 
 
-def test_passes_over_one_document_are_no_copies(tokenizer: Tokenizer, tmp_path: Path):
+def test_rows_of_different_passes_are_not_copies(tokenizer: Tokenizer, tmp_path: Path):
     for name, documents in (("once", ["the\n\nwater"]), ("twice", ["the\n\nwater", "the\n\nwater"])):
         fixtures.write_corpus(tmp_path / name, documents, "txt", random.Random(0))
         run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, dupe_factor=4)
@@ -144,10 +144,10 @@ def test_passes_over_one_document_are_no_copies(tokenizer: Tokenizer, tmp_path: 
 
 @pytest.mark.parametrize("num_shards", [None, 3])
 @pytest.mark.parametrize("slices_read", [1, 6])
-def test_many_copies_change_no_shard_and_no_slice(
+def test_many_copies_change_neither_shards_nor_record_batches(
     num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """More bytes are read of a slice than one read may hold, so it is read in parts."""
+    """A slice holds more bytes than are read at once, so it is read in parts."""
     monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 12)
     monkeypatch.setattr("albert_data.pipeline.reducing.SHARD_BYTES", 1 << 14)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
@@ -158,10 +158,10 @@ def test_many_copies_change_no_shard_and_no_slice(
     assert len(list((tmp_path / "once-out/train").iterdir())) == (num_shards or 9)
 
 
-def test_different_documents_of_one_key_are_both_kept(
+def test_different_documents_with_the_same_key_are_both_kept(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """All documents have one of three keys, and each is given twice."""
+    """Each document has one of three keys, and occurs twice."""
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     documents = DOCUMENTS[:60]
     for name, some in (("once", documents), ("twice", documents * 2)):

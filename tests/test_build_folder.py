@@ -1,4 +1,4 @@
-"""What stands in OUT is safe: a build goes on with its own, and refuses all else until told to replace it."""
+"""A build in OUT is safe: the same command resumes or accepts it, and any other needs --overwrite."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_finished_build_is_left_alone(corpus: Corpus, tmp_path: Path):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_another_setting_is_refused_by_its_name(
+def test_another_setting_is_refused_and_named(
     changed: dict[str, Any], named: str, is_finished: bool, corpus: Corpus, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -84,7 +84,7 @@ def test_another_setting_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
-def test_another_tokenizer_and_other_inputs_are_refused_by_name(
+def test_another_tokenizer_and_other_inputs_are_refused_and_named(
     is_finished: bool, tokenizer: Tokenizer, tmp_path: Path
 ):
     fixtures.write_corpus(tmp_path / "in", CORPUS_DOCUMENTS, "jsonl", random.Random(0))
@@ -139,7 +139,7 @@ def test_a_build_that_is_interrupted_while_it_publishes_shards_is_resumed(
 
 
 @pytest.mark.parametrize("results", [0, 3, CORPUS_TASKS + 1])
-def test_ctrl_c_before_publishing_leaves_a_finished_build_that_is_overwritten_as_it_was(
+def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwritten(
     results: int, corpus: Corpus, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -195,7 +195,7 @@ def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
     check_finished(corpus, out)
 
 
-def test_the_processes_of_a_killed_build_are_waited_for(tmp_path: Path):
+def test_a_build_waits_for_the_processes_of_a_killed_one(tmp_path: Path):
     first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
     first.open()
     release = threading.Timer(0.3, first.close)
@@ -205,8 +205,8 @@ def test_the_processes_of_a_killed_build_are_waited_for(tmp_path: Path):
     second.remove()
 
 
-def test_a_lock_whose_folder_was_dropped_meanwhile_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The other build ends between our opening of its lock and our locking it."""
+def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The other build ends after this one has opened the lock file and before it locks it."""
     first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
     first.open()
     inner = os.open
@@ -229,10 +229,10 @@ def test_a_file_in_place_of_the_folder_is_refused(corpus: Corpus, tmp_path: Path
         corpus.build(tmp_path / "out/below")
 
 
-def test_all_that_stays_is_synced_before_the_manifest_is_there(
+def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Shards that a killed build left, too."""
+    """This includes shards that a killed build left."""
     out = tmp_path / "out"
     interrupt(corpus, out, results=fixtures.CORPUS_TASKS + 1)
     left = list((out / ".build" / "shards").rglob("*.arrow"))
@@ -253,9 +253,7 @@ def test_all_that_stays_is_synced_before_the_manifest_is_there(
     assert all(is_synced for _, is_synced in found)
 
 
-def test_a_shard_that_the_disk_did_not_take_is_an_error(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(descriptor: int) -> None:
         if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".arrow"):
             raise OSError(errno.EIO, "Input/output error")
@@ -266,7 +264,7 @@ def test_a_shard_that_the_disk_did_not_take_is_an_error(
             corpus.build(tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
     for path in (tmp_path / "out" / ".build").rglob("*.arrow"):
-        path.write_bytes(b"lost")  # the system tells of it but once
+        path.write_bytes(b"lost")  # the system reports this only once
     corpus.build(tmp_path / "out")
     corpus.build(tmp_path / "other")
     assert (tmp_path / "out" / "manifest.json").read_bytes() == (tmp_path / "other" / "manifest.json").read_bytes()

@@ -1,4 +1,4 @@
-"""No file that a build did not write is ever replaced or removed: it stays, or the build stops with one line."""
+"""A file that no build wrote is never replaced or removed: it stays, or the build stops with an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_build_resume import DiesAt, count_renames, die_in_build
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
-from albert_data.pipeline.build import build
+from albert_data.pipeline.build import build_shards
 from albert_data.tokenizer.model import Tokenizer
 
 PRECIOUS = b"years of work"
@@ -41,7 +41,7 @@ def plant(path: Path, data: bytes = PRECIOUS) -> Path:
 
 
 class Sayings:
-    """Keeps what a build says."""
+    """Records the lines that a build says."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -56,7 +56,7 @@ def build_and_listen(corpus: Corpus, out: Path, **settings: Any) -> list[str]:
     sayings, overwrite = Sayings(), settings.pop("overwrite", False)
     config = fixtures.make_config(num_shards=fixtures.CORPUS_SHARDS, **settings)
     inputs, engine = find_inputs([str(corpus.path)]), fixtures.InlineEngine()
-    build(inputs, out, corpus.tokenizer, config, engine, sayings, overwrite=overwrite)
+    build_shards(inputs, out, corpus.tokenizer, config, engine, sayings, overwrite=overwrite)
     return sayings.lines
 
 
@@ -68,7 +68,7 @@ def build_and_listen(corpus: Corpus, out: Path, **settings: Any) -> list[str]:
     "name",
     ["README.md", "tokenizer/spiece.model", "train/shard-00000.arrow", "train/shard-00002.arrow", "manifest.json"],
 )
-def test_a_file_of_the_users_in_the_place_of_ours_stops_the_build_and_stays(
+def test_a_users_file_under_one_of_our_names_stops_the_build_and_stays(
     name: str, overwrite: bool, corpus: Corpus, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -85,7 +85,7 @@ def test_a_file_of_the_users_in_the_place_of_ours_stops_the_build_and_stays(
 @pytest.mark.parametrize(
     "name", ["thesis.tex", ".DS_Store", "lost+found/1", "run/run.json", "train/notes.txt", "tokenizer/pieces.txt"]
 )
-def test_other_files_in_out_are_no_obstacle_and_stay(name: str, overwrite: bool, corpus: Corpus, tmp_path: Path):
+def test_other_files_in_out_do_not_stop_the_build_and_stay(name: str, overwrite: bool, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     plant(out / name)
     corpus.build(out, overwrite=overwrite)
@@ -99,7 +99,7 @@ def test_foreign_shards_beside_ours_stay_and_are_named(corpus: Corpus, tmp_path:
     plant(out / name)
     lines = build_and_listen(corpus, out)
     assert [line for line in lines if name in line] == lines
-    assert "not of this build and stays" in lines[0]
+    assert "does not belong to this build and stays" in lines[0]
     build_and_listen(corpus, out, seed=8, overwrite=True)
     assert (out / name).read_bytes() == PRECIOUS
 
@@ -113,13 +113,13 @@ def test_nothing_is_written_or_removed_through_a_link(folder: str, overwrite: bo
     before = digest_folder(elsewhere)
     (out / folder).parent.mkdir(parents=True)
     (out / folder).symlink_to(elsewhere)
-    with pytest.raises(OutputError, match=r"is (a link|no folder of a build)"):
+    with pytest.raises(OutputError, match=r"is (a link|not a folder of a build)"):
         corpus.build(out, overwrite=overwrite)
     assert digest_folder(elsewhere) == before
 
 
 @pytest.mark.parametrize("name", ["README.md", "train/shard-00000.arrow", "manifest.json", ".build/lock"])
-def test_a_link_in_the_place_of_one_of_our_files_stops_the_build(name: str, corpus: Corpus, tmp_path: Path):
+def test_a_link_under_one_of_our_names_stops_the_build(name: str, corpus: Corpus, tmp_path: Path):
     out, target = tmp_path / "out", plant(tmp_path / "target")
     (out / name).parent.mkdir(parents=True)
     (out / name).symlink_to(target)
@@ -138,7 +138,7 @@ def test_a_foreign_build_folder_is_refused_and_left_alone(
     plant(out / ".build/plan.json", content.encode())
     plant(out / ".build/object.o")
     before = digest_folder(out)
-    with pytest.raises(OutputError, match=r"\.build holds object.o, and no plan of a build"):
+    with pytest.raises(OutputError, match=r"\.build holds object.o, but no plan of a build"):
         corpus.build(out, overwrite=overwrite)
     assert digest_folder(out) == before
 
@@ -176,9 +176,7 @@ def test_a_damaged_plan_of_ours_counts_as_none(content: str, corpus: Corpus, tmp
 @pytest.mark.parametrize(
     "change", [b"{", b"{}", b'{"format": "other"}', None], ids=["cut", "empty", "foreign", "edited"]
 )
-def test_a_manifest_that_is_not_as_we_wrote_it_is_kept(
-    change: bytes | None, overwrite: bool, corpus: Corpus, tmp_path: Path
-):
+def test_a_manifest_that_was_edited_is_kept(change: bytes | None, overwrite: bool, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)
     edited = (out / "manifest.json").read_bytes().replace(b'"documents"', b'"docs"', 1)
@@ -192,7 +190,7 @@ def test_a_manifest_that_is_not_as_we_wrote_it_is_kept(
 # ---- what we wrote, and somebody changed ----
 
 
-def test_a_card_that_was_edited_stays_and_that_is_said(corpus: Corpus, tmp_path: Path):
+def test_an_edited_card_stays_and_the_build_reports_it(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)
     plant(out / "README.md", b"# My shards\n")
@@ -213,8 +211,8 @@ def test_a_shard_or_model_that_was_changed_is_not_replaced(corpus: Corpus, tmp_p
         assert (out / name).read_bytes() == PRECIOUS
 
 
-def test_the_card_of_a_manifest_that_records_none_is_ours_if_it_is_what_that_makes(corpus: Corpus, tmp_path: Path):
-    """Manifests of version 0.3.0."""
+def test_without_a_card_entry_the_card_is_ours_if_the_manifest_makes_the_same(corpus: Corpus, tmp_path: Path):
+    """Version 0.3.0 wrote such manifests."""
     for number, card in enumerate([None, PRECIOUS]):
         out = tmp_path / str(number)
         corpus.build(out, seed=8)
@@ -228,7 +226,7 @@ def test_the_card_of_a_manifest_that_records_none_is_ours_if_it_is_what_that_mak
 
 
 def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, tmp_path: Path):
-    """Anybody can write a manifest with a seal."""
+    """Anybody can compute a seal, so a manifest with one may name any file."""
     out = tmp_path / "out"
     corpus.build(out, seed=8)
     victims = [
@@ -250,10 +248,10 @@ def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, t
 
 
 @pytest.mark.parametrize("from_end", range(fixtures.CORPUS_SHARDS + 5))
-def test_after_a_kill_while_publishing_another_build_still_knows_what_is_ours(
+def test_after_a_kill_while_publishing_another_build_recognises_our_files(
     from_end: int, corpus: Corpus, tmp_path: Path
 ):
-    """The manifest of the first build is gone then, and that of the second is not there."""
+    """At that time the manifest of the first build is removed, and that of the second not yet written."""
     out, user = tmp_path / "out", tmp_path / "out/train/notes.txt"
     corpus.build(out, seed=5, validation_fraction=0.4)
     plant(user)
@@ -280,7 +278,7 @@ def test_a_tokenizer_in_out_itself_may_be_the_one_that_is_used(corpus: Corpus, t
 
 
 @pytest.mark.parametrize("act", [os.mkfifo, Path.mkdir], ids=["fifo", "folder"])
-def test_a_fifo_or_folder_in_the_place_of_a_file_stops_the_build(
+def test_a_fifo_or_folder_under_the_name_of_a_file_stops_the_build(
     act: Callable[[Path], None], corpus: Corpus, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -294,13 +292,13 @@ def test_a_fifo_or_folder_in_the_place_of_a_file_stops_the_build(
 @pytest.mark.parametrize("content", [b"notes of another tool", b"albert-data build\nand more"])
 def test_a_foreign_lock_is_not_ours(content: bytes, corpus: Corpus, tmp_path: Path):
     lock = plant(tmp_path / "out/.build/lock", content)
-    with pytest.raises(OutputError, match="holds lock, and no plan of a build"):
+    with pytest.raises(OutputError, match="holds lock, but no plan of a build"):
         corpus.build(tmp_path / "out")
     assert lock.read_bytes() == content
 
 
 @pytest.mark.parametrize("content", [b"", b"albert-"])
-def test_a_lock_whose_mark_was_cut_by_a_kill_is_ours(content: bytes, corpus: Corpus, tmp_path: Path):
+def test_a_lock_with_a_partial_mark_is_ours(content: bytes, corpus: Corpus, tmp_path: Path):
     plant(tmp_path / "out/.build/lock", content)
     corpus.build(tmp_path / "out")
     check_finished(corpus, tmp_path / "out")

@@ -107,13 +107,13 @@ def test_sizes_of_tasks_and_blocks_change_no_byte(
     check_same(tmp_path / "out", reference)
 
 
-def test_tasks_cover_a_file_and_the_last_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tasks_cover_a_file_and_the_last_ones_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fixtures.make_tasks_small(monkeypatch, 1000)
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"Document number {number}." for number in range(50_000)))
-    spans = [span for task in plan_tasks(find_inputs([str(path)])) for span in task.spans]
-    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
-    sizes = [span.end - span.start for span in spans]
+    ranges = [part for task in plan_tasks(find_inputs([str(path)])) for part in task.ranges]
+    assert [part.start for part in ranges] == [0, *(part.end for part in ranges[:-1])]
+    sizes = [part.end - part.start for part in ranges]
     assert sum(sizes) == path.stat().st_size
     assert max(sizes) < path.stat().st_size / 100
     assert len(sizes) < 250
@@ -125,7 +125,7 @@ def test_spawned_workers_change_no_byte(corpus: Path, reference: Path, tokenizer
     import multiprocess
 
     engine = MultiprocessEngine(2)
-    engine._context = multiprocess.get_context("spawn")  # what macOS gives
+    engine._context = multiprocess.get_context("spawn")  # the method on macOS
     run_build(corpus, tmp_path / "out", tokenizer, engine)
     check_same(tmp_path / "out", reference)
 
@@ -162,7 +162,7 @@ def test_another_tokenizer_changes_the_bytes(corpus: Path, reference: Path, toke
 
 @pytest.mark.parametrize("engine", [InlineEngine(), MultiprocessEngine(1), MultiprocessEngine(2)])
 @pytest.mark.parametrize("run_bytes", [1 << 12, 1 << 20], ids=["many runs", "a run a task"])
-def test_documents_of_one_key_change_no_byte_by_their_order(
+def test_the_order_of_documents_with_the_same_key_changes_no_byte(
     engine: Engine, run_bytes: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
@@ -176,7 +176,7 @@ def test_documents_of_one_key_change_no_byte_by_their_order(
     check_same(tmp_path / "out", tmp_path / "reference")
 
 
-def test_duplicates_fall_to_the_same_split(tokenizer: Tokenizer, tmp_path: Path):
+def test_duplicates_are_in_the_same_split(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:60] * 3, "mixed", random.Random(2))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.5)
     train, validation = (
@@ -195,7 +195,7 @@ def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Toke
     check_same(tmp_path / "out1", tmp_path / "out0")
     rows = Counter(example.input_ids.tobytes() for example in open_shards(tmp_path / "out0"))
     assert rows.total() > 2 * len(open_shards(tmp_path / "out0")) / 3
-    assert len(rows) > 0.9 * rows.total()  # of short rows of one sentence some have the same masks twice
+    assert len(rows) > 0.9 * rows.total()  # some short rows of one sentence get the same masks twice
     check_tokens(tmp_path / "out0", DOCUMENTS[:80], tokenizer, passes=3)
 
 
@@ -223,7 +223,7 @@ def test_slices_read_at_once_change_no_byte(
 
 
 @pytest.mark.parametrize("num_shards", [2, 7, 40])
-def test_num_shards_cuts_the_same_rows_in_the_same_order(
+def test_num_shards_changes_neither_rows_nor_their_order(
     num_shards: int, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
     run_build(corpus, tmp_path / "out", tokenizer, num_shards=num_shards)
@@ -249,7 +249,7 @@ def test_rows_are_shuffled_over_all_documents(reference: Path):
     keys = [example.document_key for example in open_shards(reference)]
     neighbours = sum(one == other for one, other in pairwise(keys))
     counts = np.array(list(Counter(keys).values()))
-    expected = (counts * (counts - 1)).sum() / len(keys)  # of a random order
+    expected = (counts * (counts - 1)).sum() / len(keys)  # in a random order
     assert neighbours < expected + 5 * expected**0.5
 
 
@@ -260,7 +260,7 @@ def test_every_token_of_prose_is_in_one_row_a_pass(reference: Path, tokenizer: T
 def check_tokens(
     out: Path, documents: list[str], tokenizer: Tokenizer, passes: int = 1, sentences: str = "prose"
 ) -> None:
-    """Each document's rows, with masks and swaps undone, are cut from it and hold all of it, once a pass."""
+    """With masks and swaps undone, the rows of a document hold each of its tokens once a pass."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     wanted: dict[int, list[int]] = {}
     for document in set(documents):
@@ -279,7 +279,7 @@ def check_tokens(
 
 
 def restore(row: Any, tokenizer: Tokenizer) -> list[int]:
-    """The text tokens of a row, as they stood in the document."""
+    """The text tokens of a row in the order of the document, without masks."""
     ids, end = row.original_ids.tolist(), 1 + row.segment_a_len
     first, second = ids[1:end], ids[end + 1 : -1]
     assert ids[0] == tokenizer.cls_id
@@ -329,7 +329,7 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
     check_tokens(folder / "out0", documents, tokenizer, dupe_factor, "lines")
 
 
-def test_what_cannot_be_a_pair_is_kept_without_a_label(tokenizer: Tokenizer, tmp_path: Path):
+def test_rows_that_cannot_be_pairs_are_kept_without_a_label(tokenizer: Tokenizer, tmp_path: Path):
     (tmp_path / "in.txt").write_text("the\n\n\n\n  \n\nwater.\n\n\x00\n\na little water")
     run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=0.0)
     labels = Counter(example.sop_label for example in open_shards(tmp_path / "out"))

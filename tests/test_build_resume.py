@@ -1,4 +1,4 @@
-"""A build that was killed goes on, and ends in the bytes of one that was not; nothing finished is lost."""
+"""A killed build resumes, makes the same bytes as one that was not killed, and repeats no finished work."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Co
 @pytest.mark.parametrize(
     "moment", [*(n / 6 for n in range(6)), *(pytest.param(n / 40, marks=pytest.mark.slow) for n in range(40))]
 )
-def test_a_build_killed_at_any_moment_goes_on_to_the_same_bytes(moment: float, corpus: Corpus, tmp_path: Path):
-    """Moments: shares of the time that the build takes, by how much of its work is written."""
+def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, corpus: Corpus, tmp_path: Path):
+    """A moment is a share of the build's work, measured by the files that are written."""
     out = tmp_path / "out"
     pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
     count = round(moment * count_written(corpus))
@@ -61,16 +61,16 @@ def test_a_build_killed_at_any_moment_goes_on_to_the_same_bytes(moment: float, c
 
 
 def count_there(out: Path) -> int:
-    """Files and folders below OUT, which may come and go meanwhile."""
+    """The number of files and folders below OUT, which may change at the same time."""
     return sum(len(folders) + len(files) for _, folders, files in os.walk(out))
 
 
 def count_written(corpus: Corpus) -> int:
-    """About so many files and folders stand in OUT just before it is published."""
+    """About how many files and folders are in OUT just before publishing."""
     return 8 + 2 * CORPUS_TASKS + 2 * (CORPUS_SHARDS + 1)
 
 
-def test_a_build_killed_over_and_over_comes_to_its_end(corpus: Corpus, tmp_path: Path):
+def test_a_build_killed_over_and_over_finishes(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     for count in range(6, 40, 6):
         pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
@@ -80,7 +80,7 @@ def test_a_build_killed_over_and_over_comes_to_its_end(corpus: Corpus, tmp_path:
     check_finished(corpus, out)
 
 
-def test_a_build_whose_parent_alone_was_killed_can_be_run_again_at_once(corpus: Corpus, tmp_path: Path):
+def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     pid = fixtures.fork(lambda: corpus.build(out, MultiprocessEngine(2)))
     fixtures.wait_until(lambda: count_there(out) >= 8)
@@ -90,10 +90,10 @@ def test_a_build_whose_parent_alone_was_killed_can_be_run_again_at_once(corpus: 
     check_finished(corpus, out)
 
 
-def test_what_was_left_before_the_machine_was_started_again_is_not_trusted(
+def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Runs are not synced: after a loss of power they may be full of zeros."""
+    """Sorted runs are not synced, so after a power loss they may be full of zeros."""
     out = tmp_path / "out"
     interrupt(corpus, out, results=2)
     for run in (out / ".build" / "runs").iterdir():
@@ -103,12 +103,12 @@ def test_what_was_left_before_the_machine_was_started_again_is_not_trusted(
     check_finished(corpus, out)
 
 
-def test_a_run_that_is_cut_short_is_an_error(corpus: Corpus, tmp_path: Path):
+def test_a_truncated_run_stops_the_build(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, results=2)
     run = next((out / ".build" / "runs").iterdir())
     run.write_bytes(run.read_bytes()[:-10])
-    with pytest.raises(OutputError, match="is cut short; begin anew with --overwrite"):
+    with pytest.raises(OutputError, match="is cut short; start again with --overwrite"):
         corpus.build(out)
 
 
@@ -136,7 +136,7 @@ def count_renames(corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def die_in_build(corpus: Corpus, out: Path, name: str, fake: Callable[..., Any], **settings: Any) -> None:
-    """Build in a process in which the function of that name is another, one that kills."""
+    """Build in a process in which the function of that name is replaced by one that kills it."""
 
     def work() -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -153,7 +153,7 @@ PUBLISHED = CORPUS_SHARDS + 1 + 3
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("from_end", range(PUBLISHED))
-def test_a_build_killed_while_it_publishes_goes_on_to_the_same_bytes(
+def test_a_build_killed_while_publishing_resumes_to_the_same_bytes(
     from_end: int, is_done: bool, corpus: Corpus, tmp_path: Path, renames: int
 ):
     die_in_build(corpus, tmp_path / "out", "os.replace", DiesAt(renames - from_end, is_done))
@@ -169,7 +169,7 @@ def renames(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_a_build_killed_at_any_rename_goes_on_to_the_same_bytes(
+def test_a_build_killed_at_any_rename_resumes_to_the_same_bytes(
     is_done: bool, corpus: Corpus, tmp_path: Path, renames: int
 ):
     for number in range(1, renames + 1):
@@ -180,7 +180,7 @@ def test_a_build_killed_at_any_rename_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("name", ["remove", "_drop"])
-def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, corpus: Corpus, tmp_path: Path):
+def test_a_build_killed_during_its_cleanup_is_finished_and_cleaned_up(name: str, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
 
     def die_at_the_end(*_: Any, **__: Any) -> None:
@@ -194,7 +194,7 @@ def test_a_build_killed_while_it_clears_up_is_finished_and_cleared(name: str, co
 
 
 @pytest.mark.parametrize("from_end", range(PUBLISHED + 1))
-def test_an_overwrite_killed_while_it_publishes_goes_on(from_end: int, corpus: Corpus, tmp_path: Path, renames: int):
+def test_an_overwrite_killed_while_publishing_resumes(from_end: int, corpus: Corpus, tmp_path: Path, renames: int):
     out = tmp_path / "out"
     corpus.build(out, seed=5, validation_fraction=0.4)
     die_in_build(corpus, out, "os.replace", DiesAt(renames - from_end, False), overwrite=True)
@@ -202,7 +202,7 @@ def test_an_overwrite_killed_while_it_publishes_goes_on(from_end: int, corpus: C
     check_finished(corpus, out)
 
 
-def test_work_of_another_plan_is_dropped_whole_even_if_that_is_killed(corpus: Corpus, tmp_path: Path):
+def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, 5)
 
@@ -237,8 +237,8 @@ def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monk
     check_finished(corpus, tmp_path / "out")
 
 
-def test_a_receipt_of_other_ranges_is_not_taken(corpus: Corpus, tmp_path: Path):
-    """As one of a version that splits the files in another way."""
+def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, tmp_path: Path):
+    """A version that splits files in another way would leave such receipts."""
     out = tmp_path / "out"
     interrupt(corpus, out, 5)
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -249,7 +249,7 @@ def test_a_receipt_of_other_ranges_is_not_taken(corpus: Corpus, tmp_path: Path):
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", "{", "[" * 10**5, '{"values": {}, "sha256": 1}', None])
 @pytest.mark.parametrize("results", [5, CORPUS_TASKS + 2], ids=["tasks", "shards"])
-def test_a_damaged_receipt_counts_as_none(results: int, content: str | None, corpus: Corpus, tmp_path: Path):
+def test_a_damaged_receipt_counts_as_missing(results: int, content: str | None, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, results)
     for path in (out / ".build").rglob("receipts/*.json"):
@@ -259,7 +259,7 @@ def test_a_damaged_receipt_counts_as_none(results: int, content: str | None, cor
     check_finished(corpus, out)
 
 
-def test_a_task_whose_run_is_gone_is_done_again(corpus: Corpus, tmp_path: Path):
+def test_a_task_whose_run_is_missing_is_done_again(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, 5)
     next((out / ".build/runs").iterdir()).unlink()
@@ -267,9 +267,7 @@ def test_a_task_whose_run_is_gone_is_done_again(corpus: Corpus, tmp_path: Path):
     check_finished(corpus, out)
 
 
-def test_stdin_of_other_content_has_its_changed_blocks_done_again(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_changed_blocks_of_stdin_are_done_again(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     changed = [*CORPUS_DOCUMENTS[:25], "Something else altogether.", *CORPUS_DOCUMENTS[30:]]
 
     def build_stdin(documents: list[str], name: str, engine: Any = None) -> BuildReport:

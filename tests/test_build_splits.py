@@ -1,4 +1,4 @@
-"""No split is empty where there are documents enough, and the document that makes it so is chosen by its hash."""
+"""No split is empty if there are enough documents; a hash chooses the document that is moved for that."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_validation_gets_the_document_of_the_smallest_split_key(
 
 
 def test_training_gets_the_document_of_the_largest_split_key(tokenizer: Tokenizer, tmp_path: Path):
-    """Seeds that put all documents under the threshold."""
+    """Seeds for which the split keys of all documents are below the threshold."""
     documents = DOCUMENTS[:3]
     fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
     keys = np.array([fixtures.document_key(document) for document in documents], np.uint64)
@@ -66,7 +66,7 @@ def test_training_gets_the_document_of_the_largest_split_key(tokenizer: Tokenize
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("copies", [1, 3])
-def test_a_single_document_is_trained_on(seed: int, copies: int, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_single_document_goes_to_training(seed: int, copies: int, tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:1] * copies, "jsonl", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, seed=seed, validation_fraction=0.5)
     assert keys_of(tmp_path / "out") == ({fixtures.document_key(DOCUMENTS[0])}, set())
@@ -78,14 +78,14 @@ def test_documents_without_a_row_do_not_count(tokenizer: Tokenizer, tmp_path: Pa
     assert keys_of(tmp_path / "out") == ({fixtures.document_key("the water.")}, set())
 
 
-def test_no_document_is_validated_on_where_none_is_asked_for(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_validation_fraction_of_zero_moves_no_document(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.0)
     assert keys_of(tmp_path / "out") == (set(map(fixtures.document_key, DOCUMENTS)), set())
 
 
 def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer: Tokenizer, tmp_path: Path):
-    """Shard for shard the rows are those that training has anyway, less the document that was moved."""
+    """Each training shard has the same rows as without the move, minus those of the moved document."""
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     for name, fraction in (("moved", 1e-9), ("whole", 0.0)):
         run_build(tmp_path / "in", tmp_path / name, tokenizer, validation_fraction=fraction, dupe_factor=2)
@@ -99,7 +99,7 @@ def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokeni
     assert validation == [ids for key, ids in rows["whole"] if key == first]
 
 
-def test_a_long_training_set_is_read_in_parts_to_validate(
+def test_a_large_training_section_is_read_in_parts_for_validation(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))

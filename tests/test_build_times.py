@@ -1,4 +1,4 @@
-"""Where the time of a build went is kept beside the build, never in it, and never believed without a look."""
+"""The times of a build are kept outside of its folder, and checked when they are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a corpus and a tokenizer, and a cache folder `cache` of its own."""
+    """A working directory with a corpus, a tokenizer and its own cache folder `cache`."""
     (tmp_path / "corpus.txt").write_text("\n\n".join(fixtures.make_documents(60, seed=6)))
     (tmp_path / "model.model").write_bytes(tokenizer_model)
     monkeypatch.chdir(tmp_path)
@@ -55,7 +55,7 @@ SEALED = "5e" * 32  # a hash
 
 
 def keep(value: object) -> str:
-    """The seal of a build that has this in the cache folder, JSON or bytes."""
+    """Write this, JSON or bytes, as the times of a build; returns the build's seal."""
     find_folder().mkdir(parents=True, exist_ok=True)
     path = find_folder() / f"{SEALED}.json"
     path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
@@ -83,7 +83,7 @@ def test_inspect_shows_the_times_of_the_build(here: Path, capsys: pytest.Capture
     assert [line[2:16].strip() for line in block[-len(STAGES) - 2 :]] == ["stage", *STAGES, "all stages"]
 
 
-def test_what_is_kept_names_no_file_and_lies_outside_of_the_build(here: Path):
+def test_the_kept_times_name_no_file_and_are_outside_of_the_build(here: Path):
     assert run(BUILD) == 0
     seal = read_manifest(Path("out")).manifest_sha256
     (path,) = (path for path in Path("cache").rglob("*") if path.is_file())
@@ -94,7 +94,7 @@ def test_what_is_kept_names_no_file_and_lies_outside_of_the_build(here: Path):
     assert str(here) not in path.read_text()
 
 
-def test_builds_of_other_times_are_equal_bytes(here: Path):
+def test_the_times_of_a_build_change_none_of_its_bytes(here: Path):
     assert run(BUILD) == 0
     first, kept = digest_folder(Path("out")), times.read_times(read_manifest(Path("out")).manifest_sha256)
     assert run([*BUILD, "--overwrite", "--workers", "1"]) == 0
@@ -105,7 +105,7 @@ def test_builds_of_other_times_are_equal_bytes(here: Path):
     assert (kept.num_workers, again.num_workers) == (2, 1)
 
 
-def test_a_build_that_is_found_finished_keeps_nothing(here: Path):
+def test_a_build_that_was_finished_before_keeps_no_times(here: Path):
     assert run(BUILD) == 0
     (path,) = find_folder().iterdir()
     path.unlink()
@@ -113,7 +113,7 @@ def test_a_build_that_is_found_finished_keeps_nothing(here: Path):
     assert list(find_folder().iterdir()) == []
 
 
-def test_a_build_that_went_on_says_so(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_resumed_build_is_shown_as_one(here: Path, capsys: pytest.CaptureFixture[str]):
     assert run(BUILD) == 0
     keep_as = find_folder() / f"{read_manifest(Path('out')).manifest_sha256}.json"
     keep_as.write_text(json.dumps(KEPT | {"num_resumed_tasks": 3}))
@@ -121,7 +121,7 @@ def test_a_build_that_went_on_says_so(here: Path, capsys: pytest.CaptureFixture[
     assert "an earlier run had done 3 tasks, which the stages count and the clock does not" in text
 
 
-def test_times_of_another_machine_are_not_known_and_that_is_said(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_missing_times_are_reported(here: Path, capsys: pytest.CaptureFixture[str]):
     assert run(BUILD) == 0
     for path in find_folder().iterdir():
         path.unlink()
@@ -136,9 +136,9 @@ def test_times_of_another_machine_are_not_known_and_that_is_said(here: Path, cap
 def test_a_cache_that_cant_be_written_fails_no_build(here: Path, capsys: pytest.CaptureFixture[str], place: str):
     path = here / place
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("a file where a folder is to be")
+    path.write_text("a file instead of a folder")
     assert run(BUILD) == 0
-    assert "Its times are not kept for `inspect`: " in capsys.readouterr().err
+    assert "The times of this build could not be saved for `inspect`: " in capsys.readouterr().err
     assert "Build time: not known here" in inspect(capsys)
 
 
@@ -185,7 +185,7 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(here: Path, monkeypatch
 # ---- nothing that is read is believed ----
 
 
-def test_what_is_kept_is_read_again(here: Path):
+def test_kept_times_are_read_back(here: Path):
     found = read_times(keep(KEPT))
     assert found is not None
     assert found.to_dict() == KEPT
@@ -206,13 +206,13 @@ NAN, INFINITY = float("nan"), float("inf")
     + [{"stage_seconds": {"<script>": 1.0}}, {"stage_seconds": {"write runs": 1.0}}, {"path": "/home/me"}],
     ids=str,
 )
-def test_a_value_of_another_kind_or_range_counts_as_none(here: Path, change: dict[str, Any]):
+def test_times_with_a_value_of_another_type_or_range_count_as_missing(here: Path, change: dict[str, Any]):
     assert read_times(keep(KEPT)) is not None
     assert read_times(keep({**KEPT, **change})) is None
 
 
 @pytest.mark.parametrize("key", KEPT)
-def test_a_key_that_is_missing_counts_as_none(here: Path, key: str):
+def test_times_without_a_key_count_as_missing(here: Path, key: str):
     assert read_times(keep({name: value for name, value in KEPT.items() if name != key})) is None
 
 
@@ -222,11 +222,11 @@ def test_a_key_that_is_missing_counts_as_none(here: Path, key: str):
     + [json.dumps(list(KEPT.items())).encode(), json.dumps(KEPT).encode() + b" " * 70_000],
     ids=range(11),
 )
-def test_a_damaged_file_counts_as_none(here: Path, data: bytes):
+def test_a_damaged_file_of_times_counts_as_missing(here: Path, data: bytes):
     assert read_times(keep(data)) is None
 
 
-def test_what_is_no_file_counts_as_none_and_is_not_waited_for(here: Path):
+def test_a_pipe_or_folder_counts_as_missing_and_does_not_block(here: Path):
     path = find_folder() / f"{keep(KEPT)}.json"
     path.unlink()
     os.mkfifo(path)
@@ -237,13 +237,13 @@ def test_what_is_no_file_counts_as_none_and_is_not_waited_for(here: Path):
 
 
 @pytest.mark.parametrize("seal", [None, "", "5e" * 31, "5E" * 32, "../" * 20 + "5e5e", "5e" * 32 + "\n"])
-def test_a_seal_that_is_no_hash_leads_to_no_file(here: Path, seal: str | None):
+def test_a_seal_that_is_not_a_hash_opens_no_file(here: Path, seal: str | None):
     keep(KEPT)
     assert read_times(seal) is None
 
 
 def test_values_out_of_range_are_refused_when_times_are_made():
-    with pytest.raises(ValueError, match="-1 is no count"):
+    with pytest.raises(ValueError, match="-1 is not a count"):
         BuildTimes(
             wall_seconds=1.0,
             num_workers=-1,
@@ -257,7 +257,7 @@ def test_values_out_of_range_are_refused_when_times_are_made():
 # ---- the table ----
 
 
-def test_the_table_has_each_stage_once_and_all_of_them_last():
+def test_the_table_has_each_stage_once_and_their_sum_last():
     stages = Stages({"mask": 3.0, "read": 1.0, "sort": 0.0})
     table = tabulate_stages(stages, 8_000_000)
     assert table[1:] == [

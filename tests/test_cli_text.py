@@ -26,7 +26,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow
-from albert_data.pipeline.build import build
+from albert_data.pipeline.build import build_shards
 from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus.inputs import find_inputs
@@ -46,7 +46,7 @@ class Measuring(MultiprocessEngine):
         return super().run(measured, tasks)
 
 config = BuildConfig(text=TextConfig(sentences="lines"), examples=ExampleConfig(max_seq_len=512))
-build(find_inputs([sys.argv[1]]), Path("out"), load_tokenizer("model.model"), config, Measuring(2))
+build_shards(find_inputs([sys.argv[1]]), Path("out"), load_tokenizer("model.model"), config, Measuring(2))
 say_peak("parent")
 """
 

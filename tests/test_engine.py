@@ -1,4 +1,4 @@
-"""The engine runs every task once, survives a worker's death, names what kills two, and leaves nothing."""
+"""The engine runs every task once, survives the death of a worker, names a task that kills two, and cleans up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def children() -> set[int]:
 
 @pytest.fixture(autouse=True)
 def leaves_no_process() -> Iterator[None]:
-    """No worker runs on, and none is a zombie, however a run ends."""
+    """However a run ends, no worker is left running or as a zombie."""
     before = children()
     yield
     assert children() <= before
@@ -67,7 +67,7 @@ def test_large_results_and_tasks_come_back_whole():
 
 
 def test_tasks_run_at_the_same_time(tmp_path: Path):
-    """Each waits until all have begun."""
+    """Each task waits until all have begun."""
 
     def meet(task: Task) -> int:
         (tmp_path / str(task.number)).touch()
@@ -79,7 +79,7 @@ def test_tasks_run_at_the_same_time(tmp_path: Path):
     assert [result for _, result in MultiprocessEngine(4).run(meet, tasks(4))] == [4, 4, 4, 4]
 
 
-def test_an_engine_runs_again_after_it_ran():
+def test_an_engine_can_run_several_times():
     engine = MultiprocessEngine(2)
     for _ in range(3):
         assert len(list(engine.run(square, tasks(5)))) == 5
@@ -99,7 +99,7 @@ def test_an_error_of_ours_in_a_job_is_raised_as_it_is(error: AlbertDataError):
     assert str(raised.value) == str(error)
 
 
-def test_a_disk_error_in_a_job_names_its_file_or_else_the_task(tmp_path: Path):
+def test_a_disk_error_in_a_job_names_the_file_or_otherwise_the_task(tmp_path: Path):
     with pytest.raises(AlbertDataError, match=r"^\S*/gone.txt: No such file or directory; fix that"):
         list(MultiprocessEngine(1).run(lambda task: (tmp_path / "gone.txt").read_bytes(), tasks(1)))
 
@@ -124,8 +124,8 @@ def test_a_result_that_cannot_be_sent_names_the_task():
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
-def test_tasks_that_end_while_none_is_at_work_end_the_run(num_workers: int, monkeypatch: pytest.MonkeyPatch):
-    """Their end comes just before the engine asks for a task, when it has seen that there may be some."""
+def test_a_run_ends_when_the_tasks_end_while_all_workers_are_idle(num_workers: int, monkeypatch: pytest.MonkeyPatch):
+    """The tasks end between the engine's check for their end and its request for the next one."""
     asked, take = threading.Event(), engine._Feed.take
 
     def take_at_the_end(feed: engine._Feed) -> Task | None:
@@ -160,7 +160,7 @@ def test_an_error_in_making_tasks_is_raised():
 
 
 def die_first(marks: Path, how: Callable[[], None], times: int) -> Callable[[Task], int]:
-    """A job whose worker dies over task 3, so many times."""
+    """A job whose worker dies on task 3, this many times."""
 
     def job(task: Task) -> int:
         if task.number == 3 and len(list(marks.iterdir())) < times:
@@ -197,8 +197,8 @@ def test_a_task_that_kills_two_workers_is_named_with_the_cause(how: Callable[[],
 
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["nothing is left", "a task is left"])
-def test_a_worker_that_died_while_it_had_nothing_to_do_is_no_error(is_last: bool):
-    """It is noticed when it is told to end, or given a task."""
+def test_a_worker_that_dies_while_idle_is_not_an_error(is_last: bool):
+    """Its death is noticed when the engine tells it to end, or sends it a task."""
 
     def wait(task: Task) -> int:
         time.sleep(0.3 * task.number)
@@ -238,7 +238,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path):
 # ---- bounds ----
 
 
-def test_tasks_are_made_only_a_few_ahead_of_the_workers():
+def test_only_a_few_tasks_are_made_ahead_of_the_workers():
     made, num_workers = 0, 2
 
     def make() -> Iterator[Task]:
@@ -248,13 +248,13 @@ def test_tasks_are_made_only_a_few_ahead_of_the_workers():
             yield task
 
     for done, _ in enumerate(MultiprocessEngine(num_workers).run(square, make())):
-        # done, at work, waiting in the queue, and the one that waits to be put there
+        # finished, being worked on, in the queue, and one that waits for capacity in the queue
         assert made <= done + 1 + num_workers + num_workers + 1
         time.sleep(0.002)
     assert made == 100
 
 
-def test_a_run_that_is_given_up_ends_its_workers():
+def test_a_run_that_is_closed_early_ends_its_workers():
     def work() -> None:
         run = MultiprocessEngine(2).run(lambda task: time.sleep(task.number), [Task(0), Task(60), Task(60)])
         next(run)
@@ -265,7 +265,7 @@ def test_a_run_that_is_given_up_ends_its_workers():
     assert time.monotonic() - started < 10
 
 
-def test_a_run_holds_no_descriptor_after_it():
+def test_a_run_leaves_no_descriptor_open():
     def count() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

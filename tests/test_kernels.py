@@ -29,9 +29,10 @@ BUILD = """
 import sys
 from pathlib import Path
 
-from albert_data.pipeline.mapping import MapJob, TaskReceipt
+from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.plan import plan_tasks
-from albert_data.pipeline.progress import Silence
+from albert_data.pipeline.progress import NullProgress
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
 from albert_data.pipeline.warming import compile_kernels
 from albert_data.config import BuildConfig
@@ -48,7 +49,7 @@ def list_compiled():
 model, text, folder = map(Path, sys.argv[1:])
 tokenizer = load_tokenizer(model)
 job = MapJob(BuildConfig(), tokenizer, folder, folder)
-compile_kernels(job, tokenizer, Silence())
+compile_kernels(job, tokenizer, NullProgress())
 before = list_compiled()
 assert len(before) > 20
 total = TaskReceipt()

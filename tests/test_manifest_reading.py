@@ -20,7 +20,7 @@ from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
-from albert_data.pipeline.workdir import find_finished
+from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.shards import manifest_file
 from albert_data.shards.manifest import MANIFEST_NAME, parse_plan
 from albert_data.shards.manifest_file import load_manifest, read_manifest
@@ -30,7 +30,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "open_shards": open_shards,
     "inspect": lambda folder: inspect_folder(folder, split="train", choice=Choice(count=1)),
     "audit": audit_folder,
-    "build": find_finished,
+    "build": read_our_manifest,
 }
 
 

@@ -1,4 +1,4 @@
-"""The sample of sizes is one of a set, is joined from parts in any order, and estimates what it should."""
+"""A sample of sizes depends on the set of documents alone, merges in any order, and estimates their sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def list_sample(sample: SizeSample) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("capacity", [1, 5, SAMPLE])
 @given(documents=documents, data=st.data())
-def test_a_sample_is_the_least_of_a_set_however_it_is_joined(
+def test_a_sample_holds_the_least_hashes_of_a_set_in_whatever_order_it_grows(
     capacity: int, documents: list[tuple[int, int]], data: st.DataObject
 ):
     with pytest.MonkeyPatch.context() as patch:
@@ -45,18 +45,18 @@ def test_a_sample_is_the_least_of_a_set_however_it_is_joined(
 
 
 @given(documents)
-def test_a_sample_outlives_being_text(documents: list[tuple[int, int]]):
+def test_a_sample_survives_a_round_trip_through_text(documents: list[tuple[int, int]]):
     sample = make_sample(documents)
     assert list_sample(SizeSample.from_text(json.loads(json.dumps(sample.to_text())))) == list_sample(sample)
 
 
-def test_few_documents_are_summed_exactly_each_once():
+def test_the_sizes_of_few_documents_are_summed_exactly():
     assert SizeSample().estimate() == 0
     assert make_sample([(5, 100), (9, 7), (5, 100)], [(9, 7)]).estimate() == 107
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_many_documents_are_estimated(copies: int):
+def test_the_sizes_of_many_documents_are_estimated_within_four_standard_errors(copies: int):
     """30,000 sizes that vary as much as their mean; four standard errors of sqrt(2 / SAMPLE)."""
     rng = np.random.default_rng(0)
     hashes, found = rng.integers(0, 2**64, 30_000, np.uint64), rng.exponential(5000, 30_000).astype(np.int64) + 1

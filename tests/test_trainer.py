@@ -1,4 +1,4 @@
-"""SentencePiece trains in a process of its own: it tells how far it is, and its end is an error, never a hang."""
+"""SentencePiece trains in a process of its own, which reports progress; if it dies, that is an error and not a hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toy_language import make_sentences
 from albert_data.config import MODEL_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.pipeline import trainer_process
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet
 from albert_data.tokenizer.counting import CharacterCounts
@@ -33,8 +33,8 @@ COUNTS = CharacterCounts(
 OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.tokenizer.trainer as t, time; "
 
 
-class Recorder(Silence):
-    """Keeps what it is told."""
+class Recorder(NullProgress):
+    """Records all calls."""
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, int | None]] = []
@@ -59,7 +59,7 @@ def train(progress: Progress, sentences: list[bytes] = SENTENCES, **changes: Any
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_the_model_is_that_of_training_in_this_process_and_progress_is_told(model_type: str):
+def test_the_model_equals_one_trained_in_this_process_and_progress_is_reported(model_type: str):
     progress = Recorder()
     assert train(progress, model_type=model_type) == train_model(SENTENCES, *settings(model_type=model_type))
     stages = [stage for stage, _ in progress.stages]
@@ -71,17 +71,17 @@ def test_the_model_is_that_of_training_in_this_process_and_progress_is_told(mode
     assert min(done) >= 0
 
 
-def test_nothing_is_written_on_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
-    train(Silence())
+def test_training_writes_nothing_to_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
+    train(NullProgress())
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_error_of_the_trainer_is_raised_here():
+def test_an_error_of_the_trainer_is_raised_in_this_process():
     with pytest.raises(VocabularyTooLarge) as refusal:
-        train(Silence(), vocab_size=100_000)
+        train(NullProgress(), vocab_size=100_000)
     assert 400 < refusal.value.largest < 100_000
     with pytest.raises(TokenizerError, match="no sentence to learn a vocabulary from"):
-        train(Silence(), [b"x" * 5000])
+        train(NullProgress(), [b"x" * 5000])
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_trainer_that_dies_is_an_error_that_names_the_cause(
 ):
     monkeypatch.setattr(trainer_process, "COMMAND", program)
     with pytest.raises(TokenizerError, match=told):
-        train(Silence(), SENTENCES * num_copies)
+        train(NullProgress(), SENTENCES * num_copies)
 
 
-class _Interrupted(Silence):
+class _Interrupted(NullProgress):
     def advance(self, done: int, text_bytes: int = 0) -> None:
         raise KeyboardInterrupt
 
@@ -145,7 +145,7 @@ def test_the_trainer_ends_with_its_parent():
     assert child.wait(30) == 1
 
 
-def test_log_lines_of_another_version_of_the_trainer_do_no_harm(monkeypatch: pytest.MonkeyPatch):
+def test_unknown_log_lines_of_the_trainer_are_ignored(monkeypatch: pytest.MonkeyPatch):
     rng = random.Random(0)
     lines = [
         b"EM sub_iter=0 size=99999999 x",

@@ -22,7 +22,7 @@ from albert_data.errors import ShardError
 from albert_data.inspect import shard_checks
 from albert_data.inspect.shard_checks import Fault
 from albert_data.inspect.verify import verify as find_faults
-from albert_data.pipeline.progress import Silence
+from albert_data.pipeline.progress import NullProgress
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, mo
 
 
 def test_a_sound_folder_that_was_replaced_at_the_end_is_not_called_sound(folder) -> None:
-    class Replacing(Silence):
+    class Replacing(NullProgress):
         def advance(self, done: int, text_bytes: int = 0) -> None:
             write_small(folder)
 

@@ -1,4 +1,4 @@
-"""What made a build is recorded: work by other rules is not taken for ours nor lost, and old rows keep their rules."""
+"""Builds record the versions that made them: other versions are recognised and kept, old rows keep their rules."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Co
 
 
 def turn_old(out: Path) -> None:
-    """Write a folder's manifest as version 1 had it."""
+    """Rewrite a folder's manifest in the format of version 1."""
     path = out / MANIFEST_NAME
     path.write_text(json.dumps(to_version_1(read_json(path))))
 
@@ -77,7 +77,7 @@ def test_rows_without_a_pair_are_counted(corpus: Corpus, tmp_path: Path):
 # ---- what other rules built ----
 
 
-def test_a_set_by_older_rules_is_not_finished_for_the_same_command(corpus: Corpus, tmp_path: Path):
+def test_a_build_by_older_rules_is_not_finished_for_the_same_command(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)
     turn_old(out)
@@ -101,7 +101,7 @@ def test_a_set_by_older_rules_is_not_finished_for_the_same_command(corpus: Corpu
     ],
 )
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
-def test_a_build_by_other_versions_is_named_kept_and_replaced(
+def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool, there: tuple, what: str
 ):
     out = tmp_path / "out"
@@ -124,7 +124,7 @@ def test_a_build_by_other_versions_is_named_kept_and_replaced(
     check_finished(corpus, out)
 
 
-def test_a_plan_of_before_the_versions_is_one_by_older_rules(corpus: Corpus, tmp_path: Path):
+def test_a_plan_without_versions_counts_as_one_by_older_rules(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, 3)
     path = out / ".build" / "plan.json"
@@ -134,7 +134,7 @@ def test_a_plan_of_before_the_versions_is_one_by_older_rules(corpus: Corpus, tmp
         corpus.build(out, InlineEngine())
 
 
-def test_work_by_newer_rules_is_not_thrown_away(corpus: Corpus, tmp_path: Path):
+def test_work_by_newer_rules_is_kept(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, 3)
     path = out / ".build" / "plan.json"
@@ -155,7 +155,7 @@ def every_piece_is_a_word(piece: str) -> bool:
 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of version 1, whose rule is another one than ours: single pieces are its words."""
+    """A folder of version 1, whose rule is made to differ from ours: each piece is a word."""
     monkeypatch.setattr(words_version_1, "is_standalone", every_piece_is_a_word)
     rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
     folder = write_folder(tmp_path / "old", {"train": [rows]}, SMALL)
@@ -163,7 +163,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_rows_of_version_1_are_judged_by_its_words(old: Path, tmp_path: Path):
+def test_rows_of_version_1_are_verified_by_the_words_of_version_1(old: Path, tmp_path: Path):
     assert not list(verify(old))
     assert measure(open_shards(old)).num_broken_words == 0
     rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
@@ -172,14 +172,14 @@ def test_rows_of_version_1_are_judged_by_its_words(old: Path, tmp_path: Path):
     assert measure(open_shards(new)).num_broken_words > 0
 
 
-def test_a_folder_of_version_1_is_shown_and_its_card_is_known(old: Path):
+def test_inspect_shows_a_folder_of_version_1(old: Path):
     page = inspect_folder(old, split="train", choice=Choice(count=2))
     assert "Splits" in page.to_text()
     assert page.to_dict()["format_version"] == 1
 
 
 def test_a_changed_byte_of_a_shard_of_version_1_is_found(tmp_path: Path):
-    """To find it, the rows are written anew: as the format version of the folder has them."""
+    """To find it, verify writes the rows again, in the folder's version of the format."""
     rows, tokenizer = make_examples(write_sentences(9, 1), SMALL), get_tokenizer()
     folder = write_folder(tmp_path, {"train": [rows]})
     write_shard(folder / TRAIN, [rows], shard_schema(tokenizer.id_dtype, 1), "none")
@@ -201,10 +201,10 @@ def test_a_changed_byte_of_a_shard_of_version_1_is_found(tmp_path: Path):
         ("ー", True, True),
         ("ไทย", True, True),
         ("...", True, True),
-        ("、a", True, False),  # version 1 took IDEOGRAPHIC COMMA for a script
+        ("、a", True, False),  # version 1 counted IDEOGRAPHIC COMMA as a script
         ("\u0301", False, False),
     ],
 )
-def test_the_words_of_both_versions(piece: str, old_rule: bool, new_rule: bool):
+def test_each_version_has_its_own_words(piece: str, old_rule: bool, new_rule: bool):
     found = [WordRule.from_pieces([piece], version).standalone.tolist() for version in (1, 2)]
     assert found == [[old_rule], [new_rule]]

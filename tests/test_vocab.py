@@ -1,4 +1,4 @@
-"""A vocabulary depends on the set of sentences and the settings alone, and tells what it was learnt from."""
+"""A vocabulary depends on the set of sentences and the settings alone, and reports what it was learnt from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.vocabulary import VocabReport, learn_vocabulary, save_vocabulary
+from albert_data.pipeline.vocabulary import VocabReport, learn_vocabulary
+from albert_data.pipeline.vocabulary_folder import save_vocabulary
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample
 from albert_data.tokenizer.training import VocabularyTooLarge
@@ -105,7 +106,7 @@ hashed_sentences = st.dictionaries(st.binary(max_size=40), st.integers(1, 40) | 
 
 
 @given(hashed_sentences, st.integers(1, 300), st.randoms(use_true_random=False))
-def test_a_sample_is_the_longest_row_of_smallest_hashes_that_fits_in_any_order(
+def test_a_sample_holds_as_many_of_the_smallest_hashes_as_fit_in_any_order(
     found: dict[bytes, int], max_bytes: int, rng: random.Random
 ):
     repeated = rng.choices(list(found.items()), k=len(found)) if found else []
@@ -119,7 +120,7 @@ def test_a_sample_is_the_longest_row_of_smallest_hashes_that_fits_in_any_order(
 
 
 def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:
-    """All sentences of the smallest hashes; those of one hash are taken together or not at all."""
+    """The sentences with the smallest hashes; sentences with equal hashes are in together or not at all."""
     chosen: list[bytes] = []
     for key in sorted(set(found.values())):
         chosen_next = chosen + sorted(sentence for sentence, other in found.items() if other == key)
@@ -165,7 +166,7 @@ def test_unigram_and_bpe_are_different_models(corpus: Path):
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 @pytest.mark.parametrize("character_coverage", [0.98, 0.99995, 1.0])
-def test_required_characters_have_a_piece_though_the_text_has_none_of_them(
+def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
     character_coverage: float, model_type: str, tmp_path: Path
 ):
     (tmp_path / "in.txt").write_text("\n".join(["aaa bbb abab"] * 20))
@@ -176,7 +177,7 @@ def test_required_characters_have_a_piece_though_the_text_has_none_of_them(
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_what_is_lost_is_reported_counted_and_unknown(model_type: str, tmp_path: Path):
+def test_lost_characters_are_reported_with_counts_and_are_unknown(model_type: str, tmp_path: Path):
     text = "Plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
     (tmp_path / "in.txt").write_text(text)
     report = learn(tmp_path, character_coverage=0.9999, model_type=model_type, vocab_size=101)
@@ -221,7 +222,7 @@ def test_full_coverage_leaves_no_character_unknown(corpus: Path):
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_a_size_that_the_text_does_not_support_names_the_largest_which_then_works(model_type: str, corpus: Path):
+def test_the_error_for_too_large_a_size_names_the_largest_which_then_works(model_type: str, corpus: Path):
     with pytest.raises(VocabularyTooLarge, match=r"100,000 pieces is larger than the text supports") as refusal:
         learn(corpus, model_type=model_type, vocab_size=100_000)
     largest = refusal.value.largest
@@ -232,7 +233,7 @@ def test_a_size_that_the_text_does_not_support_names_the_largest_which_then_work
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_a_size_too_small_for_the_characters_names_the_smallest_which_then_works(model_type: str, corpus: Path):
+def test_the_error_for_too_small_a_size_names_the_smallest_which_then_works(model_type: str, corpus: Path):
     with pytest.raises(TokenizerError, match=r"20 pieces is smaller than the (\d+) .*--vocab-size") as refusal:
         learn(corpus, model_type=model_type, vocab_size=20)
     assert "95 required ones (printable ASCII, --required-chars)" in str(refusal.value)
@@ -274,7 +275,7 @@ def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Pa
     assert pieces[:-1] == load_tokenizer(tmp_path / "new/vocab").pieces
 
 
-def test_damage_is_counted_or_with_strict_refused(tmp_path: Path):
+def test_damage_is_counted_and_refused_with_strict(tmp_path: Path):
     path = tmp_path / "in.jsonl"
     path.write_bytes(fixtures.to_jsonl(DOCUMENTS) + b'{"text": \n{"txt": "no"}\n')
     assert learn(path).damage == {"malformed_json": 1, "missing_field": 1}

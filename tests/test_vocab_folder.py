@@ -1,4 +1,4 @@
-"""A vocabulary replaces only one that `vocab` wrote, and a full disk leaves the older one whole."""
+"""A vocabulary replaces only one that `vocab` wrote, and a full disk leaves the older one intact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import build_fixtures as fixtures
 import pytest
 
 from albert_data.cli.main import run
-from albert_data.pipeline.vocabulary import FILES
+from albert_data.config import VocabConfig
+from albert_data.errors import AlbertDataError, InputError
+from albert_data.pipeline.vocabulary import train_vocab
+from albert_data.pipeline.vocabulary_folder import FILES
 
 VOCAB = "vocab in.txt -o out --workers 1 --vocab-size"
 
@@ -55,8 +58,8 @@ def test_a_file_that_was_edited_stops_the_training(name: str):
     assert path.read_bytes() == edited
 
 
-def test_a_vocabulary_without_hashes_is_ours_if_its_files_agree():
-    """As version 0.3.0 wrote it."""
+def test_a_vocabulary_without_hashes_is_ours_if_its_files_match():
+    """Version 0.3.0 wrote such vocabularies."""
     assert learn(130) == 0
     settings: dict[str, Any] = json.loads(Path("out/vocab.json").read_text())
     del settings["files"], settings["settings_sha256"]
@@ -92,3 +95,18 @@ def test_temporary_files_of_other_programs_stay():
     Path("out/.albert-data-0123456789abcdef.tmp").write_bytes(b"of a killed run")
     assert learn(130) == 0
     assert sorted(os.listdir("out")) == sorted([*FILES, ".0123456789abcdef.tmp"])
+
+
+def test_train_vocab_writes_what_the_command_writes():
+    assert learn(130) == 0
+    report = train_vocab(Path("in.txt"), "from-python", config=VocabConfig(vocab_size=130), workers=1)
+    assert fixtures.digest_folder(Path("from-python")) == fixtures.digest_folder(Path("out"))
+    assert Path("out/spiece.model").read_bytes() == report.trained.model
+
+
+def test_train_vocab_raises_errors_of_ours_alone(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match=r"missing\.txt"):
+        train_vocab("missing.txt", "out")
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
+    with pytest.raises(AlbertDataError, match="Read-only file system"):
+        train_vocab("in.txt", "out")

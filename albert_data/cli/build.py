@@ -76,17 +76,17 @@ def build(
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.corpus.inputs import find_inputs
-        from albert_data.pipeline.build import build as build_shards
+        from albert_data.pipeline.build import build_shards, load_arguments
         from albert_data.pipeline.engine import MultiprocessEngine
         from albert_data.pipeline.times import save_times
         from albert_data.tokenizer.model import load_tokenizer
 
         bar = Bar()
-        found = find_inputs(inputs, bar.say, config.text)
         if dry_run:
+            found = find_inputs(inputs, bar.say, config.text)
             show(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
             return
-        loaded = load_tokenizer(tokenizer) if tokenizer else None
+        found, loaded = load_arguments(inputs, tokenizer, config.text, bar)
     say_when_interrupted("Interrupted; the same command resumes the build.")
     try:
         report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)

@@ -61,19 +61,14 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     """
     from albert_data.cli.progress import Bar
     from albert_data.cli.summary import describe_vocabulary
-    from albert_data.corpus.inputs import find_inputs
-    from albert_data.pipeline.engine import MultiprocessEngine
-    from albert_data.pipeline.vocabulary import claim_folder, learn_vocabulary, save_vocabulary
+    from albert_data.pipeline.vocabulary import train_vocab
     from albert_data.tokenizer.model import MODEL_NAME
 
     text = take_text_config(settings)
     config = VocabConfig(**settings)  # all that is left of the settings
     bar = Bar()
-    found = find_inputs(inputs, bar.say, text)
-    claim_folder(output)
     try:
-        report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), bar)
+        report = train_vocab(inputs, output, config=config, text=text, workers=workers, progress=bar)
     finally:
         bar.close()
-    save_vocabulary(output, report)
     show("\n".join([describe_vocabulary(report, output / MODEL_NAME), *report.describe_choices()]))

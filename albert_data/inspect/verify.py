@@ -21,7 +21,7 @@ from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, make_row_rules
 from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, parse_manifest
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
@@ -47,7 +47,7 @@ def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Pro
     except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    for fault in _find_faults(folder, read, quick, workers, progress or Silence()):
+    for fault in _find_faults(folder, read, quick, workers, progress or NullProgress()):
         read.check_current()
         yield fault
     read.check_current()

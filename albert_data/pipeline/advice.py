@@ -1,4 +1,4 @@
-"""What a finished build's counts say about how its corpus was read: for `build`, and for the audit to name a cause."""
+"""Advice on options from the counts of a finished build, for the `build` command and for the audit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from albert_data.shards.manifest import Manifest
 
 
 def advise_on(manifest: Manifest) -> list[str]:
-    """Which options read the corpus rightly, a sentence each; empty where it looks sound, or was not looked at."""
+    """Options that would read the corpus better, a sentence each. Empty where it looks sound, or has no such counts."""
     counts = {name: value or 0 for name, value in vars(manifest.counts).items()}
     return advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])

@@ -1,12 +1,13 @@
 """Build shards: plan, map, reduce, publish.
 
-In: inputs, a tokenizer, a config. Out: a shard folder, a pure function of the documents, the tokenizer
-and the config. A killed build resumes when the same command is given again.
+In: inputs, a tokenizer, a config. Out: a shard folder, which is a pure function of the documents, the tokenizer and the
+config. A killed build resumes when it is started again with the same arguments.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,31 +16,32 @@ from functools import reduce
 from pathlib import Path
 
 import albert_data
-from albert_data.config import BuildConfig, VocabConfig
+from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.files import sync_path
-from albert_data.pipeline.engine import Engine
-from albert_data.pipeline.mapping import MapJob, TaskReceipt, read_task_receipt
-from albert_data.pipeline.ownership import check_targets
-from albert_data.pipeline.plan import MapTask, read_tasks
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
+from albert_data.pipeline.mapping import MapJob
+from albert_data.pipeline.ownership import check_targets, read_our_manifest
+from albert_data.pipeline.plan import MapTask, Names, find_named, read_tasks
+from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
+from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import (
     ReduceJob,
-    ReduceReceipt,
     ReduceTask,
     make_rules,
     plan_reduce,
     read_reduce_receipt,
 )
 from albert_data.pipeline.stages import Stages
-from albert_data.pipeline.vocabulary import is_saved, learn_vocabulary, missing_labels, no_document, save_vocabulary
+from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no_document
+from albert_data.pipeline.vocabulary_folder import is_saved, save_vocabulary
 from albert_data.pipeline.warming import compile_kernels
-from albert_data.pipeline.workdir import WorkDir, check_finished, find_finished
+from albert_data.pipeline.workdir import WorkDir, check_finished
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
@@ -47,14 +49,17 @@ from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.schema import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
-_INPUT_BYTES, _INPUT_VALUES = 130, 5  # of an input in the manifest at the most, its path aside
+# Upper bounds for an input in the manifest. Bytes of JSON beside its path: keys, two numbers of up to 20 characters,
+# a language, white space. Values: the entry and its fields.
+_INPUT_BYTES, _INPUT_VALUES = 130, 1 + len(dataclasses.fields(InputEntry))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
-    """What a build did. resumed_tasks: tasks found done; was_finished: nothing was left to do.
+    """What a build did.
 
-    stages: seconds of each stage, over all workers.
+    resumed_tasks: map tasks that an earlier, killed build had finished; was_finished: there was nothing left to do;
+    stages: seconds of each stage, summed over all workers.
     """
 
     manifest: Manifest
@@ -65,6 +70,43 @@ class BuildReport:
 
 
 def build(
+    inputs: Names,
+    output: str | os.PathLike[str],
+    *,
+    tokenizer: Tokenizer | str | os.PathLike[str] | None = None,
+    config: BuildConfig | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> BuildReport:
+    """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
+
+    inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German.
+    tokenizer: one that is loaded, or the path of a SentencePiece model or of its folder. None trains a vocabulary with
+    default settings on the corpus first.
+    workers: processes; None for one a core. They change no byte of the shards.
+    overwrite: see `build_shards`.
+    Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
+    tasks are kept then, so the same call resumes.
+    """
+    config, progress = config or BuildConfig(), progress or NullProgress()
+    try:
+        found, loaded = load_arguments(inputs, tokenizer, config.text, progress)
+        engine = MultiprocessEngine(workers)
+        return build_shards(found, Path(output), loaded, config, engine, progress, overwrite=overwrite)
+    except OSError as error:
+        raise explain_disk_error(error) from error
+
+
+def load_arguments(
+    inputs: Names, tokenizer: Tokenizer | str | os.PathLike[str] | None, text: TextConfig, progress: Progress
+) -> tuple[list[Input], Tokenizer | None]:
+    """Find the inputs and load the tokenizer of a build."""
+    found = find_named(inputs, text, progress)
+    return found, load_tokenizer(Path(tokenizer)) if isinstance(tokenizer, str | os.PathLike) else tokenizer
+
+
+def build_shards(
     inputs: list[Input],
     out: Path,
     tokenizer: Tokenizer | None,
@@ -74,20 +116,20 @@ def build(
     *,
     overwrite: bool = False,
 ) -> BuildReport:
-    """Build the shards of a corpus into `out`.
+    """Build the shards of inputs into `out` on any engine.
 
-    tokenizer: None to train one of the default settings on the corpus first.
-    overwrite: replace what a build left in `out`; a finished one stays until the new one is. Files that no build wrote
-    stay; where one is in the way, that is an OutputError.
-    Raises InputError, TokenizerError, OutputError or WorkerError; finished tasks are then kept.
+    tokenizer: None to train one with default settings on the corpus first.
+    overwrite: replace another build in `out`; a finished one stays until the new one is finished. Files that no build
+    wrote always stay; if one of them has the name of a file of this build, that is an OutputError.
+    Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
-    started, progress = time.monotonic(), progress or Silence()
+    started, progress = time.monotonic(), progress or NullProgress()
     _check_encoding(inputs, config)
     check_language_field(inputs, config.text)
     plan = make_plan(inputs, tokenizer, config)
     _check_size(plan)
     work = WorkDir(out)
-    if not overwrite and (finished := find_finished(out)) is not None:
+    if not overwrite and (finished := read_our_manifest(out)) is not None:
         check_finished(finished, plan, out)
         work.sweep(plan)
         return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
@@ -109,7 +151,7 @@ def build(
 
 
 def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> Plan:
-    """What identifies a build to a later run of the same command."""
+    """What identifies a build, so that the same command recognises it later."""
     vocab = dataclasses.asdict(VocabConfig())
     rules_version, unicode_version, libraries = current_versions()
     return Plan(
@@ -138,7 +180,7 @@ def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
 
 
 def _check_size(plan: Plan) -> None:
-    """Raise InputError for more inputs than a reader takes of a manifest, which names each twice."""
+    """Raise InputError for more inputs than readers of a manifest accept. It names each twice, also in its plan."""
     inputs = plan.inputs
     num_bytes = sum(len(item.path.encode()) + _INPUT_BYTES for item in inputs)
     if 2 * num_bytes > MAX_MANIFEST_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_MANIFEST_VALUES:
@@ -198,7 +240,7 @@ class _Build:
         return load_tokenizer(path)
 
     def _map(self, job: MapJob) -> tuple[TaskReceipt, int]:
-        """Run the tasks that have no receipt yet; returns the sum of all receipts, and how many were there."""
+        """Run the tasks that have no receipt yet. Returns the sum of all receipts, and how many were there before."""
         damage = Damage(strict=self._config.text.strict)
         done: list[TaskReceipt] = []
         tasks = read_tasks(self._inputs, self._config.text, damage)
@@ -237,9 +279,10 @@ class _Build:
         job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
-        shards = [(task, receipt) for task in tasks if (receipt := self._find_shard(task))]
+        shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]
+        # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
         done = {task.file for task, _ in shards}
-        with ThreadPoolExecutor(max_workers=1) as disk:  # syncs shards while others are made
+        with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
             synced = [disk.submit(self._sync_shard, task) for task, _ in shards]
             try:
                 for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
@@ -258,14 +301,12 @@ class _Build:
     def _sync_shard(self, task: ReduceTask) -> None:
         try:
             sync_path(self._work.shards / task.file)
-        except FileNotFoundError:  # a build that was killed has published it, once all were synced
-            pass
-        except OSError:  # told but once: the next run must make the shard anew
+        except FileNotFoundError:
+            pass  # a build that was killed while publishing has moved it to OUT; all shards were synced before that
+        except OSError:
+            # The system reports a failed write only once. Without its receipt, the next build makes the shard again.
             self._receipt_path(task).unlink(missing_ok=True)
             raise
 
     def _receipt_path(self, task: ReduceTask) -> Path:
         return self._work.shards / "receipts" / task.receipt_name
-
-    def _find_shard(self, task: ReduceTask) -> ReduceReceipt | None:
-        return read_reduce_receipt(self._receipt_path(task))

@@ -1,4 +1,4 @@
-"""The dataset card: README.md in OUT, what is in the folder in words and in the Hub's metadata."""
+"""The dataset card: README.md in OUT, which describes the folder in words and in metadata for the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SOURCE = "| `source` | uint16 | the document's language, counted from 0: {} |\n
 
 
 def make_card(manifest: Manifest) -> bytes:
-    """README.md for a build with this manifest."""
+    """The bytes of README.md for a build with this manifest."""
     examples, splits = manifest.config.examples, manifest.splits
     filled = [name for name, split in splits.items() if split.num_rows]
     text = _CARD.format(

@@ -1,15 +1,17 @@
 """Run one function over many tasks, in worker processes.
 
-An engine is anything with `run(job, tasks)` that yields each task with its result, in any order. This one
-uses processes of this machine; a cluster's would send the same picklable job and tasks elsewhere. Tasks
-may be made lazily, by reading a stream: a thread makes them, a few ahead of the workers. A worker that
-dies is replaced and its task tried once more; a task that kills two workers is reported by name.
-Tasks and results go through Python's own pickle. That of multiprocess, which takes functions too, is slower by half a
-millisecond a message, for which a worker waits.
+An engine is anything with `run(job, tasks)` that yields each task with its result, in any order. This one uses
+processes on this machine; a cluster's engine would send the same picklable job and tasks elsewhere. Tasks may be made
+lazily, for example by reading a stream: a thread makes them, a few ahead of the workers. A worker that dies is replaced
+and its task is tried once more; a task that kills two workers is named in the error.
+
+Tasks and results are pickled with Python's own pickle. The one of multiprocess, which accepts functions too, needs half
+a millisecond more for each message, and a worker waits for it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
@@ -27,18 +29,23 @@ from multiprocess.connection import Connection, wait
 
 from albert_data.errors import AlbertDataError, WorkerError, explain_os_error
 from albert_data.interrupts import before_exit
-from albert_data.pipeline.memory import keep_memory
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
-_NEXT_STEP = "fix that and give the same command again"
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
+_LARGEST_REUSED_BYTES, _FREE_BYTES_KEPT = 32 << 20, 256 << 20
+
+
+def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
+    """An error of ours with the message of the system. where: a name for what has no file name."""
+    return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")
 
 
 class Task(Protocol):
-    """What an engine can run a job on."""
+    """One unit of work for a job."""
 
     def describe(self) -> str:
-        """Name the task in a message: the file and the range of bytes."""
+        """Name the task for a message: the file and the range of bytes."""
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -49,17 +56,22 @@ class Engine(Protocol):
     """Where tasks are run."""
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
-        """Yield every task with its result. An AlbertDataError of a job ends the run and is raised.
+        """Yield every task with its result. If a job raises an AlbertDataError, stop and raise it.
 
-        A job keeps scratch buffers: in one process it is called for one task after another, never by two threads.
+        A job reuses scratch buffers, so within a process it must do one task after another, never two in two threads.
         """
 
 
-class MultiprocessEngine:
-    """Worker processes on this machine: forked where that is cheap and safe (Linux), else spawned."""
+def count_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    def __init__(self, num_workers: int) -> None:
-        self._num_workers = num_workers
+
+class MultiprocessEngine:
+    """Worker processes on this machine, one a core by default: forked on Linux, where that is safe, else spawned."""
+
+    def __init__(self, num_workers: int | None = None) -> None:
+        self._num_workers = num_workers or count_cores()
         self._context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
@@ -73,13 +85,15 @@ class MultiprocessEngine:
             while True:
                 self._hand_out(feed, workers)
                 busy = [worker for worker in workers if worker.task is not None]
-                if not busy and feed.is_done:  # asked here, for to hand out is to hear the last signal
+                # Handing out may have read the feed's last message. So the end is checked between that and waiting for
+                # a message: otherwise `wait` would wait for one that never comes.
+                if not busy and feed.is_done:
                     break
                 handles = [handle for worker in busy for handle in (worker.connection, worker.sentinel)]
-                ready = wait([feed.signal, *handles] if len(busy) < len(workers) else handles)
+                ready = wait([feed.messages, *handles] if len(busy) < len(workers) else handles)
                 for worker in busy:
                     if worker.connection in ready and (answer := worker.receive()) is not None:
-                        self._hand_out(feed, workers)  # so that the worker does not wait meanwhile
+                        self._hand_out(feed, workers)  # first, as the caller may take long over the answer
                         yield answer
                     elif worker.connection in ready or worker.sentinel in ready:
                         worker.replace()
@@ -94,12 +108,12 @@ class MultiprocessEngine:
 
 
 class _Feed:
-    """Tasks made ahead by a thread. `signal` becomes readable with each task, and at the end."""
+    """Tasks made ahead by a thread. `messages` is a pipe that gets one message for each task, and one at the end."""
 
     def __init__(self, tasks: Iterable[Any], ahead: int) -> None:
-        self.signal, self._bell = multiprocess.Pipe(duplex=False)
+        self.messages, self._sender = multiprocess.Pipe(duplex=False)
         self._made: deque[Any] = deque()
-        self._room = threading.Semaphore(ahead)
+        self._capacity = threading.Semaphore(ahead)
         self._error: BaseException | None = None
         self._ended = self._closed = False
         self._thread = threading.Thread(target=self._make, args=(tasks,), daemon=True)
@@ -108,26 +122,26 @@ class _Feed:
     def _make(self, tasks: Iterable[Any]) -> None:
         try:
             for task in tasks:
-                self._room.acquire()
+                self._capacity.acquire()
                 if self._closed:
                     return
                 self._made.append(task)
-                self._bell.send_bytes(b"t")
+                self._sender.send_bytes(b"task")
         except BaseException as error:
             self._error = error
         self._ended = True
-        self._bell.send_bytes(b"e")
+        self._sender.send_bytes(b"end")
 
     @property
     def is_done(self) -> bool:
         return self._ended and not self._made and self._error is None
 
     def take(self) -> Any | None:
-        """The next task if one is made. Raises what making a task raised."""
-        while self.signal.poll():
-            self.signal.recv_bytes()
+        """The next task, or None if none is ready. Raises what making a task raised."""
+        while self.messages.poll():
+            self.messages.recv_bytes()
         if self._made:
-            self._room.release()
+            self._capacity.release()
             return self._made.popleft()
         if self._error is not None:
             raise self._error
@@ -135,11 +149,11 @@ class _Feed:
 
     def close(self) -> None:
         self._closed = True
-        self._room.release()
+        self._capacity.release()
 
 
 class _Worker:
-    """One process, and the task that it is at."""
+    """One process, and the task that it is working on."""
 
     def __init__(self, context: Any, job: Callable[[Any], Any]) -> None:
         self._context, self._job = context, job
@@ -161,11 +175,11 @@ class _Worker:
 
     def send(self, task: Any) -> None:
         self.task, self._tries = task, self._tries + 1
-        with suppress(BrokenPipeError, ConnectionResetError):  # it died: its sentinel tells
+        with suppress(BrokenPipeError, ConnectionResetError):  # the process died: its sentinel becomes ready
             self.connection.send_bytes(pickle.dumps(task))
 
     def receive(self) -> tuple[Any, Any] | None:
-        """The task and its result, or None if the process died over it. Raises what the job raised."""
+        """The task and its result, or None if the process died. Raises what the job raised."""
         try:
             kind, value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
@@ -179,7 +193,7 @@ class _Worker:
         """Start another process for the task of the one that died."""
         self._process.join()
         task, code = self.task, self._process.exitcode
-        assert task is not None, "only a worker with a task is waited for"
+        assert task is not None, "only workers with a task are waited for"
         if self._tries >= _TRIES:
             cause = f"signal {-code}" if code < 0 else f"exit code {code}"
             hint = "; signal 9 mostly means that memory ran out: use fewer --workers" if code == -9 else ""
@@ -189,8 +203,8 @@ class _Worker:
         self.send(task)
 
     def stop(self) -> None:
-        """Let an idle worker end by itself."""
-        with suppress(BrokenPipeError, ConnectionResetError):  # it ended already: none waited for it
+        """Tell an idle worker to end, and wait for it."""
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died while it was idle
             self.connection.send_bytes(pickle.dumps(None))
         self._process.join()
 
@@ -202,10 +216,10 @@ class _Worker:
 
 
 def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> None:
-    """The loop of a worker. It ends with its parent, even if that was killed."""
+    """The loop of a worker process. It ends with its parent, even if that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    keep_memory()
+    _keep_memory()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     while (task := _receive(connection)) is not None:
         try:
@@ -213,10 +227,8 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         except AlbertDataError as error:
             answer = pickle.dumps(("error", error))
         except OSError as error:
-            answer = pickle.dumps(
-                ("error", AlbertDataError(f"{explain_os_error(error, task.describe())}; {_NEXT_STEP}"))
-            )
-        except Exception:  # a fault of the job: the parent raises it, with the task's name
+            answer = pickle.dumps(("error", explain_disk_error(error, task.describe())))
+        except Exception:  # a bug in the job: the parent raises it, with the task's name
             answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
         connection.send_bytes(answer)
 
@@ -232,7 +244,7 @@ def _kill_workers() -> None:
 
 
 def _receive(connection: Connection) -> Any | None:
-    """The next task, or None when there will be no more."""
+    """The next task, or None at the end."""
     with suppress(EOFError):
         return pickle.loads(connection.recv_bytes())
     return None
@@ -242,3 +254,16 @@ def _end_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_ORPHAN_CHECK_SECONDS)
     os._exit(1)
+
+
+def _keep_memory() -> None:
+    """Have the allocator reuse freed memory for arrays of up to 32 MB, where it is glibc's.
+
+    A worker makes and frees arrays of some MB over and over. By default glibc returns such memory to the system, or
+    keeps it, depending on the layout of its heap. The system clears each page that it hands out again: half a million
+    pages and 0.9 s for a gigabyte of text.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _LARGEST_REUSED_BYTES)
+        mallopt(_TRIM_THRESHOLD, _FREE_BYTES_KEPT)

@@ -1,8 +1,8 @@
-"""What in OUT belongs to a build: nothing else is ever replaced or removed.
+"""Which files in OUT belong to builds. No other file is ever replaced or removed.
 
-In: OUT, and records of the files that builds wrote there. A file is ours where a record names it and describes it: a
-regular file, on the way to which no folder is a link, of the size or the SHA-256 that was recorded.
-Records come from the manifest, and from the journal of a build that was killed while it published.
+In: OUT, and records of the files that builds wrote there. A file is ours if a record has its name and describes it: it
+is a regular file of the recorded size or SHA-256, and none of its folders is a link. Records come from the manifest,
+and from the journal of a build that was killed while it published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import hash_file, is_regular, is_there, read_json, write_json
 from albert_data.pipeline.card import CARD_NAME, make_card
-from albert_data.shards.manifest import SPLITS, Manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.tokenizer.model import MODEL_NAME
@@ -28,14 +28,14 @@ _SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-\d{{5,}}\{SHARD_SUFFIX}")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is known of a file that a build wrote: name, relative to OUT, and size in bytes, SHA-256 or both."""
+    """A file that a build wrote: its name relative to OUT, and its size in bytes, its SHA-256 or both."""
 
     name: str
     num_bytes: int | None = None
     sha256: str | None = None
 
     def describes(self, path: Path) -> bool:
-        """Whether a regular file that is no link stands there and is as recorded."""
+        """Whether the path is a regular file, not a link, with the recorded size and hash."""
         if not is_regular(path) or self.num_bytes not in (None, path.stat().st_size):
             return False
         return self.sha256 in (None, hash_file(path))
@@ -44,14 +44,15 @@ class Record:
 Records = frozenset[Record]
 
 
-def read_our_manifest(path: Path) -> Manifest | None:
-    """The manifest of a folder, None where there is none. Raises OutputError where it is not as a build wrote it."""
+def read_our_manifest(out: Path) -> Manifest | None:
+    """The manifest of the finished build in `out`, or None. Raises OutputError if it is not as a build wrote it."""
+    path = out / MANIFEST_NAME
     if not is_there(path):
         return None
     try:
         if not is_regular(path):
-            raise ShardError("it is no regular file")
-        read = load_manifest(path.parent)
+            raise ShardError("it is not a regular file")
+        read = load_manifest(out)
         if not read.is_sealed:
             raise ShardError("it was changed since")
     except ShardError as error:
@@ -62,10 +63,11 @@ def read_our_manifest(path: Path) -> Manifest | None:
 
 
 def record_files(manifest: Manifest) -> Records:
-    """The files that a manifest names, except itself.
+    """Records of the files that a manifest names, without the manifest itself.
 
-    Only names that a build gives count, for anybody may have written a manifest. Of shards, which are large, the size
-    decides. Version 0.3.0 recorded no card: it is what the manifest makes of it.
+    Anybody may have written a manifest, so only names that a build gives to shards count. Shards are large: their size
+    is compared, not their hash. Older manifests (albert-data 0.3.0) have no entry for the card: it is made again from
+    the manifest, and hashed.
     """
     card = manifest.card.sha256 if manifest.card else sha256(make_card(manifest)).hexdigest()
     return frozenset(
@@ -82,13 +84,13 @@ def _is_shard(name: str) -> bool:
 
 
 def write_journal(path: Path, records: Records) -> None:
-    """Keep records until the manifest that names the files is there."""
+    """Write records to a journal. It is needed until the manifest that names the files is written."""
     rows = sorted(([record.name, record.num_bytes, record.sha256] for record in records), key=repr)
     write_json(path, {"files": rows})
 
 
 def read_journal(path: Path) -> Records:
-    """The records of a journal; none where there is none that can be read."""
+    """The records of a journal; empty if it is missing or can't be read."""
     try:
         rows = read_json(path)["files"]
         return frozenset(Record(name=str(name), num_bytes=size, sha256=digest) for name, size, digest in rows)
@@ -101,15 +103,15 @@ def is_ours(out: Path, name: str, records: Records) -> bool:
 
 
 def check_folders(out: Path) -> None:
-    """Raise OutputError where one of the folders that a build writes to is a link, or no folder."""
+    """Raise OutputError if one of the folders that a build writes to is a link, or is not a folder."""
     for path in (out / name for name in _FOLDERS):
         if path.is_symlink() or (path.exists() and not path.is_dir()):
-            kind = "a link" if path.is_symlink() else "no folder"
+            kind = "a link" if path.is_symlink() else "not a folder"
             raise OutputError(f"{path} is {kind}, and a build would write there; move it away, or name another folder")
 
 
 def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
-    """Raise OutputError for the first name at which something stands that is not ours."""
+    """Raise OutputError for the first of the names at which there is a file that is not ours."""
     check_folders(out)
     by_name: dict[str, set[Record]] = {}
     for record in records:
@@ -123,7 +125,7 @@ def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
 
 
 def remove_stale(out: Path, records: Records, kept: Iterable[str]) -> None:
-    """Remove the shards of earlier builds, except the names in `kept`."""
+    """Remove the shards that earlier builds wrote, except those named in `kept`."""
     names = set(kept)
     for record in records:
         if record.name not in names and _is_shard(record.name) and record.describes(out / record.name):
@@ -131,7 +133,7 @@ def remove_stale(out: Path, records: Records, kept: Iterable[str]) -> None:
 
 
 def find_foreign_shards(out: Path, names: Iterable[str]) -> Iterator[str]:
-    """Arrow files beside the shards of these names, which readers of whole folders would read along."""
+    """Yield the Arrow files other than these shards. Programs that read all files of the folder would read them too."""
     ours = set(names)
     for split in SPLITS:
         for path in sorted((out / split).glob(f"*{SHARD_SUFFIX}")):

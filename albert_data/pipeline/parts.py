@@ -1,7 +1,7 @@
-"""The documents of a block into parts that are small enough to tokenise at once.
+"""Divide the documents of a block into parts that are small enough to tokenise at once.
 
-A block mostly is one part; the block of one JSON line of 100 MB, cut into many documents, is many.
-Tokenised at once it took 5.2 GB.
+Most blocks are one part. A JSON line of 100 MB is one block, and is cut into many documents: tokenising it at once took
+5.2 GB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PART_BYTES = 4 << 20
 
 
 def split_lines(lines: Lines) -> Iterator[Lines]:
-    """Yield whole documents, as many as fit PART_BYTES but at least one."""
+    """Yield parts of whole documents: as many as fit into PART_BYTES, but at least one."""
     document_bytes = lines.line_offsets[lines.document_offsets]
     begin, num_documents = 0, len(lines.document_keys)
     while begin < num_documents:

@@ -1,13 +1,14 @@
-"""Split inputs into tasks of whole documents.
+"""Split inputs into map tasks of whole documents.
 
-Plain files become ranges of bytes that begin and end between documents; small files share a task. What
-cannot be split (.gz, .zst, stdin, other encodings) is read once, here, and handed out as blocks. How the work is split
-changes no byte of the result.
+Plain files become ranges of bytes that begin and end between documents; small files share a task. What cannot be split
+(.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks. How the
+work is split changes no byte of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,20 +17,24 @@ from typing import BinaryIO
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import Input, open_input
+from albert_data.corpus.inputs import Input, find_inputs, open_input
 from albert_data.corpus.long_documents import WHITESPACE
+from albert_data.pipeline.progress import Progress
+from albert_data.wording import count_of
+
+Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MIB = 1 << 20
-_TASKS = 128  # rather more for a corpus of any size: few runs to merge, enough to share evenly
-_TASKS_LEFT = 32  # at least, as long as tasks can be smaller: the last ones are, so that workers do not wait
-_MIN_TASK_BYTES = 4 * _MIB  # a task writes two files
+_TASKS = 128  # a little more for a corpus of medium size: few runs to merge, enough tasks to share evenly
+_TASKS_LEFT = 32  # a task is at most this part of what is left, so the last ones are small and no worker waits for long
+_MIN_TASK_BYTES = 4 * _MIB  # each task writes two files, so very small tasks would cost more than they gain
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
-    """Bytes start .. end of a plain file, which begin and end between documents. language: as of the input."""
+class FileRange:
+    """Bytes start .. end of a plain file; both lie between documents. language: that of the input."""
 
     path: str
     format: str
@@ -40,15 +45,15 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class MapTask:
-    """Some documents to make examples of: ranges of plain files, or one block of a stream.
+    """Documents for one worker: ranges of plain files, or one block of a stream.
 
-    text: how the spans are read; name: unique in a build, the same in every run of it; fingerprint: of the block's
-    bytes, or of what the spans are.
+    name: unique in a build, and the same when the build is resumed.
+    fingerprint: SHA-256 of the block's bytes, or of the list of ranges. A receipt counts only for the same fingerprint.
     """
 
     name: str
     text: TextConfig = DEFAULT_TEXT
-    spans: tuple[Span, ...] = ()
+    ranges: tuple[FileRange, ...] = ()
     block: Block | None = None
     fingerprint: str = ""
 
@@ -56,36 +61,42 @@ class MapTask:
         if self.block is not None:
             end = self.block.start + len(self.block.data)
             return f"{self.block.path}, bytes {self.block.start} to {end} (decompressed)"
-        first = self.spans[0]
-        more = f" and {len(self.spans) - 1} more files" if len(self.spans) > 1 else ""
+        first, num_more = self.ranges[0], len(self.ranges) - 1
+        more = f" and {count_of(num_more, 'more file')}" if num_more else ""
         return f"{first.path}, bytes {first.start} to {first.end}{more}"
 
     def read(self, damage: Damage) -> Iterator[Block]:
         """Yield the task's documents in blocks."""
         if self.block is not None:
             yield self.block
-        for span in self.spans:
-            with Path(span.path).open("rb") as file:
-                file.seek(span.start)
+        for part in self.ranges:
+            with Path(part.path).open("rb") as file:
+                file.seek(part.start)
                 yield from read_blocks(
                     file,
-                    path=span.path,
-                    format=span.format,
+                    path=part.path,
+                    format=part.format,
                     damage=damage,
-                    start=span.start,
-                    length=span.end - span.start,
+                    start=part.start,
+                    length=part.end - part.start,
                     text=self.text,
-                    language=span.language,
+                    language=part.language,
                 )
 
     @property
     def num_bytes(self) -> int:
-        """Bytes on the disk, as far as they are known: those of a stream's block are not."""
-        return sum(span.end - span.start for span in self.spans)
+        """Bytes on the disk; 0 for a block of a stream, whose size there is not known."""
+        return sum(part.end - part.start for part in self.ranges)
+
+
+def find_named(names: Names, text: TextConfig, progress: Progress) -> list[Input]:
+    """Find the inputs of one or several names; see `find_inputs`."""
+    several = [names] if isinstance(names, str | os.PathLike) else names
+    return find_inputs([os.fspath(name) for name in several], progress.say, text)
 
 
 def read_tasks(inputs: list[Input], text: TextConfig, damage: Damage) -> Iterator[MapTask]:
-    """All tasks of a corpus: those of plain files first, then what is read here."""
+    """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for."""
     yield from plan_tasks(inputs, text)
     for number, item in enumerate(inputs):
         if not item.is_splittable:
@@ -93,7 +104,7 @@ def read_tasks(inputs: list[Input], text: TextConfig, damage: Damage) -> Iterato
 
 
 def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[MapTask]:
-    """Split the plain files among `inputs` into tasks of about equal size, the last ones smaller."""
+    """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller."""
     files = [item for item in inputs if item.is_splittable]
     left = sum(item.size for item in files)
     largest = min(left // _TASKS, _MAX_TASK_BYTES)
@@ -101,13 +112,13 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
     def choose_size() -> int:
         return max(min(largest, left // _TASKS_LEFT), _MIN_TASK_BYTES)
 
-    tasks: list[tuple[Span, ...]] = []
-    group: list[Span] = []
+    tasks: list[tuple[FileRange, ...]] = []
+    group: list[FileRange] = []
     group_bytes = 0
     for item in files:
-        for span in _split_file(item, choose_size, text):
-            size = span.end - span.start
-            group.append(span)
+        for part in _split_file(item, choose_size, text):
+            size = part.end - part.start
+            group.append(part)
             group_bytes += size
             if group_bytes >= choose_size():
                 tasks.append(tuple(group))
@@ -119,14 +130,14 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
         MapTask(
             name=f"files-{number:06d}",
             text=text,
-            spans=spans,
-            fingerprint=sha256(repr(spans).encode()).hexdigest(),
+            ranges=ranges,
+            fingerprint=sha256(repr(ranges).encode()).hexdigest(),
         )
-        for number, spans in enumerate(tasks)
+        for number, ranges in enumerate(tasks)
     ]
 
 
-def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[Span]:
+def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
     is_document = item.format == "txt" and text.documents == "file"
     with Path(item.path).open("rb") as file:
         start = 0
@@ -134,26 +145,31 @@ def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -
             end, task_bytes = item.size, choose_size()
             if item.size - start > task_bytes * 3 // 2 and not is_document:
                 end = _find_document(file, item.format, start + task_bytes, item.size)
-            yield Span(path=item.path, format=item.format, start=start, end=end, language=item.language)
+            yield FileRange(path=item.path, format=item.format, start=start, end=end, language=item.language)
             start = end
 
 
 def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
-    """Where the first document begins that surely begins after byte `at`; `size` if none does."""
+    """A byte after `at` at which a document begins; `size` if none is found.
+
+    In .jsonl that is the next line, in .txt the line after the next blank line. What follows a blank line of over 1 MiB
+    is not found; that only makes a task larger.
+    """
     file.seek(at)
-    at_line_begin = file.readline(_MIB).endswith(b"\n")  # the rest of a line, as far as it was read
-    while line := file.readline(_MIB):
-        ends = line.endswith(b"\n")
-        if format == "jsonl" and at_line_begin:
-            return file.tell() - len(line)
-        if at_line_begin and ends and not line.strip(WHITESPACE):
+    # A line is read in pieces of 1 MiB, so a piece without an end of line does not end the line.
+    is_line_begin = file.readline(_MIB).endswith(b"\n")
+    while piece := file.readline(_MIB):
+        is_line_end = piece.endswith(b"\n")
+        if format == "jsonl" and is_line_begin:
+            return file.tell() - len(piece)
+        if is_line_begin and is_line_end and not piece.strip(WHITESPACE):
             return file.tell()
-        at_line_begin = ends
+        is_line_begin = is_line_end
     return size
 
 
 def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT) -> Iterator[MapTask]:
-    """Read an input that cannot be split as tasks of one block each, small ones first."""
+    """Read an input that cannot be split, and yield a task for each block, small ones first to start soon."""
     with open_input(item, strict=damage.strict) as stream:
         blocks = read_blocks(
             stream,
@@ -174,6 +190,8 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
 
 
 def _hash_block(block: Block) -> str:
-    """What tells a block of a stream from another: its bytes, and where documents end in them."""
-    ends = b"" if block.ends is None else repr(block.ends).encode()
-    return sha256(block.data + ends).hexdigest() if ends else sha256(block.data).hexdigest()
+    """SHA-256 of a block's bytes and, where the block lists them, of the ends of its documents."""
+    digest = sha256(block.data)
+    if block.ends is not None:
+        digest.update(repr(block.ends).encode())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""How a long run tells how far it is. The library is silent; the command line draws a bar."""
+"""How long work reports its progress. By default the library shows nothing; the command line draws a bar."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told of stages, and of what is done in each."""
+    """Receives the progress of each stage."""
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
-        """A stage begins; total is None where it can't be known, the unit empty where only time is."""
+        """A stage begins. total: None where it is not known; unit: empty where nothing but the time can be shown."""
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
-        """More units of the stage's total are done, and more bytes of text were read."""
+        """So many more units of the stage's total are done, and so many more bytes of text were read."""
 
     def say(self, line: str) -> None:
-        """Something that the user should know now."""
+        """Show a line that the user should read now."""
 
 
-class Silence:
-    """No progress shown."""
+class NullProgress:
+    """Shows no progress."""
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
         pass

@@ -1,7 +1,8 @@
-"""Publish: finished shards to their place, then the manifest that makes them a build.
+"""Publish: move the finished shards to OUT, then write the manifest, which makes them a finished build.
 
-Every step can be done again after a kill: a shard is where it was made or where it belongs. Before the first step the
-journal records what this build and those before it wrote: a later build knows these files even without a manifest.
+After a kill every step can be repeated: a shard is either still in .build or already in OUT. Before the first step a
+journal records the files of this build and of earlier ones, so that a later build recognises them even though there is
+no manifest at that time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from albert_data.examples.spans import ngram_shares
 from albert_data.files import is_there, sync_path, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
-from albert_data.pipeline.mapping import TaskReceipt
 from albert_data.pipeline.ownership import (
     TOKENIZER_FILE,
     check_targets,
@@ -25,6 +25,7 @@ from albert_data.pipeline.ownership import (
     record_files,
     remove_stale,
 )
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceTask
 from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import (
@@ -53,7 +54,7 @@ def make_manifest(
     total: TaskReceipt,
     shards: list[tuple[ReduceTask, ShardReceipt]],
 ) -> Manifest:
-    """All that is to be known of a build; docs/format.md describes every key."""
+    """The manifest of a build; docs/format.md describes every key."""
     splits = {split: _describe_split(split, shards) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     names = [name for name in names if not (config.keep_duplicates and name in _DROPPED_COUNTS)]
@@ -90,20 +91,21 @@ def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -
 
 
 def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str]:
-    """Put shards, tokenizer, card and last the manifest into OUT, in place of an older build's.
+    """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
 
-    Returns what the user should know. Raises OutputError, before anything is changed, where a file that no build wrote
-    stands in the way. A card that the user changed stays.
+    Returns lines that the user should read. Raises OutputError, before anything is changed, if one of the names is
+    taken by a file that no build wrote.
     """
     shards = [shard.file for shard in manifest.shards]
     older, own = work.records(), record_files(manifest)
     records = older | own
     check_targets(work.out, [TOKENIZER_FILE, *shards], records)
+    # A card that the user edited stays. Where no build has written yet, a README.md is the user's own: then stop.
     keeps_card = is_there(work.out / CARD_NAME) and not is_ours(work.out, CARD_NAME, records)
     if keeps_card and not older:
         check_targets(work.out, [CARD_NAME], records)
     work.keep_records(records)
-    (work.out / MANIFEST_NAME).unlink(missing_ok=True)
+    (work.out / MANIFEST_NAME).unlink(missing_ok=True)  # first: readers must not take a mixture of shards for a build
     for split in SPLITS:
         _publish_split(work, split, [shard.file for shard in manifest.splits[split].shards])
     remove_stale(work.out, older, shards)
@@ -115,7 +117,7 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     sync_path(work.out)
     notes = [f"{work.out / CARD_NAME} was changed since a build wrote it, and stays as it is"] if keeps_card else []
     notes += [
-        f"{work.out / name} is not of this build and stays; readers of the whole folder would read it along"
+        f"{work.out / name} does not belong to this build and stays; programs that read all of the folder read it too"
         for name in find_foreign_shards(work.out, shards)
     ]
     return notes

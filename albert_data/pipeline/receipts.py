@@ -1,16 +1,24 @@
-"""Receipts: what a task or a shard came to, kept in JSON until the build is finished.
+"""Receipts: a JSON file for each finished task, kept until the build is finished.
 
-A receipt whose hash is not that of its values counts as none, and its task is done again: a disk may have lost a part.
+A receipt whose SHA-256 does not fit its values counts as missing, and its task is done again: receipts are not synced,
+so the disk may have lost a part.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from albert_data.corpus.fields import Fields
 from albert_data.files import read_json, write_json
+from albert_data.pipeline.records import Dropped
+from albert_data.pipeline.sizes import SizeSample
+from albert_data.pipeline.stages import Stages
+from albert_data.shards.manifest import SPLITS
 
 
 def write_receipt(path: Path, values: dict[str, Any]) -> None:
@@ -18,7 +26,7 @@ def write_receipt(path: Path, values: dict[str, Any]) -> None:
 
 
 def read_receipt(path: Path) -> dict[str, Any] | None:
-    """The values of a receipt; None where there is none, or not as it was written."""
+    """The values of a receipt; None where it is missing or damaged."""
     try:
         found = read_json(path)
         values = found.get("values")
@@ -31,3 +39,115 @@ def read_receipt(path: Path) -> dict[str, Any] | None:
 
 def _hash(values: dict[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+class EdgeDocument(NamedTuple):
+    """The document with the least or the greatest split key, which may have to change its split (see reducing.py).
+
+    num_bytes: of its rows of one pass.
+    """
+
+    split_key: int
+    document_key: int
+    num_bytes: int
+
+
+def _make_samples() -> dict[str, SizeSample]:
+    return {split: SizeSample() for split in SPLITS}
+
+
+@dataclass(kw_only=True)
+class TaskReceipt:
+    """What one map task made, or several together.
+
+    runs: file names.
+    counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
+    split, under names like train_rows.
+    fields: the fields of records without text; unlabelled: of records that lack the language field; num_labelled: how
+    many records have it.
+    documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
+    samples: of the sizes in bytes that the documents' rows of one pass have, for each split.
+    least, greatest: the documents with the extreme split keys; None where there is no row.
+    languages: packed codes; empty where the build has one language.
+    dropped: copies that were dropped before a run was written.
+    seconds: of each stage.
+    """
+
+    fingerprint: str = ""
+    runs: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    damage: Counter[str] = field(default_factory=Counter)
+    fields: Fields = field(default_factory=Fields)
+    unlabelled: Fields = field(default_factory=Fields)
+    num_labelled: int = 0
+    documents_digest: int = 0
+    samples: dict[str, SizeSample] = field(default_factory=_make_samples)
+    least: EdgeDocument | None = None
+    greatest: EdgeDocument | None = None
+    languages: set[int] = field(default_factory=set)
+    dropped: Dropped = Dropped()
+    seconds: Stages = field(default_factory=Stages)
+
+    def add(self, other: TaskReceipt) -> None:
+        self.runs += other.runs
+        self.counts += other.counts
+        self.damage += other.damage
+        self.fields.merge(other.fields)
+        self.unlabelled.merge(other.unlabelled)
+        self.num_labelled += other.num_labelled
+        self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
+        for split, sample in other.samples.items():
+            self.samples[split].add(sample.hashes, sample.sizes)
+        if other.least and other.greatest:
+            self.add_edges(other.least, other.greatest)
+        self.languages |= other.languages
+        self.dropped = self.dropped.add(other.dropped)
+        self.seconds.add(other.seconds)
+
+    def add_edges(self, least: EdgeDocument, greatest: EdgeDocument) -> None:
+        self.least = min(self.least or least, least)
+        self.greatest = max(self.greatest or greatest, greatest)
+
+    def drop(self, dropped: Dropped) -> None:
+        """Take all dropped copies out of the digest, and count them. Call it once, on the sum of all receipts.
+
+        dropped: the copies that the merge dropped; those that map tasks dropped are in `self.dropped` already.
+        """
+        self.dropped = self.dropped.add(dropped)
+        self.documents_digest = (self.documents_digest - self.dropped.digest) % 2**64
+        self.counts.update(duplicate_documents=self.dropped.documents, duplicate_tokens=self.dropped.tokens)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The languages as the `source` column numbers them: packed codes in alphabetical order."""
+        return tuple(sorted(self.languages, key=lambda code: code.to_bytes(4, "little")))
+
+    def to_values(self) -> dict[str, Any]:
+        """The receipt as JSON values."""
+        samples = {split: sample.to_text() for split, sample in self.samples.items()}
+        fields = {"fields": self.fields.to_dict(), "unlabelled": self.unlabelled.to_dict()}
+        return {**vars(self), **fields, "samples": samples, "languages": sorted(self.languages)}
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
+        made = {
+            "counts": Counter(values["counts"]),
+            "damage": Counter(values["damage"]),
+            "fields": Fields.from_dict(values["fields"]),
+            "unlabelled": Fields.from_dict(values["unlabelled"]),
+            "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
+            "least": values["least"] and EdgeDocument(*values["least"]),
+            "greatest": values["greatest"] and EdgeDocument(*values["greatest"]),
+            "languages": set(values["languages"]),
+            "dropped": Dropped(*values["dropped"]),
+            "seconds": Stages(values["seconds"]),
+        }
+        return cls(**{**values, **made})
+
+
+def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
+    """The receipt of a finished task whose runs are all there; None otherwise."""
+    found = read_receipt(path)
+    if found is None or not all((runs / name).is_file() for name in found["runs"]):
+        return None
+    return TaskReceipt.from_values(found)

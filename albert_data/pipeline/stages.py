@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 class Stages(dict[str, float]):
-    """Seconds of each stage, by the clock on the wall."""
+    """Seconds of wall time of each stage."""
 
     @contextmanager
     def time(self, stage: str) -> Iterator[None]:
@@ -34,7 +34,7 @@ class Stages(dict[str, float]):
             self[stage] = self.get(stage, 0.0) + time.perf_counter() - begin
 
     def time_each(self, stage: str, items: Iterable[Item]) -> Iterator[Item]:
-        """Time the making of each item, and not what is done with it."""
+        """Time how long the iterator takes to make each item, without what the caller does with it."""
         iterator = iter(items)
         while True:
             with self.time(stage):
@@ -49,14 +49,14 @@ class Stages(dict[str, float]):
 
 
 def tabulate_stages(stages: Mapping[str, float], text_bytes: int) -> list[list[str]]:
-    """A table: the stages that were run, seconds, their share, and how much of the text a second did. Last, all."""
+    """A table with a row for each stage that ran and one for their sum: seconds, share, and MB of text per second."""
     total = sum(stages.values())
     rows = [(stage, stages[stage]) for stage in STAGES if stage in stages] + [("all stages", total)]
-    cells = [
+    body = [
         [name, f"{seconds:,.2f}", f"{100 * seconds / max(total, 1e-9):.1f} %", _rate(text_bytes, seconds)]
         for name, seconds in rows
     ]
-    return [["stage", "seconds", "share", "MB/s"], *cells]
+    return [["stage", "seconds", "share", "MB/s"], *body]
 
 
 def _rate(text_bytes: int, seconds: float) -> str:
@@ -64,6 +64,6 @@ def _rate(text_bytes: int, seconds: float) -> str:
 
 
 def format_stages(stages: Mapping[str, float], text_bytes: int) -> list[str]:
-    """The same as lines of a terminal."""
+    """The same table as lines for a terminal."""
     table = tabulate_stages(stages, text_bytes)
     return [f"{name:<14} {seconds:>9} {share:>7} {rate:>9}" for name, seconds, share, rate in table]

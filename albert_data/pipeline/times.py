@@ -1,8 +1,8 @@
-"""Where the time of a build went, kept among the user's caches under the manifest's own hash.
+"""How long the stages of a build took, kept in the user's cache under the hash of the build's manifest.
 
-A shard folder is a pure function of its documents, tokenizer and config, so that no time can stand in it. In: what a
-build did. Out: a small file for `inspect`, with no path or name in it, and at most MAX_BUILDS of them. What is read
-is not trusted: a file that is damaged, or not as this module writes it, counts as none.
+A shard folder is a pure function of its documents, tokenizer and config, so it can't hold times. In: the report of a
+build. Out: a small file for `inspect`, which holds no path or name; at most MAX_BUILDS files are kept. A file that is
+damaged, or that this module would not write like this, counts as missing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _STAGE_KEYS = {stage.replace(" ", "_"): stage for stage in STAGES}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildTimes:
-    """wall_seconds: of the last run of the command, by the clock; stages: seconds of each, over all workers and runs.
+    """wall_seconds: how long the last command ran; stages: seconds of each, summed over all workers and commands.
 
-    num_resumed_tasks: tasks that an earlier run had done; finished_utc: as 2026-01-31T12:00:00Z. Raises ValueError
-    where a value is not of its kind or range.
+    num_resumed_tasks: tasks that an earlier command had finished; finished_utc: as 2026-01-31T12:00:00Z. Raises
+    ValueError for a value of another type or out of range.
     """
 
     wall_seconds: float
@@ -49,26 +49,21 @@ class BuildTimes:
 
     def __post_init__(self) -> None:
         for seconds in (self.wall_seconds, *self.stages.values()):
-            if type(seconds) not in (int, float) or not 0 <= seconds <= _MAX_SECONDS:  # NaN is in no range
-                raise ValueError(f"{seconds!r} is no number of seconds")
+            if type(seconds) not in (int, float) or not 0 <= seconds <= _MAX_SECONDS:  # false for NaN
+                raise ValueError(f"{seconds!r} is not a number of seconds")
         for count in (self.num_workers, self.text_bytes, self.num_resumed_tasks):
             if type(count) is not int or not 0 <= count <= _MAX_COUNT:
-                raise ValueError(f"{count!r} is no count")
+                raise ValueError(f"{count!r} is not a count")
         if datetime.strptime(self.finished_utc, _CLOCK).strftime(_CLOCK) != self.finished_utc:
-            raise ValueError(f"{self.finished_utc!r} is no time")
+            raise ValueError(f"{self.finished_utc!r} is not a time")
         if unknown := self.stages.keys() - set(STAGES):
-            raise ValueError(f"{unknown} are no stages")
+            raise ValueError(f"{unknown} are not stages")
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, by stable names."""
-        return {
-            "wall_seconds": self.wall_seconds,
-            "num_workers": self.num_workers,
-            "text_bytes": self.text_bytes,
-            "num_resumed_tasks": self.num_resumed_tasks,
-            "finished_utc": self.finished_utc,
-            "stage_seconds": {key: self.stages[stage] for key, stage in _STAGE_KEYS.items() if stage in self.stages},
-        }
+        """JSON values; the names of the fields and of _STAGE_KEYS are stable."""
+        stage_seconds = {key: self.stages[stage] for key, stage in _STAGE_KEYS.items() if stage in self.stages}
+        others = {name: value for name, value in vars(self).items() if name != "stages"}
+        return {**others, "stage_seconds": stage_seconds}
 
 
 def find_folder() -> Path:
@@ -77,22 +72,23 @@ def find_folder() -> Path:
 
 
 def save_times(report: BuildReport, num_workers: int) -> str | None:
-    """Keep the times of a build that ended just now, and of no more than MAX_BUILDS.
+    """Keep the times of a build that has just finished, and remove the oldest beyond MAX_BUILDS.
 
-    Returns why they can't be kept, if so, and raises nothing: the shards are finished, and worth more than their times.
+    Raises nothing, because the shards are finished and matter more than their times. Returns the reason if the times
+    can't be kept, else None.
     """
     try:
         folder = find_folder()
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{report.manifest.manifest_sha256}.json"
-        write_json(path, _take_times(report, num_workers).to_dict(), sync=False)
+        write_json(path, _make_times(report, num_workers).to_dict(), sync=False)
         _drop_oldest(folder)
     except (OSError, RuntimeError, ValueError) as error:
         return str(error)
     return None
 
 
-def _take_times(report: BuildReport, num_workers: int) -> BuildTimes:
+def _make_times(report: BuildReport, num_workers: int) -> BuildTimes:
     return BuildTimes(
         wall_seconds=round(report.seconds, 6),
         num_workers=num_workers,
@@ -108,7 +104,7 @@ def _drop_oldest(folder: Path) -> None:
     if len(found) <= MAX_BUILDS:
         return
     for entry in sorted(found, key=_modified, reverse=True)[MAX_BUILDS:]:
-        with suppress(FileNotFoundError):  # another build drops it too
+        with suppress(FileNotFoundError):  # another build removes it at the same time
             os.unlink(entry.path)
 
 
@@ -119,22 +115,22 @@ def _modified(entry: os.DirEntry[str]) -> int:
 
 
 def read_times(seal: str | None) -> BuildTimes | None:
-    """The times of the build whose manifest has this hash; None where they are not known here."""
+    """The times of the build whose manifest has this hash; None where this user has none."""
     if seal is None or not _SEALED.fullmatch(seal):
         return None
     try:
         path = find_folder() / f"{seal}.json"
-        if not path.is_file():  # a pipe would wait for ever
+        if not path.is_file():  # opening a pipe would block
             return None
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
         return _parse(json.loads(data)) if len(data) <= _MAX_FILE_BYTES else None
     except (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
-        return None  # RecursionError is a RuntimeError
+        return None  # deep nesting raises RecursionError, a RuntimeError
 
 
 def _parse(found: dict[str, Any]) -> BuildTimes:
-    """Raises where it is not exactly what to_dict gives."""
-    values = {**found}  # a list of pairs is no object
+    """Raises where the value is not exactly what to_dict gives."""
+    values = {**found}  # raises TypeError for a list, which `dict(found)` would accept
     stages = {_STAGE_KEYS[key]: seconds for key, seconds in values.pop("stage_seconds").items()}
     return BuildTimes(**values, stages=stages)

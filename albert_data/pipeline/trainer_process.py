@@ -1,9 +1,9 @@
-"""Train a vocabulary in a process of its own, and show how far it is.
+"""Train a vocabulary in a process of its own, and show the progress.
 
-SentencePiece trains for minutes inside one call, tells of itself in its log alone, and can't be interrupted. In a
-process of its own that log is a pipe which is read here, Ctrl-C ends that process, and where memory runs out the system
-kills it alone. It is no fork: the trainer's OpenMP threads can't be used again in a forked process. A line of the log
-that is not known is passed over.
+SentencePiece trains for minutes inside one call, which can't be interrupted and reports its progress only in its log.
+In a process of its own, the log is a pipe that is read here, Ctrl-C ends the process, and if memory runs out the system
+kills that process alone. The process is not forked: OpenMP threads, which the trainer uses, don't survive a fork.
+Unknown lines of the log are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from albert_data.pipeline.progress import Progress
 from albert_data.tokenizer.trainer import COMMAND, read_answer, send
 
 _TICK_SECONDS = 0.5
-_CHUNK = 1 << 16
+_READ_BYTES = 1 << 16
 _LINES_KEPT = 3
 _NORMALISING, _FINDING, _CHOOSING, _MERGING = (
     "normalising text",
@@ -32,11 +32,12 @@ _NORMALISING, _FINDING, _CHOOSING, _MERGING = (
     "choosing pieces",
     "merging pieces",
 )
-_PRUNED_TO = 1.1  # the trainer prunes a unigram model to this many times the vocabulary, then takes the best
+_PRUNED_TO = 1.1  # the trainer prunes a unigram model to 1.1 times the vocabulary size, then takes the best pieces
 _SEEDS = re.compile(rb"Initialized (\d+) seed")
 _ROUND = re.compile(rb"EM sub_iter=\d+ size=(\d+)")
 _MERGES = re.compile(rb"merges=(\d+) ")
-_ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")  # the rest may say why it dies
+# Lines that are always in the log. The last of all others are quoted if the process dies: they may say why.
+_ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")
 
 
 class _Watcher:
@@ -55,7 +56,7 @@ class _Watcher:
             self._read(line)
 
     def tick(self) -> None:
-        """Let the time that is shown go on."""
+        """Update the time that is shown."""
         self._progress.advance(0)
 
     def _read(self, line: bytes) -> None:
@@ -64,7 +65,7 @@ class _Watcher:
         elif found := _SEEDS.search(line):
             self._seeds = math.log(max(int(found[1]), 1))
             self._progress.start(_CHOOSING, 100, "%")
-        elif found := _ROUND.search(line):  # each round keeps three quarters of the pieces
+        elif found := _ROUND.search(line):  # each round keeps 3/4 of the pieces, so progress is linear in the logarithm
             left, all_rounds = math.log(max(int(found[1]), 1)) - self._smallest, self._seeds - self._smallest
             self._reach(int(100 * (1 - left / all_rounds)) if all_rounds > 0 else 100, 100)
         elif b"Tokenizing input sentences" in line and self._config.model_type == "bpe":
@@ -97,7 +98,7 @@ class TrainerProcess:
             )
             ends.callback(_end, process)
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # it died: it will not answer
+            with suppress(BrokenPipeError):  # the process died; that shows below, as there is no answer
                 send(process.stdin, sentences, {**options, "minloglevel": 0})
             answer = self._wait_for_answer(process)
             code = process.wait()
@@ -110,7 +111,7 @@ class TrainerProcess:
             return model
 
     def _wait_for_answer(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Follow the log until the answer is there."""
+        """Feed the log to the watcher until both pipes are closed. Returns the answer."""
         assert process.stdout is not None
         assert process.stderr is not None
         answer, log, parts = process.stdout.fileno(), process.stderr.fileno(), []
@@ -119,7 +120,7 @@ class TrainerProcess:
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
                 for key, _ in selector.select(_TICK_SECONDS):
-                    data = os.read(key.fd, _CHUNK)
+                    data = os.read(key.fd, _READ_BYTES)
                     if not data:
                         selector.unregister(key.fd)
                     elif key.fd == log:
@@ -133,7 +134,7 @@ class TrainerProcess:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     for pipe in (process.stdin, process.stdout, process.stderr):
-        with suppress(BrokenPipeError):  # of what is still to be written
+        with suppress(BrokenPipeError):  # closing flushes what was not yet written
             if pipe is not None:
                 pipe.close()
     process.wait()

@@ -1,20 +1,17 @@
 """Train a vocabulary on any input that a build reads, in bounded memory.
 
-The corpus is read in parallel as a build reads it; each worker returns the sentences that may still be in
-the sample, and counts the characters of all, so what is learnt depends on the documents and the settings alone.
+The corpus is read in parallel, as a build reads it. Each worker returns the sentences that may be in the sample, and
+the counts of all characters. So the vocabulary depends on the documents and the settings alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
@@ -22,42 +19,27 @@ from albert_data.corpus.documents import read_documents
 from albert_data.corpus.fields import Fields, name_field
 from albert_data.corpus.inputs import Input, check_language_field
 from albert_data.corpus.layout import advise
-from albert_data.errors import InputError, OutputError, TokenizerError
-from albert_data.files import (
-    hash_file,
-    is_regular,
-    is_there,
-    read_json,
-    remove_temporaries,
-    replace_files,
-    to_json,
-)
-from albert_data.pipeline.engine import Engine
+from albert_data.errors import InputError
+from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.parts import split_lines
-from albert_data.pipeline.plan import MapTask, read_tasks
-from albert_data.pipeline.progress import Progress, Silence
+from albert_data.pipeline.plan import MapTask, Names, find_named, read_tasks
+from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.trainer_process import TrainerProcess
+from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, compile_with_notice
 from albert_data.sentences.text import make_text
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
-from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
 
-SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
-FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
-ANY = "any"  # in place of a hash: the file itself holds the hashes
 _COLUMNS, _INDENT = 80, 11
-_MOST = 0.5
-_MAX_LISTED = 1000  # lost characters in vocab.json
-_SEAL = "settings_sha256"
-_SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}
+_MOST_UNSPACED = 0.5  # of a corpus' letters in scripts without spaces; with more of them there is no dummy prefix
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleTask:
-    """A task of reading, and the hash above which its sentences can't be in the sample."""
+    """A task to read, and the largest hash that a sentence in the sample can have at this time."""
 
     task: MapTask
     limit: int
@@ -68,9 +50,9 @@ class SampleTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Sentences that may be in the sample with their hashes, and what was read for them.
+    """Sentences that may be in the sample, with their hashes, and counts of all that was read.
 
-    characters: of all sentences.
+    characters: of all sentences, not of these alone.
     """
 
     sentences: dict[bytes, int]
@@ -81,7 +63,7 @@ class Candidates:
 
 
 class SampleJob:
-    """Reads a task's sentences and returns those under its limit."""
+    """Reads the documents of a task, and returns the sentences whose hashes are within its limit."""
 
     def __init__(self, text: TextConfig, config: VocabConfig) -> None:
         self._text, self._seed, self._rule = text, config.seed, NormalRule(config.cased)
@@ -108,7 +90,7 @@ class SampleJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """What was read: a sample of sentences, and the characters of all. advice: see VocabReport."""
+    """What was read: a sample of the sentences, and the characters of all of them. advice: see VocabReport."""
 
     sentences: list[bytes]
     characters: CharacterCounts
@@ -120,10 +102,10 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabReport:
-    """What a vocabulary was learnt from.
+    """A trained vocabulary, and what it was learnt from.
 
-    unspaced_share: of the corpus' letters, in scripts without spaces; advice: what to change if the corpus was meant to
-    be read in another way.
+    unspaced_share: of the corpus' letters, the share in scripts without spaces.
+    advice: options that would read the corpus better, a sentence each.
     """
 
     trained: TrainedModel
@@ -136,18 +118,44 @@ class VocabReport:
     advice: list[str]
 
     def describe_choices(self) -> list[str]:
-        """Lines on what the corpus decided, 80 columns: characters, dummy prefix."""
-        begins, other = ("", "no-") if self.config.dummy_prefix else ("out", "")
-        prefix = (
-            f"a sentence begins with{begins} a space ({100 * self.unspaced_share:.3g} % of the letters are in scripts "
-            f"without spaces); --{other}dummy-prefix changes that"
-        )
+        """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
+        if self.config.dummy_prefix:
+            choice, option = "a sentence begins with a space", "--no-dummy-prefix"
+        else:
+            choice, option = "a sentence begins without a space", "--dummy-prefix"
+        share = f"{100 * self.unspaced_share:.3g} % of the letters are in scripts without spaces"
+        prefix = f"{choice} ({share}); {option} changes that"
         return [*_label("characters", self.alphabet.describe()), *_label("prefix", [prefix])]
 
 
 def _label(name: str, sentences: list[str]) -> list[str]:
     lines = [line for sentence in sentences for line in wrap(sentence, _COLUMNS - _INDENT, break_on_hyphens=False)]
     return [f"{name if number == 0 else '':<{_INDENT}}{line}" for number, line in enumerate(lines)]
+
+
+def train_vocab(
+    inputs: Names,
+    output: str | os.PathLike[str],
+    *,
+    config: VocabConfig | None = None,
+    text: TextConfig | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> VocabReport:
+    """Train a SentencePiece vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
+
+    inputs: see `build`; text: how they are read. workers: processes; None for one a core.
+    Raises AlbertDataError, for example if the inputs hold no text, or files of somebody else are in the folder.
+    """
+    text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
+    try:
+        found = find_named(inputs, text, progress)
+        claim_folder(Path(output))
+        report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), progress)
+        save_vocabulary(Path(output), report)
+    except OSError as error:
+        raise explain_disk_error(error) from error
+    return report
 
 
 def learn_vocabulary(
@@ -161,15 +169,15 @@ def learn_vocabulary(
 ) -> VocabReport:
     """Sample the sentences of a corpus and train a SentencePiece model on them.
 
-    shrink: take the largest vocabulary that the text supports where that is smaller than asked for.
-    Raises InputError for a corpus without documents, TokenizerError where training can't succeed.
+    shrink: if the text supports fewer pieces than asked for, train as many as it supports.
+    Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
     check_language_field(inputs, text)
-    progress = progress or Silence()
+    progress = progress or NullProgress()
     corpus = _read_corpus(inputs, text, config, engine, progress)
     alphabet, unspaced_share = choose_alphabet(corpus.characters, config), measure_unspaced(corpus.characters)
     if config.dummy_prefix is None:
-        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST)
+        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
     size = sum(map(len, corpus.sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
@@ -200,7 +208,9 @@ def _read_corpus(
     compile_with_notice(read_few_words, progress)
     progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
-    for task, found in engine.run(job, _tasks(inputs, text, sample, damage)):
+    # Tasks are made while others run: later ones get a lower limit, since the sample fills.
+    tasks = (SampleTask(task=task, limit=sample.limit) for task in read_tasks(inputs, text, damage))
+    for task, found in engine.run(job, tasks):
         sample.add(found.sentences)
         totals.add(found.characters)
         damage.merge(found.damage)
@@ -227,14 +237,14 @@ def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[I
 
 
 def no_document(damage: Counter[str], fields: Fields) -> InputError:
-    """What to say of a corpus in which nothing was found."""
+    """The error for a corpus in which no document was found."""
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.items())
     found = f" ({reasons})" if reasons else ""
     return InputError(f"the corpus holds no document{found}; {fields.describe() or 'give files with text in them'}")
 
 
 def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:
-    """What to say of a corpus in which no record has the language field."""
+    """The error for a corpus in which no record has the language field."""
     return InputError(
         f"no line has the field {name_field(text.language_field or '')}; the fields are "
         f"{unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names the "
@@ -242,124 +252,15 @@ def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:
     )
 
 
-def _tasks(inputs: list[Input], text: TextConfig, sample: SentenceSample, damage: Damage) -> Iterator[SampleTask]:
-    for task in read_tasks(inputs, text, damage):
-        yield SampleTask(task=task, limit=sample.limit)
-
-
 def _train(
     sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, progress: Progress, shrink: bool
 ) -> tuple[TrainedModel, VocabConfig]:
     try:
-        return train_model(sentences, config, alphabet, _make_trainer(config, alphabet, progress)), config
+        trainer = TrainerProcess(config, len(alphabet.codes), progress)
+        return train_model(sentences, config, alphabet, trainer), config
     except VocabularyTooLarge as error:
         if not shrink:
             raise
+        progress.say(f"the text supports no more than {error.largest:,} pieces; training that many")
         config = dataclasses.replace(config, vocab_size=error.largest)
-        progress.say(f"the text supports no more than {error.largest:,} pieces; training so many")
-        return train_model(sentences, config, alphabet, _make_trainer(config, alphabet, progress)), config
-
-
-def _make_trainer(config: VocabConfig, alphabet: Alphabet, progress: Progress) -> TrainerProcess:
-    return TrainerProcess(config, len(alphabet.codes), progress)
-
-
-def claim_folder(folder: Path) -> None:
-    """Make the folder of a vocabulary: better to fail before the training than after it.
-
-    Raises OutputError where a file stands in the way that is not of a vocabulary.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        known = _read_hashes(folder)
-        for name in FILES:
-            path = folder / name
-            if is_there(path) and not (is_regular(path) and known.get(name) in (ANY, hash_file(path))):
-                raise OutputError(
-                    f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
-                    "move it away, or name another folder"
-                )
-        remove_temporaries(folder)
-    except OSError as error:
-        raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
-
-
-def _read_hashes(folder: Path) -> dict[str, str]:
-    """What vocab.json records of the files of a vocabulary: their SHA-256, or ANY of itself."""
-    try:
-        settings = read_json(folder / SETTINGS_NAME)
-    except (OSError, ValueError):
-        return {}
-    if _SETTINGS_KEYS - settings.keys():
-        return {}
-    if "files" in settings:
-        files, seal = settings["files"], settings.get(_SEAL)
-        is_ours = isinstance(files, dict) and seal == _seal(settings)
-        return {**files, SETTINGS_NAME: ANY} if is_ours else {}
-    try:  # version 0.3.0 recorded no hashes
-        model = load_tokenizer(folder / MODEL_NAME, to_encode=False)
-    except TokenizerError:
-        return {SETTINGS_NAME: ANY}
-    return {MODEL_NAME: model.sha256, PIECES_NAME: _hash(_list_pieces(model)), SETTINGS_NAME: ANY}
-
-
-def is_saved(folder: Path) -> bool:
-    """Whether a folder holds a whole vocabulary as `save_vocabulary` wrote it."""
-    known = _read_hashes(folder)
-    return all(is_regular(folder / name) and known.get(name) in (ANY, hash_file(folder / name)) for name in FILES)
-
-
-def _list_pieces(tokenizer: Tokenizer) -> bytes:
-    return "".join(f"{piece}\n" for piece in tokenizer.pieces).encode()
-
-
-def _seal(settings: dict[str, Any]) -> str:
-    """What tells that no value was edited: the SHA-256 of all others."""
-    return _hash(to_json({key: value for key, value in settings.items() if key != _SEAL}))
-
-
-def _hash(data: bytes) -> str:
-    return sha256(data).hexdigest()
-
-
-def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
-    """lost: the most frequent of those that are, and how often each occurs in the corpus."""
-    return {
-        "in_corpus": alphabet.num_characters,
-        "with_a_piece": len(alphabet.codes),
-        "num_lost": len(alphabet.lost),
-        "lost_in_corpus": alphabet.num_lost,
-        "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
-    }
-
-
-def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
-    """Write the model, its pieces and the settings to a folder; returns the settings.
-
-    The settings come first: by the hashes in them the other two are known as ours, even if this is killed in between.
-    """
-    model = report.trained.model
-    pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
-    settings = {
-        **dataclasses.asdict(report.config),
-        "documents": report.num_documents,
-        "text_bytes": report.text_bytes,
-        "sampled_sentences": report.trained.num_sentences,
-        "sampled_bytes": report.trained.num_bytes,
-        "skipped_sentences": report.trained.num_skipped,
-        "skipped_bytes": report.trained.skipped_bytes,
-        "characters": _record_characters(report.alphabet),
-        "unspaced_share": round(report.unspaced_share, 6),
-        "damage": report.damage,
-        "files": {MODEL_NAME: _hash(model), PIECES_NAME: _hash(pieces)},
-    }
-    settings[_SEAL] = _seal(settings)
-    claim_folder(folder)
-    try:
-        replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
-    except OSError as error:
-        raise OutputError(
-            f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is whole: "
-            "free some space, or name another folder"
-        ) from error
-    return settings
+        return _train(sentences, config, alphabet, progress, shrink=False)

@@ -16,10 +16,11 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import compile_scanner
 from albert_data.corpus.line_ends import break_lines
 from albert_data.draws import split_keys
-from albert_data.pipeline.mapping import MapJob, TaskReceipt
+from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.progress import Progress
-from albert_data.pipeline.records import Room, find_copies, find_records, take_examples
-from albert_data.pipeline.runs import KeyedRows, join_keys, sort_rows
+from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.records import FoundRecords, RecordScratch, find_copies, find_records, take_examples
+from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows
 from albert_data.pipeline.stages import Stages
 from albert_data.tokenizer.model import Tokenizer
 
@@ -61,9 +62,10 @@ def _sort_and_take(parts: list[KeyedRows]) -> None:
     """Do to the rows what is done to them between mapping and a shard, without the files between."""
     keys = join_keys(parts)
     split_keys(np.uint64(0), keys.document_keys)
-    room, places = Room(parts[0].examples.input_ids.dtype), np.empty(len(keys.indices), np.int64)
-    rows = sort_rows(parts, keys, np.zeros(len(keys.indices), bool), room)
-    records = room.give(0)
-    find_records(records, 0, len(rows.records), np.uint64(0), np.uint64(2**64 - 1), places, keys, 0)
-    find_copies(records, places, np.zeros(len(places), bool))
-    take_examples(records, places)
+    num_rows = len(keys.indices)
+    scratch, found = RecordScratch(parts[0].examples.input_ids.dtype), FoundRecords.empty(num_rows)
+    run = sort_rows(parts, keys, np.zeros(num_rows, bool), scratch)
+    records = scratch.reserve(0)  # the records that `sort_rows` wrote: the buffer does not grow
+    find_records(records, 0, len(run.records), np.uint64(0), np.uint64(2**64 - 1), found, 0)
+    find_copies(records, found.starts, np.zeros(num_rows, bool))
+    take_examples(records, found.starts)

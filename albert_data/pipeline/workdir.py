@@ -1,13 +1,18 @@
-"""The folder of a build: who may write there, and what a killed build left.
+"""The working folder of a build: its lock, and what a killed build left there.
 
-OUT/.build/lock         held by the build at work; its text tells that the folder is of a build
-    plan.json           what is being built: config, tokenizer, inputs
-    boot                since which start of the machine: runs aren't synced, so what a crash left is not trusted
-    runs/ receipts/     of map tasks
-    shards/             finished shards and their receipts, until they are published
+OUT/.build/lock         locked by the running build; its text marks the folder as one of a build
+    plan.json           what is being built: config, tokenizer, inputs, versions
+    boot                the boot id of the machine when the build began (see `_boot_id`)
+    runs/ receipts/     sorted runs and receipts of map tasks
+    shards/             finished shards, until they are published
+    shards/receipts/    the receipts of these shards
+    shards/basis        what the shards are made of: digest, counts, names of the runs
     tokenizer/          a vocabulary that was trained for this build
     journal.json        while publishing: the files in OUT that this build and earlier ones wrote (see ownership.py)
     placed              the next file to be renamed into OUT
+
+A killed build resumes by its receipts: a task or shard with a receipt is finished. Runs, receipts and shards are
+written without syncing, so after a crash of the machine they are not trusted, and the build begins anew.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ from albert_data.pipeline.ownership import (
     record_files,
     write_journal,
 )
-from albert_data.pipeline.vocabulary import FILES as VOCABULARY_FILES
+from albert_data.pipeline.vocabulary_folder import FILES as VOCABULARY_FILES
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
@@ -48,9 +53,10 @@ from albert_data.shards.schema import SHARD_SUFFIX
 
 LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
-_JOURNAL_NAME, _PLACED_NAME, _LOCK_NAME, _BASIS_NAME = "journal.json", "placed", "lock", "basis"
+_LOCK_NAME, _BOOT_NAME, _BASIS_NAME, _JOURNAL_NAME, _PLACED_NAME = "lock", "boot", "basis", "journal.json", "placed"
 _FIRST_SHARD = f"{SPLITS[0]}/shard-00000{SHARD_SUFFIX}"
-# The names of what a build writes into each folder below .build; a folder comes after those in it.
+# The files that a build writes into each folder below .build. A folder comes after its subfolders, because it can only
+# be removed when it is empty.
 _SHARD_FILES = {
     "shards/receipts": ("*.json",),
     **{f"shards/{split}": (f"*{SHARD_SUFFIX}",) for split in SPLITS},
@@ -68,12 +74,13 @@ class WorkDir:
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
         self._plan, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
+        self._boot, self._basis = self.root / _BOOT_NAME, self.shards / _BASIS_NAME
         self._journal, self._placed = self.root / _JOURNAL_NAME, self.root / _PLACED_NAME
         self._lock: int | None = None
         self._made_out = False
 
     def open(self) -> None:
-        """Make the folder and lock it. Raises OutputError if that can't be, or where .build is not of a build."""
+        """Make the folder and lock it. Raises OutputError if it can't, or if .build was not made by a build."""
         try:
             if self.out.exists() and not self.out.is_dir():
                 raise OutputError(f"output {self.out} is a file; name a folder")
@@ -89,25 +96,25 @@ class WorkDir:
             raise OutputError(f"output {self.out} can't be written: {error.strerror}") from error
 
     def _check_root(self) -> None:
-        """Raise OutputError unless .build is missing, of a build, or holds nothing that could be lost."""
+        """Raise OutputError unless .build is missing, was made by a build, or holds nothing that could be lost."""
         folders = [self.root, *(self.root / name for name in _WORK_FILES)]
         for path in folders:
             if path.is_symlink() or (path.exists() and not path.is_dir()):
-                raise OutputError(f"{path} is no folder of a build; move it away, or name another folder")
+                raise OutputError(f"{path} is not a folder of a build; move it away, or name another folder")
         if not self.root.exists() or self._is_marked() or self._read_plan() is not None:
             return
-        # A kill may have left the mark unwritten.
+        # A build that was killed at once may have written no mark, or a part of it.
         is_lock = is_regular(self._lock_path) and _MARK.startswith(self._lock_path.read_bytes())
         if foreign := sorted(set(os.listdir(self.root)) - ({_LOCK_NAME} if is_lock else set())):
             raise OutputError(
-                f"{self.root} holds {foreign[0]}, and no plan of a build; move it away, or name another folder"
+                f"{self.root} holds {foreign[0]}, but no plan of a build; move it away, or name another folder"
             )
 
     def _is_marked(self) -> bool:
         return is_regular(self._lock_path) and self._lock_path.read_bytes() == _MARK
 
     def _take_lock(self) -> None:
-        """Lock the folder. The processes of a build that was killed just now hold it until they are gone."""
+        """Lock the folder. If a build has just been killed, wait until its processes have ended and freed the lock."""
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         deadline = time.monotonic() + LOCK_SECONDS
         while not self._try_lock(self._lock):
@@ -115,7 +122,7 @@ class WorkDir:
                 raise BlockingIOError
             time.sleep(0.05)
         if os.fstat(self._lock).st_nlink == 0:
-            raise BlockingIOError  # its owner dropped it just now, with the folder
+            raise BlockingIOError  # another build has just ended, and removed the lock with the folder
         os.pwrite(self._lock, _MARK, 0)
 
     @staticmethod
@@ -127,9 +134,10 @@ class WorkDir:
         return True
 
     def begin(self, plan: Plan, overwrite: bool) -> None:
-        """Go on with a killed build of this plan, or start one.
+        """Resume a killed build of this plan, or start one.
 
-        Raises OutputError if another is half done, or where a file that no build wrote is in the way for sure.
+        Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
+        that this build will certainly use.
         """
         if not overwrite and (newer := self._find_newer_rules()):
             raise OutputError(
@@ -153,31 +161,32 @@ class WorkDir:
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
         if not is_same or self._read_boot() != _boot_id():
             self.clear()
-            (self.root / "boot").write_text(_boot_id())
+            self._boot.write_text(_boot_id())
             write_json(self._plan, plan.to_values())
         for folder in (self.runs, self.receipts):
             folder.mkdir(exist_ok=True)
 
     def _check_targets(self, plan: Plan) -> None:
-        """Better to stop now than after hours: this much every build writes. A card of ours may have been changed."""
+        """Check the files that every build writes, so that it stops now and not after hours of work."""
         records, names = self.records(), [_FIRST_SHARD, TOKENIZER_FILE]
         if not records:
-            names.append(CARD_NAME)
-        asked = frozenset([Record(name=TOKENIZER_FILE, sha256=plan.tokenizer.get("sha256"))])
-        check_targets(self.out, names, records | (asked if "sha256" in plan.tokenizer else frozenset()))
+            names.append(CARD_NAME)  # where a build has written before, an edited card is no obstacle: it stays
+        if "sha256" in plan.tokenizer:  # the same model may lie there: --tokenizer may even name OUT's own
+            records |= {Record(name=TOKENIZER_FILE, sha256=plan.tokenizer["sha256"])}
+        check_targets(self.out, names, records)
 
     def records(self) -> Records:
-        """The files in OUT that builds wrote. Raises OutputError where its manifest is not as a build wrote it."""
-        manifest = read_our_manifest(self.out / MANIFEST_NAME)
+        """The files in OUT that builds wrote. Raises OutputError if the manifest there is not as a build wrote it."""
+        manifest = read_our_manifest(self.out)
         return read_journal(self._journal) | (record_files(manifest) if manifest else frozenset())
 
     def keep_records(self, records: Records) -> None:
-        """Keep these until the build is finished."""
+        """Write the journal."""
         write_journal(self._journal, records)
         sync_path(self.root)
 
     def place(self, name: str, data: bytes) -> None:
-        """Write a file into OUT, whole or not at all, and nothing else if that is killed."""
+        """Write a file into OUT atomically: through .build, so that a kill leaves no temporary file in OUT."""
         path = self.out / name
         path.parent.mkdir(exist_ok=True)
         try:
@@ -187,7 +196,7 @@ class WorkDir:
         os.replace(self._placed, path)
 
     def _read_plan(self) -> Plan | None:
-        """The plan of an unfinished build, None where there is none that can be read."""
+        """The plan of an unfinished build; None if there is none, or it can't be read."""
         try:
             plan, _ = parse_plan(read_json(self._plan))
         except (OSError, ValueError):
@@ -195,7 +204,7 @@ class WorkDir:
         return plan if is_regular(self._plan) else None
 
     def _find_newer_rules(self) -> int | None:
-        """The version of the rules of an unfinished build, where this program does not know it yet."""
+        """The version of the rules that began an unfinished build, if this program does not know it yet; else None."""
         try:
             version = read_json(self._plan).get("rules_version")
         except (OSError, ValueError):
@@ -204,36 +213,41 @@ class WorkDir:
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
-            return (self.root / "boot").read_text()
-        return "none"
+            return self._boot.read_text()
+        return "none"  # equals no boot id
 
     def begin_shards(self, basis: str) -> None:
-        """Keep the shards that were made of these very runs, drop others."""
-        path = self.shards / _BASIS_NAME
-        if not is_regular(path) or path.read_bytes() != basis.encode():
+        """Keep finished shards if they were made of the same runs, and remove them otherwise.
+
+        basis: a text that differs if the runs do.
+        """
+        if not is_regular(self._basis) or self._basis.read_bytes() != basis.encode():
             self._drop(_SHARD_FILES)
         for folder in ("receipts", *SPLITS):
             (self.shards / folder).mkdir(parents=True, exist_ok=True)
-        write_bytes(path, basis.encode())
+        write_bytes(self._basis, basis.encode())
 
     def remove_if_empty(self) -> None:
-        """Drop the folder of a build that failed before it made anything worth keeping."""
+        """Remove the folder of a build that failed before it made a sorted run or a vocabulary."""
         if not any(self.runs.glob("*.run")) and not (self.tokenizer / "vocab.json").exists():
             self.remove()
             if self._made_out and not any(self.out.iterdir()):
                 self.out.rmdir()
 
     def clear(self) -> None:
-        """Drop what an unfinished build left, except lock and journal; the plan first, for receipts count by it."""
-        for name in (PLAN_NAME, "boot", _PLACED_NAME):
-            if is_regular(self.root / name):
-                (self.root / name).unlink()
+        """Remove what an unfinished build left, except lock and journal.
+
+        The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
+        """
+        for path in (self._plan, self._boot, self._placed):
+            if is_regular(path):
+                path.unlink()
         self._drop(_WORK_FILES)
         for path in list_temporaries(self.root):
             path.unlink()
 
     def _drop(self, names: Mapping[str, tuple[str, ...]]) -> None:
-        """Remove files of these names from folders below .build, and the folders that are empty then."""
+        """Remove files with these names from folders below .build, and then the folders that are empty."""
         for folder, patterns in names.items():
             path = self.root / folder
             if not path.is_dir():
@@ -244,11 +258,11 @@ class WorkDir:
             for file in {*found, *list_temporaries(path)}:
                 if is_regular(file):
                     file.unlink()
-            with suppress(OSError):  # a file of somebody else's is in it, and stays
+            with suppress(OSError):  # the folder holds a file that no build wrote, and stays
                 path.rmdir()
 
     def remove(self) -> None:
-        """Drop all that a build needs while it runs."""
+        """Remove the working folder. The journal, and with it the lock, stays as long as OUT has no manifest."""
         self.clear()
         if (self.out / MANIFEST_NAME).exists():
             self._journal.unlink(missing_ok=True)
@@ -259,8 +273,12 @@ class WorkDir:
         self.close()
 
     def sweep(self, plan: Plan) -> None:
-        """Drop what a build of this plan left that was killed after its manifest was written."""
-        if (self._is_marked() or self._read_plan() is not None) and self._read_plan() in (None, plan):
+        """Remove what a build of this plan left if it was killed after it had written its manifest.
+
+        It may have been killed while it removed its folder: then the plan is gone, and only the mark is left.
+        """
+        left = self._read_plan()
+        if left == plan or (left is None and self._is_marked()):
             self.open()
             self.remove()
 
@@ -271,18 +289,17 @@ class WorkDir:
 
 
 def _boot_id() -> str:
-    """What differs after each start of the machine, where the system tells (Linux)."""
+    """A text that is new after each start of the machine.
+
+    Only Linux gives it. Elsewhere it is always empty, so a crash of the machine goes unnoticed, and a resumed build
+    trusts what it finds. Receipts still carry a hash, and the size of each sorted run is checked.
+    """
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text() if path.exists() else ""
 
 
-def find_finished(out: Path) -> Manifest | None:
-    """The manifest of a finished build in `out`, if there is one. Raises OutputError for a manifest of no build."""
-    return read_our_manifest(out / MANIFEST_NAME)
-
-
 def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
-    """Raise OutputError, naming what differs, if a finished build is not the one that is asked for."""
+    """Raise OutputError if a finished build is not the one that is asked for. The message names a difference."""
     if other_rules := find_other_rules(manifest.plan, plan):
         raise OutputError(
             f"{out} holds a finished build by {other_rules}; "
@@ -296,8 +313,15 @@ def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
 
 
 def find_other_rules(there: Plan, here: Plan) -> str | None:
-    """Name what made a build, where that is not what would make it now: versions of rules, tables and libraries."""
+    """Name the rules, Unicode tables or library that made a build, if they are not those of this program.
+
+    A build is a pure function of documents, tokenizer and config only for one version of each. Libraries count because
+    they decide bytes: pyarrow writes and compresses the shards; SentencePiece normalises text, tokenises what the chunk
+    table can't, and trains vocabularies. Whether two versions differ in that can't be known here. So a build by another
+    version is neither taken for the result of this command nor resumed: the user decides, with --overwrite.
+    """
     if there.rules_version != here.rules_version:
+        # Newer rules don't come this far: manifests and plans of theirs are refused when they are read.
         return f"older rules (version {there.rules_version}, this is {here.rules_version})"
     if there.unicode_version != here.unicode_version:
         return f"other Unicode tables ({there.unicode_version} there, {here.unicode_version} here)"
@@ -309,7 +333,7 @@ def find_other_rules(there: Plan, here: Plan) -> str | None:
 
 
 def find_difference(there: Plan, asked: Plan) -> str | None:
-    """Name the first setting that differs, and both values."""
+    """Name the first difference between two plans: a setting with both values, the tokenizer, or an input."""
     for name, new in asked.config.items():
         old = there.config.get(name)
         if old != new:

@@ -1,4 +1,4 @@
-"""Runs give back the rows of any range of keys, sorted; records are rows, and nothing is read beyond them."""
+"""Sorted runs return the rows in any range of keys; records hold whole rows, and no byte beyond them is read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from albert_data.errors import OutputError
 from albert_data.pipeline.records import (
     Dropped,
+    FoundRecords,
     Records,
-    Room,
+    RecordScratch,
     RowKeys,
     count_dropped,
     find_records,
@@ -24,13 +25,13 @@ from albert_data.pipeline.records import (
     put_examples,
     take_examples,
 )
-from albert_data.pipeline.runs import KeyedRows, Run, join_keys, read_range, sort_rows, write_run
+from albert_data.pipeline.sorted_runs import KeyedRows, SortedRun, join_keys, read_range, sort_rows, write_sorted_run
 
 LAST = 2**64 - 1
 
 
 def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtype: type = np.uint16) -> KeyedRows:
-    """Rows with these shuffle keys, numbered backwards: where keys tie, the order turns them round."""
+    """Rows with these shuffle keys, numbered backwards: sorting reverses rows with equal keys."""
     examples = make_examples(rows, dtype)
     keys = RowKeys(
         np.array(shuffle_keys, np.uint64),
@@ -42,7 +43,7 @@ def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtyp
 
 
 def number_languages(rows: list[Row]) -> np.ndarray:
-    """A language for each row, which its document decides."""
+    """A language for each row, the same for all rows of a document."""
     return np.array([row[4] % 2**31 for row in rows], np.uint32)
 
 
@@ -52,7 +53,7 @@ def list_keyed(part: KeyedRows, dtype: type = np.uint16) -> list[tuple[tuple[int
 
 
 @given(st.lists(st.tuples(*(st.integers(0, 2) for _ in range(4)))))
-def test_the_order_is_that_of_tuples(rows: list[tuple[int, ...]]):
+def test_rows_sort_like_tuples_of_their_keys(rows: list[tuple[int, ...]]):
     columns = zip(RowKeys.empty(len(rows)), np.array(rows, np.int64).reshape(-1, 4).T, strict=True)
     keys = RowKeys(*(column.astype(empty.dtype) for empty, column in columns))
     assert keys.order().tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
@@ -71,20 +72,20 @@ keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few), contents
 KeyedRow = tuple[tuple[int, ...], Row, int]
 
 
-def lay_out(rows: list[KeyedRow]) -> tuple[Records, np.ndarray, RowKeys]:
+def lay_out(rows: list[KeyedRow]) -> tuple[Records, FoundRecords]:
     examples = make_examples([row for _, row, _ in rows])
     shuffle_keys, passes, indices = np.array([keys for keys, _, _ in rows], np.uint64).reshape(-1, 3).T
     keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32))
-    num_words = measure_records(examples)
-    records, places = Room(np.uint16).give(int(num_words.sum())), np.cumsum(num_words) - num_words
+    num_u64 = measure_records(examples)
+    records, starts = RecordScratch(np.uint16).reserve(int(num_u64.sum())), np.cumsum(num_u64) - num_u64
     languages = np.array([language for _, _, language in rows], np.uint32)
-    put_examples(records, places, examples, keys, languages)
-    return records, places, keys
+    put_examples(records, starts, examples, keys, languages)
+    return records, FoundRecords(starts, keys)
 
 
-def read_back(records: Records, places: np.ndarray, keys: RowKeys) -> list[KeyedRow]:
+def read_back(records: Records, found: FoundRecords) -> list[KeyedRow]:
     sources = np.array([0x6E65, 0], np.uint32)
-    examples = take_examples(records, places, sources)
+    examples, keys = take_examples(records, found.starts, sources), found.keys
     assert examples.sources is not None
     columns = zip(*(column.tolist() for column in (keys.shuffle_keys, keys.passes, keys.indices)), strict=True)
     return list(zip(columns, plain(examples), sources[examples.sources].tolist(), strict=True))
@@ -96,14 +97,13 @@ def sort_by_keys(row: KeyedRow) -> tuple[int, ...]:
 
 
 @given(st.lists(keyed_rows, max_size=30), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_depend_on_how_they_stood(rows: list[KeyedRow], rng: random.Random):
-    """Few values of each key and of the content: many rows agree in some or all."""
+def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows: list[KeyedRow], rng: random.Random):
+    """Keys and contents have few values each, so many rows agree in some or all of them."""
 
     def sort(rows: list[KeyedRow]) -> tuple[list[KeyedRow], list[bool]]:
-        records, places, keys = lay_out(rows)
-        order, is_copy = order_records(records, places, keys)
-        ordered = RowKeys(*(column[order] for column in keys))
-        return read_back(records, places[order], ordered), is_copy.tolist()
+        records, found = lay_out(rows)
+        order, is_copy = order_records(records, found)
+        return read_back(records, found.take(order)), is_copy.tolist()
 
     ordered, is_copy = sort(rows)
     assert [sort_by_keys(row) for row in ordered] == sorted(map(sort_by_keys, rows))
@@ -115,14 +115,14 @@ def test_the_order_of_rows_does_not_depend_on_how_they_stood(rows: list[KeyedRow
 
 
 @given(st.lists(keyed_rows, max_size=30))
-def test_what_is_dropped_is_counted_as_a_loop_counts(rows: list[KeyedRow]):
-    records, places, keys = lay_out(rows)
-    order, is_copy = order_records(records, places, keys)
-    assert count_dropped(records, places[order[is_copy]]) == count_slowly(rows)
+def test_dropped_rows_are_counted_as_a_plain_loop_counts_them(rows: list[KeyedRow]):
+    records, found = lay_out(rows)
+    order, is_copy = order_records(records, found)
+    assert count_dropped(records, found.starts[order[is_copy]]) == count_slowly(rows)
 
 
 def count_slowly(rows: list[KeyedRow]) -> Dropped:
-    """What all rows come to that stood in the list before."""
+    """The counts of all rows that occurred earlier in the list."""
     seen: list[KeyedRow] = []
     wanted = Dropped()
     for row in rows:
@@ -136,169 +136,172 @@ def count_slowly(rows: list[KeyedRow]) -> Dropped:
 
 
 @given(st.lists(st.lists(keyed_rows, max_size=12), min_size=1, max_size=3), st.sampled_from([0, 1, 2]))
-def test_copies_dropped_in_runs_and_in_the_merge_are_those_of_all(
+def test_runs_and_merge_together_drop_every_copy_once(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], modulus: int
 ):
-    """All rows of a document are of one split, as in a build."""
+    """All rows of a document are in one split, as in a build."""
     folder, opened, dropped = tmp_path_factory.mktemp("runs"), [], Dropped()
     for number, rows in enumerate(runs):
-        records, places, keys = lay_out(rows)
+        records, found = lay_out(rows)
         languages = np.array([language for _, _, language in rows], np.uint32)
-        part = KeyedRows(examples=take_examples(records, places), keys=keys, languages=languages)
-        is_validation = keys.document_keys % np.uint64(2) < np.uint64(modulus)
-        found = sort_rows([part], keys, is_validation, Room(np.uint16), keep_copies=False)
-        dropped = dropped.add(found.dropped)
-        write_run(folder / str(number), found)
-        opened.append(Run(folder / str(number)))
+        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, languages=languages)
+        is_validation = found.keys.document_keys % np.uint64(2) < np.uint64(modulus)
+        run = sort_rows([part], found.keys, is_validation, RecordScratch(np.uint16), keep_copies=False)
+        dropped = dropped.add(run.dropped)
+        write_sorted_run(folder / str(number), run)
+        opened.append(SortedRun(folder / str(number)))
     kept: list[KeyedRow] = []
     for split in ("train", "validation"):
-        records, places, keys = read_range(opened, split, 0, LAST, Room(np.uint16))
-        order, is_copy = order_records(records, places, keys)
-        dropped = dropped.add(count_dropped(records, places[order[is_copy]]))
+        records, found = read_range(opened, split, 0, LAST, RecordScratch(np.uint16))
+        order, is_copy = order_records(records, found)
+        dropped = dropped.add(count_dropped(records, found.starts[order[is_copy]]))
         order = order[~is_copy]
-        kept += read_back(records, places[order], RowKeys(*(column[order] for column in keys)))
+        kept += read_back(records, found.take(order))
     everything = [row for rows in runs for row in rows]
     assert sorted(map(repr, kept)) == sorted(set(map(repr, everything)))
     assert dropped == count_slowly(everything)
 
 
 @given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))
-def test_rows_outlive_being_records(rows: list[Row], data: st.DataObject, dtype: type):
-    """In any order in the buffer, and taken in any other."""
+def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.DataObject, dtype: type):
+    """They are written in any order, and read in any other."""
     part = make_part(rows, list(range(5, 5 + len(rows))), dtype=dtype)
-    num_words = measure_records(part.examples)
+    num_u64 = measure_records(part.examples)
     order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
-    places = np.zeros(len(rows), np.int64)
-    places[order] = np.cumsum(num_words[order]) - num_words[order]
-    records = Room(dtype).give(int(num_words.sum()))
-    put_examples(records, places, part.examples, part.keys, part.languages)
+    starts = np.zeros(len(rows), np.int64)
+    starts[order] = np.cumsum(num_u64[order]) - num_u64[order]
+    records = RecordScratch(dtype).reserve(int(num_u64.sum()))
+    put_examples(records, starts, part.examples, part.keys, part.languages)
     wanted = data.draw(st.lists(st.sampled_from(range(len(rows))))) if rows else []
-    assert plain(take_examples(records, places[np.array(wanted, np.int64)]), dtype) == [rows[i] for i in wanted]
+    assert plain(take_examples(records, starts[np.array(wanted, np.int64)]), dtype) == [rows[i] for i in wanted]
 
-    found, keys = np.zeros(len(rows), np.int64), RowKeys.empty(len(rows))
+    found = FoundRecords.empty(len(rows))
     low, high = sorted(data.draw(st.tuples(*(st.integers(0, 20) for _ in range(2)))))
-    end = int(num_words.sum())
-    count, last_end = find_records(records, 0, end, np.uint64(low), np.uint64(high), found, keys, 0)
+    end = int(num_u64.sum())
+    count, last_end = find_records(records, 0, end, np.uint64(low), np.uint64(high), found, 0)
     there = [row for row in order.tolist() if low <= row + 5 <= high]
-    assert found[:count].tolist() == places[there].tolist()
-    assert last_end == (places[there[-1]] + num_words[there[-1]] if there else 0)
-    for column, original in zip(keys, part.keys, strict=True):
+    assert found.starts[:count].tolist() == starts[there].tolist()
+    assert last_end == (starts[there[-1]] + num_u64[there[-1]] if there else 0)
+    for column, original in zip(found.keys, part.keys, strict=True):
         assert column[:count].tolist() == original[there].tolist()
 
 
 @pytest.mark.parametrize("number", [2, 3])
 @pytest.mark.parametrize("value", [-1, 100, 2**31 - 1])
-def test_a_record_that_leads_outside_is_an_error_not_a_crash(number: int, value: int):
+def test_a_record_with_a_damaged_length_is_an_error_not_a_crash(number: int, value: int):
     part = make_part(numbered_rows(1, start=3), [0])
-    num_words = int(measure_records(part.examples).sum())
-    records = Room(np.uint16).give(num_words)
+    num_u64 = int(measure_records(part.examples).sum())
+    records = RecordScratch(np.uint16).reserve(num_u64)
     put_examples(records, np.zeros(1, np.int64), part.examples, part.keys, part.languages)
-    records.numbers[4 + number] = value
+    records.i32[4 + number] = value
     with pytest.raises(ValueError, match="outside"):
-        find_records(records, 0, num_words, np.uint64(0), np.uint64(LAST), np.zeros(9, np.int64), RowKeys.empty(9), 0)
+        find_records(records, 0, num_u64, np.uint64(0), np.uint64(LAST), FoundRecords.empty(9), 0)
 
 
-@pytest.mark.parametrize("num_words", [1, 4, 5])
-def test_records_that_are_cut_are_an_error(num_words: int):
+@pytest.mark.parametrize("num_u64", [1, 4, 5])
+def test_a_truncated_record_is_an_error(num_u64: int):
     part = make_part(numbered_rows(2, start=3), [0, 1])
-    words = measure_records(part.examples)
-    records = Room(np.uint16).give(int(words.sum()))
-    put_examples(records, np.cumsum(words) - words, part.examples, part.keys, part.languages)
-    end, keys = int(words[0]) + num_words, RowKeys.empty(9)
+    sizes = measure_records(part.examples)
+    records = RecordScratch(np.uint16).reserve(int(sizes.sum()))
+    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.languages)
+    end = int(sizes[0]) + num_u64
     with pytest.raises(ValueError, match="outside"):
-        find_records(records, 0, end, np.uint64(0), np.uint64(LAST), np.zeros(9, np.int64), keys, 0)
+        find_records(records, 0, end, np.uint64(0), np.uint64(LAST), FoundRecords.empty(9), 0)
 
 
-def test_more_records_than_an_index_tells_of_are_an_error():
+def test_more_records_than_the_index_allows_are_an_error():
     part = make_part(numbered_rows(3), [0, 1, 2])
-    words = measure_records(part.examples)
-    records = Room(np.uint16).give(int(words.sum()))
-    put_examples(records, np.cumsum(words) - words, part.examples, part.keys, part.languages)
-    places, keys = np.zeros(2, np.int64), RowKeys.empty(2)
+    sizes = measure_records(part.examples)
+    records = RecordScratch(np.uint16).reserve(int(sizes.sum()))
+    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.languages)
     with pytest.raises(ValueError, match="outside"):
-        find_records(records, 0, int(words.sum()), np.uint64(0), np.uint64(LAST), places, keys, 0)
+        find_records(records, 0, int(sizes.sum()), np.uint64(0), np.uint64(LAST), FoundRecords.empty(2), 0)
 
 
 keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 3, LAST))
 
 
 @given(st.lists(st.lists(keys_64, max_size=60), min_size=1, max_size=3), st.integers(0, 4), st.data())
-def test_a_range_of_runs_equals_sorting_a_list(
+def test_reading_a_range_of_runs_equals_sorting_a_list(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], every: int, data: st.DataObject
 ):
-    """Each run of two parts; every n-th row, or none, is of validation."""
+    """Each run has two parts; every n-th row, or none, is in validation."""
     folder = tmp_path_factory.mktemp("runs")
     wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
     opened = []
-    for number, found in enumerate(runs):
-        half = len(found) // 3
+    for number, shuffle_keys in enumerate(runs):
+        half = len(shuffle_keys) // 3
         parts = [
-            make_part(numbered_rows(half, start=number * 100), found[:half], passes=number),
-            make_part(numbered_rows(len(found) - half, start=number * 100 + half), found[half:], passes=number),
+            make_part(numbered_rows(half, start=number * 100), shuffle_keys[:half], passes=number),
+            make_part(
+                numbered_rows(len(shuffle_keys) - half, start=number * 100 + half), shuffle_keys[half:], passes=number
+            ),
         ]
-        is_validation = np.array([every > 0 and row % every == 0 for row in range(len(found))], bool)
+        is_validation = np.array([every > 0 and row % every == 0 for row in range(len(shuffle_keys))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
-        write_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation, Room(np.uint16)))
-        opened.append(Run(folder / str(number)))
+        write_sorted_run(
+            folder / str(number), sort_rows(parts, join_keys(parts), is_validation, RecordScratch(np.uint16))
+        )
+        opened.append(SortedRun(folder / str(number)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
-        records, places, keys = read_range(opened, split, low, high, Room(np.uint16))
+        records, found = read_range(opened, split, low, high, RecordScratch(np.uint16))
         there = sorted(row for row in rows if low <= row[0][0] <= high)
-        sizes = measure_records(take_examples(records, places))
-        assert places.tolist() == (np.cumsum(sizes) - sizes).tolist()  # with none between them that was read in vain
-        order = keys.order()
-        assert plain(take_examples(records, places[order])) == [row for _, row in there]
-        assert list(zip(*(column[order].tolist() for column in keys), strict=True)) == [key for key, _ in there]
+        sizes = measure_records(take_examples(records, found.starts))
+        assert found.starts.tolist() == (np.cumsum(sizes) - sizes).tolist()  # no surplus record is left between them
+        order = found.keys.order()
+        assert plain(take_examples(records, found.starts[order])) == [row for _, row in there]
+        assert list(zip(*(column[order].tolist() for column in found.keys), strict=True)) == [key for key, _ in there]
 
 
 @pytest.mark.parametrize("sparse_step", [1, 3, 64])
 def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.pipeline.runs._SPARSE_STEP", sparse_step)
+    monkeypatch.setattr("albert_data.pipeline.sorted_runs._SPARSE_STEP", sparse_step)
     shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
     part = make_part(numbered_rows(2000), shuffle_keys)
     is_validation = np.arange(2000) % 10 == 0
-    write_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, Room(np.uint16)))
-    run = Run(tmp_path / "run")
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, RecordScratch(np.uint16)))
+    run = SortedRun(tmp_path / "run")
     for low in range(0, 6100, 61):
         for high in (low, low + 5, low + 400, LAST):
             for split, is_there in (("train", ~is_validation), ("validation", is_validation)):
-                _, _, keys = read_range([run], split, low, high, Room(np.uint16))
+                _, found = read_range([run], split, low, high, RecordScratch(np.uint16))
                 wanted = [key for key, here in zip(shuffle_keys, is_there, strict=True) if here and low <= key <= high]
-                assert sorted(keys.shuffle_keys.tolist()) == wanted
+                assert sorted(found.keys.shuffle_keys.tolist()) == wanted
 
 
-def test_of_a_run_little_more_than_the_range_is_read(tmp_path: Path):
+def test_at_most_32_rows_beyond_the_range_are_read(tmp_path: Path):
     part = make_part(numbered_rows(1000), list(range(1000)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), Room(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), RecordScratch(np.uint16)))
     for low, high in ((0, 0), (500, 599), (990, 2000), (1000, LAST)):
-        assert Run(tmp_path / "run").find("train", low, high).num_rows <= max(0, min(high, 999) - low + 1) + 32
+        assert SortedRun(tmp_path / "run").find("train", low, high).max_rows <= max(0, min(high, 999) - low + 1) + 32
 
 
 @pytest.mark.parametrize("size", [0, 7, 31, 40, -8, -1])
-def test_a_run_that_is_cut_short_is_an_error(tmp_path: Path, size: int):
+def test_a_truncated_run_is_an_error(tmp_path: Path, size: int):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RecordScratch(np.uint16)))
     whole = (tmp_path / "run").read_bytes()
-    Run(tmp_path / "run")
+    SortedRun(tmp_path / "run")
     (tmp_path / "run").write_bytes(whole[:size])
     with pytest.raises(OutputError, match="is cut short"):
-        Run(tmp_path / "run")
+        SortedRun(tmp_path / "run")
 
 
-def test_a_run_that_is_cut_later_is_an_error(tmp_path: Path):
+def test_a_run_truncated_after_it_was_opened_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16)))
-    run = Run(tmp_path / "run")
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RecordScratch(np.uint16)))
+    run = SortedRun(tmp_path / "run")
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
     with pytest.raises(OutputError, match="is cut short"):
-        read_range([run], "train", 0, LAST, Room(np.uint16))
+        read_range([run], "train", 0, LAST, RecordScratch(np.uint16))
 
 
-def test_a_run_whose_records_are_damaged_is_an_error(tmp_path: Path):
+def test_a_run_with_damaged_records_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
-    rows = sort_rows([part], part.keys, np.zeros(20, bool), Room(np.uint16))
+    rows = sort_rows([part], part.keys, np.zeros(20, bool), RecordScratch(np.uint16))
     rows.records[3] = 2**64 - 1  # numbers of ids and masks
-    write_run(tmp_path / "run", rows)
+    write_sorted_run(tmp_path / "run", rows)
     with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
-        read_range([Run(tmp_path / "run")], "train", 0, LAST, Room(np.uint16))
+        read_range([SortedRun(tmp_path / "run")], "train", 0, LAST, RecordScratch(np.uint16))

@@ -1,0 +1,234 @@
+"""Sorted runs: the intermediate files between map and reduce.
+
+A run holds the rows of train, then those of validation, each sorted by shuffle key. The file is uint64 throughout:
+
+    head       of each split: the number of its index entries, and the number of u64 of its records
+    index      of each split: the shuffle keys of every 16th row, then the positions of these rows
+    records    of each split (see records.py); positions count from the first record, in u64
+
+So the rows in a range of keys lie together. Reduce reads them in one go, with up to 15 others before and after.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_data.errors import OutputError
+from albert_data.examples.ragged import Examples
+from albert_data.files import replace_file
+from albert_data.pipeline.records import (
+    Dropped,
+    FoundRecords,
+    Records,
+    RecordScratch,
+    RowKeys,
+    count_dropped,
+    find_copies,
+    find_records,
+    measure_records,
+    put_examples,
+)
+from albert_data.shards.manifest import SPLITS
+
+_U64_BYTES = 8
+_WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of 5 MB or more take twice as long
+_STEP = 16  # rows from one index entry to the next
+_SPARSE_STEP = 64  # index entries from one key that stays in memory to the next
+_FILE_HEAD_U64 = 2 * len(SPLITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedRows:
+    """Rows with their sort keys. languages: uint32, packed codes; 0 where the build has one language."""
+
+    examples: Examples
+    keys: RowKeys
+    languages: np.ndarray
+
+
+class SortedRunData(NamedTuple):
+    """The content of a sorted run, both uint64: head with index, and records. dropped: copies that were left out."""
+
+    head: np.ndarray
+    records: np.ndarray
+    dropped: Dropped
+
+
+def join_keys(parts: Sequence[KeyedRows]) -> RowKeys:
+    """The keys of all rows, one part after another."""
+    return RowKeys(*map(np.concatenate, zip(*(part.keys for part in parts), strict=True)))
+
+
+def sort_rows(
+    parts: Sequence[KeyedRows],
+    keys: RowKeys,
+    is_validation: np.ndarray,
+    scratch: RecordScratch,
+    *,
+    keep_copies: bool = True,
+) -> SortedRunData:
+    """Sort the rows of all parts, and write them as records into `scratch`.
+
+    keys: of all parts, joined; is_validation: of each row.
+    keep_copies: False drops each row that equals the one before it. Copies in other runs are dropped in the merge; it
+    would have to hold all copies of a document at once if none were dropped here, since they have one shuffle key.
+    """
+    order = keys.order()
+    splits = (order[~is_validation[order]], order[is_validation[order]])
+    order = np.concatenate(splits)
+    num_u64 = np.concatenate([measure_records(part.examples) for part in parts])
+    starts = _place_records(order, num_u64)
+    records = scratch.reserve(int(num_u64.sum()))
+    begin = 0
+    for part in parts:
+        end = begin + len(part.examples)
+        put_examples(records, starts[begin:end], part.examples, part.keys, part.languages)
+        begin = end
+    content, dropped = records.u64[: num_u64.sum()], Dropped()
+    is_copy = np.zeros(len(order), bool) if keep_copies else find_copies(records, starts[order], keys.find_ties(order))
+    if is_copy.any():
+        dropped = count_dropped(records, starts[order[is_copy]])
+        content = content[np.repeat(~is_copy, num_u64[order])]
+        is_dropped = np.zeros(len(order), bool)
+        is_dropped[order[is_copy]] = True
+        splits = tuple(rows[~is_dropped[rows]] for rows in splits)
+        starts = _place_records(np.concatenate(splits), num_u64)
+    return SortedRunData(_make_head(splits, keys.shuffle_keys, starts, num_u64), content, dropped)
+
+
+def _place_records(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
+    """The u64 at which each row's record begins, if the rows are written one after another in this order: int64."""
+    starts = np.zeros_like(num_u64)
+    starts[order] = np.cumsum(num_u64[order]) - num_u64[order]
+    return starts
+
+
+def _make_head(
+    splits: Sequence[np.ndarray], shuffle_keys: np.ndarray, starts: np.ndarray, num_u64: np.ndarray
+) -> np.ndarray:
+    """Head and index of a run. splits: the sorted row numbers of each."""
+    sizes, index = [], []
+    for rows in splits:
+        entries = rows[::_STEP]
+        sizes += [len(entries), num_u64[rows].sum()]
+        index += [shuffle_keys[entries], starts[entries].astype(np.uint64)]
+    return np.concatenate((np.array(sizes, np.uint64), *index))
+
+
+def write_sorted_run(path: Path, run: SortedRunData) -> None:
+    with replace_file(path, sync=False) as file:
+        file.write(run.head.data)
+        for begin in range(0, len(run.records), _WRITE_U64):
+            file.write(run.records[begin : begin + _WRITE_U64].data)
+
+
+class RecordRange(NamedTuple):
+    """Consecutive records of a run, from one u64 to another. max_rows: a bound on their number."""
+
+    begin: int
+    end: int
+    max_rows: int
+
+
+class _Index(NamedTuple):
+    """The index of one split. at: its first u64 in the file; sparse_keys: every _SPARSE_STEP-th key of its entries.
+
+    records_end: where the split's records end.
+    """
+
+    at: int
+    num_entries: int
+    sparse_keys: np.ndarray
+    records_end: int
+
+
+class SortedRun:
+    """A sorted run on the disk. Every shard asks for a range, so a sparse copy of the index stays in memory."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OutputError where the file is truncated."""
+        self.path = path
+        head = self._read(0, np.empty(_FILE_HEAD_U64, np.uint64)).tolist()
+        self._records_at = _FILE_HEAD_U64 + 2 * sum(head[::2])
+        if path.stat().st_size != (self._records_at + sum(head[1::2])) * _U64_BYTES:
+            raise self._truncated()
+        self._indices: dict[str, _Index] = {}
+        at, records_end = _FILE_HEAD_U64, 0
+        for split, num_entries, num_u64 in zip(SPLITS, head[::2], head[1::2], strict=True):
+            records_end += num_u64
+            sparse_keys = self._read(at, np.empty(num_entries, np.uint64))[::_SPARSE_STEP].copy()
+            self._indices[split] = _Index(at, num_entries, sparse_keys, records_end)
+            at += 2 * num_entries
+
+    def find(self, split: str, low: int, high: int) -> RecordRange:
+        """A range of records that holds all rows with shuffle keys low .. high."""
+        index = self._indices[split]
+        # The part of the index to read: from the last sparse key below `low` to the first one above `high`.
+        begin = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1) * _SPARSE_STEP
+        end = min(int(index.sparse_keys.searchsorted(np.uint64(high), side="right")) * _SPARSE_STEP, index.num_entries)
+        keys = self._read(index.at + begin, np.empty(end - begin, np.uint64))
+        # An entry gives the key of the first of its 16 rows. The last entry below `low` may have a row at `low` too.
+        first = begin + max(0, int(keys.searchsorted(np.uint64(low))) - 1)
+        last = begin + int(keys.searchsorted(np.uint64(high), side="right"))
+        # The range ends where entry `last` begins, or with the split's records if `last` is past the end of the index.
+        num_positions = min(last + 1, index.num_entries) - first
+        positions_at = index.at + index.num_entries
+        positions = self._read(positions_at + first, np.empty(num_positions, np.uint64)).tolist()
+        positions.append(index.records_end)
+        return RecordRange(positions[0], positions[last - first], (last - first) * _STEP)
+
+    def read_into(self, out: np.ndarray, begin: int) -> None:
+        """Fill `out` (uint64) with the records from u64 `begin` on. Raises OutputError where the file is truncated."""
+        self._read(self._records_at + begin, out)
+
+    def _read(self, begin: int, out: np.ndarray) -> np.ndarray:
+        rest, at = out.data.cast("B") if len(out) else memoryview(b""), begin * _U64_BYTES
+        file = os.open(self.path, os.O_RDONLY)
+        try:
+            while rest:
+                count = os.preadv(file, [rest], at)
+                if not count:
+                    raise self._truncated()
+                rest, at = rest[count:], at + count
+        finally:
+            os.close(file)
+        return out
+
+    def _truncated(self) -> OutputError:
+        return OutputError(f"{self.path} is cut short; start again with --overwrite")
+
+
+def read_range(
+    runs: Sequence[SortedRun], split: str, low: int, high: int, scratch: RecordScratch
+) -> tuple[Records, FoundRecords]:
+    """Read the rows of all runs whose shuffle keys are low .. high, one run after another.
+
+    Only one run is open at a time: a large corpus has more of them than a process may have open files.
+    """
+    ranges = [run.find(split, low, high) for run in runs]
+    records = scratch.reserve(sum(part.end - part.begin for part in ranges))
+    found = FoundRecords.empty(sum(part.max_rows for part in ranges))
+    begin = count = 0
+    for run, part in zip(runs, ranges, strict=True):
+        end = begin + part.end - part.begin
+        run.read_into(records.u64[begin:end], part.begin)
+        first = count
+        try:
+            count, end = find_records(records, begin, end, np.uint64(low), np.uint64(high), found, count)
+        except ValueError as error:
+            raise OutputError(f"{run.path} is damaged ({error}); start again with --overwrite") from error
+        # The range also holds up to 15 records before and after those that are wanted. Large corpora have many runs, so
+        # these would add up. They are overwritten: the wanted records move to `begin`, and the next run's follow them.
+        # Where none is wanted, `begin` stays, and the next run's records overwrite them all.
+        if count > first:
+            surplus = int(found.starts[first]) - begin
+            records.u64[begin : end - surplus] = records.u64[begin + surplus : end]
+            found.starts[first:count] -= surplus
+            begin = end - surplus
+    return records, found.take(slice(count))

@@ -1,0 +1,130 @@
+"""The folder of a vocabulary: the SentencePiece model, its pieces as text, and the settings that made it.
+
+vocab.json records the SHA-256 of the other two files and of its own values. So a later `vocab` recognises the files
+that it may replace, and a build knows whether the vocabulary that it trained was saved as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from albert_data.errors import OutputError, TokenizerError
+from albert_data.files import hash_file, is_regular, is_there, read_json, remove_temporaries, replace_files, to_json
+from albert_data.tokenizer.alphabet import Alphabet
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from albert_data.pipeline.vocabulary import VocabReport
+
+SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
+FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
+_ANY_HASH = "any"  # stands for the hash of vocab.json: a file can't hold its own
+_MAX_LISTED = 1000  # lost characters in vocab.json
+_SEAL = "settings_sha256"
+_SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}  # every version wrote these
+
+
+def claim_folder(folder: Path) -> None:
+    """Make the folder of a vocabulary, if there is none. Called before the training, so that it fails early.
+
+    Raises OutputError if one of the names is taken by a file that `vocab` did not write.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        known = _read_hashes(folder)
+        for name in FILES:
+            path = folder / name
+            if is_there(path) and not (is_regular(path) and known.get(name) in (_ANY_HASH, hash_file(path))):
+                raise OutputError(
+                    f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
+                    "move it away, or name another folder"
+                )
+        remove_temporaries(folder)
+    except OSError as error:
+        raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file that vocab.json records, and _ANY_HASH for itself. Empty if `vocab` did not write it."""
+    try:
+        settings = read_json(folder / SETTINGS_NAME)
+    except (OSError, ValueError):
+        return {}
+    if _SETTINGS_KEYS - settings.keys():
+        return {}
+    if "files" in settings:
+        files, seal = settings["files"], settings.get(_SEAL)
+        is_ours = isinstance(files, dict) and seal == _seal(settings)
+        return {**files, SETTINGS_NAME: _ANY_HASH} if is_ours else {}
+    try:  # version 0.3.0 recorded no hashes: the pieces must be those of the model
+        model = load_tokenizer(folder / MODEL_NAME, to_encode=False)
+    except TokenizerError:
+        return {SETTINGS_NAME: _ANY_HASH}
+    return {MODEL_NAME: model.sha256, PIECES_NAME: _hash(_list_pieces(model)), SETTINGS_NAME: _ANY_HASH}
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder holds all files of a vocabulary as `save_vocabulary` wrote them."""
+    known = _read_hashes(folder)
+    return all(is_regular(folder / name) and known.get(name) in (_ANY_HASH, hash_file(folder / name)) for name in FILES)
+
+
+def _list_pieces(tokenizer: Tokenizer) -> bytes:
+    return "".join(f"{piece}\n" for piece in tokenizer.pieces).encode()
+
+
+def _seal(settings: dict[str, Any]) -> str:
+    """The SHA-256 of all values except the seal itself. It shows whether a value was edited."""
+    return _hash(to_json({key: value for key, value in settings.items() if key != _SEAL}))
+
+
+def _hash(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
+    """Counts of the corpus' characters. lost: the most frequent ones without a piece, and how often each occurs."""
+    return {
+        "in_corpus": alphabet.num_characters,
+        "with_a_piece": len(alphabet.codes),
+        "num_lost": len(alphabet.lost),
+        "lost_in_corpus": alphabet.num_lost,
+        "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
+    }
+
+
+def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
+    """Write the model, its pieces and the settings to a folder; returns the settings.
+
+    The settings are written first. With the hashes in them the other two files are recognised as ours, even if this is
+    killed in between.
+    """
+    model = report.trained.model
+    pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
+    settings = {
+        **dataclasses.asdict(report.config),
+        "documents": report.num_documents,
+        "text_bytes": report.text_bytes,
+        "sampled_sentences": report.trained.num_sentences,
+        "sampled_bytes": report.trained.num_bytes,
+        "skipped_sentences": report.trained.num_skipped,
+        "skipped_bytes": report.trained.skipped_bytes,
+        "characters": _record_characters(report.alphabet),
+        "unspaced_share": round(report.unspaced_share, 6),
+        "damage": report.damage,
+        "files": {MODEL_NAME: _hash(model), PIECES_NAME: _hash(pieces)},
+    }
+    settings[_SEAL] = _seal(settings)
+    claim_folder(folder)
+    try:
+        replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
+    except OSError as error:
+        raise OutputError(
+            f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is whole: "
+            "free some space, or name another folder"
+        ) from error
+    return settings
