@@ -27,10 +27,10 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import Room, arrange, choose_items, make_room, point_to_room
+from albert_data.examples import masks
+from albert_data.examples.masks import MaskScratch, Pieces, arrange, choose_items, make_scratch, point_to
 from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import ngram_shares
-from albert_data.kernels import pointer
 from albert_data.tokenizer.words import WordRule, find_word_starts
 
 ROW_LENGTHS = pytest.mark.parametrize(("max_seq_len", "num_rows"), [(32, 40_000), (128, 12_000), (512, 8_000)])
@@ -163,7 +163,7 @@ def test_half_of_the_words_in_spans_of_one_word_is_all_that_fits(num_words: int)
 # ---- where ----
 
 
-def assert_law(found: Counter[int], expected: dict[int, float]) -> None:
+def assert_distribution(found: Counter[int], expected: dict[int, float]) -> None:
     """Chi-square: its mean are the degrees of freedom, its variance is twice as much."""
     trials, freedom = sum(found.values()), len(expected) - 1
     assert found.keys() <= expected.keys()
@@ -172,32 +172,40 @@ def assert_law(found: Counter[int], expected: dict[int, float]) -> None:
 
 
 @numba.njit  # kept on disk, it would keep the masks.py of its day
-def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np.ndarray) -> np.ndarray:
+def choose_often(
+    num_trials: int, num_items: int, num_chosen: int, scratch: MaskScratch, pieces: Pieces, empty: masks.Masks
+) -> np.ndarray:
     """The set of each trial, a bit for each item: uint64."""
-    found = np.empty(num_trials, np.uint64)
+    found, at = np.empty(num_trials, np.uint64), point_to(empty.ids, pieces, scratch, empty)
     for trial in range(num_trials):
-        choose_items(np.uint64(trial), num_items, num_chosen, pointer(is_chosen))
-        found[trial] = is_chosen[0]
+        choose_items(at, np.uint64(trial), num_items, num_chosen)
+        found[trial] = scratch.is_chosen[0]
     return found
+
+
+NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0)
+NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.uint16))
 
 
 @pytest.mark.parametrize(("num_items", "num_chosen"), [(5, 1), (6, 3), (7, 2), (7, 5), (8, 8), (3, 0)])
 def test_every_choice_of_items_is_equally_likely(num_items: int, num_chosen: int):
-    found = choose_often(40_000, num_items, num_chosen, np.empty(1, np.uint64))
+    found = choose_often(40_000, num_items, num_chosen, make_scratch(num_items, 1), NO_PIECES, NO_MASKS)
     choices = [sum(1 << item for item in chosen) for chosen in combinations(range(num_items), num_chosen)]
     share = 1 / comb(num_items, num_chosen)
-    assert_law(Counter(found.tolist()), dict.fromkeys(choices, share))
+    assert_distribution(Counter(found.tolist()), dict.fromkeys(choices, share))
 
 
 @numba.njit
-def arrange_often(num_trials: int, num_words: int, num_spans: int, room: Room) -> np.ndarray:
+def arrange_often(
+    num_trials: int, num_words: int, num_spans: int, scratch: MaskScratch, pieces: Pieces, empty: masks.Masks
+) -> np.ndarray:
     """The masked words of each trial, from the lowest on: int64 [trials, masked words]."""
-    places, total = point_to_room(room), room.lengths[:num_spans].sum()
+    at, total = point_to(empty.ids, pieces, scratch, empty), scratch.lengths[:num_spans].sum()
     found = np.full((num_trials, total), -1)
     for trial in range(num_trials):
-        num_masked, lowest = arrange(np.uint64(trial), num_words, num_spans, total, places)
+        num_masked, lowest = arrange(at, np.uint64(trial), num_words, num_spans, total)
         for i in range(num_masked):
-            found[trial, i] = room.tokens[(lowest + i) % num_masked]
+            found[trial, i] = scratch.tokens[(lowest + i) % num_masked]
     return found
 
 
@@ -221,12 +229,12 @@ def every_arrangement(num_words: int, lengths: list[int]) -> dict[int, float]:
     [(9, [1, 1, 1]), (7, [2, 1]), (8, [1, 3]), (10, [1, 2, 2]), (6, [3]), (6, [1, 1, 1]), (4, [4]), (1, [1])],
 )
 def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengths: list[int]):
-    room = make_room(num_words + 1)
-    room.begins[: num_words + 1] = range(num_words + 1)
-    room.lengths[: len(lengths)] = lengths
-    found = arrange_often(40_000, num_words, len(lengths), room)
+    scratch = make_scratch(num_words + 1, 4)
+    scratch.word_begins[: num_words + 1] = range(num_words + 1)
+    scratch.lengths[: len(lengths)] = lengths
+    found = arrange_often(40_000, num_words, len(lengths), scratch, NO_PIECES, NO_MASKS)
     assert (np.diff(found, axis=1) > 0).all()
-    assert_law(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
+    assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
 
 
 def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
@@ -239,7 +247,7 @@ def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
         if all((word + 1) % num_words not in words for word in words)
     ]
     assert len(apart) == 30
-    assert_law(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(apart, 1 / 30))
+    assert_distribution(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(apart, 1 / 30))
 
 
 @ROW_LENGTHS
