@@ -31,6 +31,7 @@ from albert_data.examples import masks
 from albert_data.examples.masks import MaskScratch, Pieces, arrange, choose_items, make_scratch, point_to
 from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import ngram_shares
+from albert_data.kernels import pointer
 from albert_data.tokenizer.words import WordRule, find_word_starts
 
 ROW_LENGTHS = pytest.mark.parametrize(("max_seq_len", "num_rows"), [(32, 40_000), (128, 12_000), (512, 8_000)])
@@ -172,14 +173,12 @@ def assert_distribution(found: Counter[int], expected: dict[int, float]) -> None
 
 
 @numba.njit  # kept on disk, it would keep the masks.py of its day
-def choose_often(
-    num_trials: int, num_items: int, num_chosen: int, scratch: MaskScratch, pieces: Pieces, empty: masks.Masks
-) -> np.ndarray:
+def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np.ndarray) -> np.ndarray:
     """The set of each trial, a bit for each item: uint64."""
-    found, at = np.empty(num_trials, np.uint64), point_to(empty.ids, pieces, scratch, empty)
+    found = np.empty(num_trials, np.uint64)
     for trial in range(num_trials):
-        choose_items(at, np.uint64(trial), num_items, num_chosen)
-        found[trial] = scratch.is_chosen[0]
+        choose_items(pointer(is_chosen), np.uint64(trial), num_items, num_chosen)
+        found[trial] = is_chosen[0]
     return found
 
 
@@ -189,7 +188,7 @@ NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0
 
 @pytest.mark.parametrize(("num_items", "num_chosen"), [(5, 1), (6, 3), (7, 2), (7, 5), (8, 8), (3, 0)])
 def test_every_choice_of_items_is_equally_likely(num_items: int, num_chosen: int):
-    found = choose_often(40_000, num_items, num_chosen, make_scratch(num_items, 1), NO_PIECES, NO_MASKS)
+    found = choose_often(40_000, num_items, num_chosen, np.empty(1, np.uint64))
     choices = [sum(1 << item for item in chosen) for chosen in combinations(range(num_items), num_chosen)]
     share = 1 / comb(num_items, num_chosen)
     assert_distribution(Counter(found.tolist()), dict.fromkeys(choices, share))
