@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from albert_data.inspect.terminal import (
     Run,
     count_columns,
-    count_noun,
     escape_controls,
     make_encodable,
     paint,
@@ -51,10 +50,6 @@ def test_wide_characters_take_two_columns_and_marks_none() -> None:
 def test_an_output_of_a_poorer_encoding_gets_escapes() -> None:
     assert make_encodable("山 ï", "ascii") == "\\u5c71 \\xef"
     assert make_encodable("山 \udc80", "utf-8") == "山 \\udc80"
-
-
-def test_one_thing_is_singular() -> None:
-    assert [count_noun(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
 
 
 def to_lines(text: str, width: int) -> list[str]:

@@ -185,7 +185,7 @@ def point_to(ids: np.ndarray, pieces: Pieces, scratch: MaskScratch, masks: Masks
 
 
 @helper
-def find_words(ids: Pointer, flags: Pointer, begins: Pointer, first: int, last: int, count: int) -> int:
+def find_word_begins(ids: Pointer, flags: Pointer, begins: Pointer, first: int, last: int, count: int) -> int:
     """Append the words of the segment from token `first` to `last` - 1 to `count` others; returns the new count."""
     state = _SPECIAL
     for token in range(first, last):
@@ -323,8 +323,8 @@ def mask_rows(
     for row in range(len(rows.segment_a_len)):
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         sep = begin + 1 + rows.segment_a_len[row]
-        words_a = find_words(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
-        words = find_words(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
+        words_a = find_word_begins(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
+        words = find_word_begins(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
         put(at.word_begins, words, end - 1)
         if words > 0:
             # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole

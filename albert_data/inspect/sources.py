@@ -18,8 +18,9 @@ from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
 from albert_data.inspect.audit.corpus import Corpus, read_corpus
 from albert_data.inspect.audit.subject import Subject, gather_subject
-from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
+from albert_data.inspect.terminal import count_columns, escape_controls
 from albert_data.shards.reader import Shards
+from albert_data.wording import count_of
 
 _CUT = "..."
 _SHORT = 40  # columns
@@ -125,7 +126,7 @@ def describe_sources(sources: Sources) -> str:
     else:
         text = "No file has an unknown token"
     if num_missing:
-        text += f"; {num_missing:,} of the {count_noun(sources.num_documents, 'document')} are in no file of --corpus"
+        text += f"; {num_missing:,} of the {count_of(sources.num_documents, 'document')} are in no file of --corpus"
     return f"{text}."
 
 

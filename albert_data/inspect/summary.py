@@ -15,10 +15,11 @@ from albert_data.inspect.counts import EDGE
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
-from albert_data.inspect.terminal import count_columns, count_noun, escape_controls, name_as_text
+from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import Manifest, SplitEntry
+from albert_data.wording import count_of
 
 WIDTH = 80
 NO_BUILD_TIME = (
@@ -116,9 +117,9 @@ def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
     config = manifest.config.examples
     parts = (
         f"built by albert-data {manifest.albert_data_version}",
-        count_noun(len(manifest.inputs), "input"),
-        f"tokenizer of {count_noun(manifest.tokenizer.vocab_size, 'piece')}",
-        f"rows of at most {count_noun(config.max_seq_len, 'token')}",
+        count_of(len(manifest.inputs), "input"),
+        f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
+        f"rows of at most {count_of(config.max_seq_len, 'token')}",
         "whole words masked" if config.whole_word else "single pieces masked",
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
@@ -132,17 +133,17 @@ def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
 
 def _list_counts(manifest: Manifest) -> list[str]:
     counts = manifest.counts
-    parts = [count_noun(counts.documents, "document"), count_noun(counts.sentences, "sentence")]
-    parts += [f"{format_bytes(counts.text_bytes)} of text", count_noun(counts.tokens, "token")]
+    parts = [count_of(counts.documents, "document"), count_of(counts.sentences, "sentence")]
+    parts += [f"{format_bytes(counts.text_bytes)} of text", count_of(counts.tokens, "token")]
     if counts.duplicate_documents:
-        parts.append(f"{count_noun(counts.duplicate_documents, 'equal document')} dropped")
+        parts.append(f"{count_of(counts.duplicate_documents, 'equal document')} dropped")
     return ["Corpus", *_fill(", ".join(parts), "  ")]
 
 
 def format_bytes(num_bytes: int) -> str:
     """In the largest decimal unit of which there is one at least."""
     if num_bytes < 1000:
-        return count_noun(num_bytes, "byte")
+        return count_of(num_bytes, "byte")
     value, unit = num_bytes / 1000, "kB"
     for larger in ("MB", "GB", "TB", "PB"):
         if value >= 999.95:
@@ -173,7 +174,7 @@ def label_figure(figure: Figure) -> str:
     """What a figure is, in words."""
     if figure.name in _LABELS:
         return _LABELS[figure.name]
-    return f"spans of {count_noun(int(figure.name.removeprefix('spans_of_')), 'word')}"
+    return f"spans of {count_of(int(figure.name.removeprefix('spans_of_')), 'word')}"
 
 
 def format_figure(name: str, value: float | None) -> str:
@@ -277,10 +278,10 @@ def _list_damage(damage: Mapping[str, int]) -> list[str]:
 
 def describe_build_time(build_time: BuildTimes) -> str:
     """In a line: how long, how, when, and what the figures of a build in several runs are of."""
-    workers = count_noun(build_time.num_workers, "worker")
+    workers = count_of(build_time.num_workers, "worker")
     text = f"{build_time.wall_seconds:,.1f} s with {workers}, finished {build_time.finished_utc}"
     if build_time.num_resumed_tasks:
-        tasks = count_noun(build_time.num_resumed_tasks, "task")
+        tasks = count_of(build_time.num_resumed_tasks, "task")
         text += f"; an earlier run had done {tasks}, which the stages count and the clock does not"
     return text
 

@@ -21,13 +21,14 @@ from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit.guesses import check_surface, judge_guess
 from albert_data.inspect.audit.order import guess_order
 from albert_data.inspect.audit.rows import WINDOW, RowFacts, choose_documents, gather_windows
-from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule, show_percent
+from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.audit.subject import Subject, gather_subject
 from albert_data.inspect.sources import attribute
-from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
+from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.reader import open_splits
+from albert_data.wording import count_of, format_share
 
 WIDTH = 80
 MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # documents that a run of tokens must stand in to be boilerplate
@@ -104,7 +105,7 @@ def _share(part: float, whole: float) -> float:
 def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -> Check:
     """A check whose figure is a share of things that are counted."""
     share = _share(part, whole)
-    finding = f"{show_percent(share)}, {part:,} of {count_noun(whole, noun)}"
+    finding = f"{format_share(share)}, {part:,} of {count_of(whole, noun)}"
     return Check(rule=rule, figure=share, finding=finding, details={"count": part, "of": whole, **details})
 
 
@@ -132,7 +133,7 @@ def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
     rule = rules.ORDER_FROM_LENGTHS
     guessed = guess_order(facts.lens_a[is_pair], facts.lens_b[is_pair], facts.labels[is_pair] == 1)
     if guessed is None:
-        finding = f"{count_noun(int(is_pair.sum()), 'pair')} are too few to tell"
+        finding = f"{count_of(int(is_pair.sum()), 'pair')} are too few to tell"
         return Check(rule=rule, figure=None, finding=finding)
     return judge_guess(rule, *guessed)
 
@@ -144,8 +145,8 @@ def _check_near_empty(subject: Subject) -> Check:
     asked = config.short_seq_prob * least / config.max_tokens
     share = _share(count, len(facts))
     finding = (
-        f"{show_percent(share)}, {count_noun(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
-        f"{show_percent(asked)}"
+        f"{format_share(share)}, {count_of(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
+        f"{format_share(asked)}"
     )
     details = {"count": count, "of": len(facts), "share": share, "asked_for": asked, "under_tokens": least}
     return Check(rule=rules.NEAR_EMPTY_ROWS, figure=max(0.0, share - asked), finding=finding, details=details)
@@ -186,7 +187,7 @@ def _check_shared(subject: Subject) -> Check:
     if len(parts) < 2:
         return Check(rule=rules.SHARED_DOCUMENTS, figure=None, finding="one split alone has rows")
     shared = np.intersect1d(parts[0], parts[1], assume_unique=True)
-    finding = f"{count_noun(len(shared), 'document')} of {len(parts[1]):,} in validation"
+    finding = f"{count_of(len(shared), 'document')} of {len(parts[1]):,} in validation"
     details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
     return Check(rule=rules.SHARED_DOCUMENTS, figure=len(shared), finding=finding, details=details)
 
@@ -209,8 +210,8 @@ def _check_boilerplate(subject: Subject) -> Check:
     spread = _stand_in_documents(windows.hashes, subject.owners[windows.rows])
     least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
     share, most = _share(int(np.count_nonzero(spread >= least)), len(spread)), int(np.argmax(spread))
-    documents = count_noun(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
-    finding = f"{show_percent(share)} of the runs of {WINDOW} tokens stand in at least {least:,} of {documents} each"
+    documents = count_of(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
+    finding = f"{format_share(share)} of the runs of {WINDOW} tokens stand in at least {least:,} of {documents} each"
     details: dict[str, Any] = {
         "share": share,
         "in_documents": least,
@@ -263,7 +264,7 @@ def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     yield Check(
         rule=rules.UNKNOWN_BY_SOURCE,
         figure=worst.unknown_rate or 0.0,
-        finding=f"{show_percent(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
+        finding=f"{format_share(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
         details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in sources.files}},
     )
     if len(sources.files) == 1:
@@ -272,7 +273,7 @@ def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     yield Check(
         rule=rules.LARGEST_SOURCE,
         figure=largest.share,
-        finding=f"{show_percent(largest.share)} of the tokens are from {largest.name}{missing}",
+        finding=f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}",
         details={**coverage, "shares": {file.name: file.share for file in sources.files}},
     )
 
@@ -284,7 +285,7 @@ def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
         return Check(rule=rule, figure=None, finding=finding)
     total, lost = find_lost(corpus.characters, subject.tokenizer)
     count = sum(one.count for one in lost)
-    finding = f"{show_percent(_share(count, total))}, {count:,} of {count_noun(total, 'visible character')}"
+    finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'visible character')}"
     if lost:
         shown = (f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN])
         finding += f"; most of all: {'; '.join(shown)}"

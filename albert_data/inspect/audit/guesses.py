@@ -15,11 +15,11 @@ import numpy as np
 
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.regression import FOLDS, SPREAD, States, cross_validate
-from albert_data.inspect.audit.rules import Check, Rule, show_percent
+from albert_data.inspect.audit.rules import Check, Rule
 from albert_data.inspect.audit.signs import Signs, make_signs
 from albert_data.inspect.audit.surface import Surface, gather_surface
-from albert_data.inspect.terminal import count_noun
 from albert_data.shards.reader import Shards
+from albert_data.wording import count_of, format_share
 
 CHANCE = 0.5
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
@@ -45,7 +45,7 @@ class Sign:
 
     def describe(self) -> str:
         order, share = ("later", self.later) if self.later >= CHANCE else ("earlier", 1 - self.later)
-        return f"a segment that {self.name} is the {order} one in {show_percent(share)} of {self.count:,}"
+        return f"a segment that {self.name} is the {order} one in {format_share(share)} of {self.count:,}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"sign": self.name, "count": self.count, "later_share": self.later, "gain": self.gain}
@@ -54,8 +54,8 @@ class Sign:
 def judge_guess(rule: Rule, accuracy: float, error: float, extra: str = "", **details: Any) -> Check:
     """A check whose figure is what a guess gains over chance, 0 within three standard errors."""
     finding = (
-        f"{show_percent(accuracy)} of the guesses are right; chance is {show_percent(CHANCE)} with a standard error of "
-        f"{show_percent(error)}, {abs(accuracy - CHANCE) / error:.1f} of these away{extra}"
+        f"{format_share(accuracy)} of the guesses are right; chance is {format_share(CHANCE)} with a standard error of "
+        f"{format_share(error)}, {abs(accuracy - CHANCE) / error:.1f} of these away{extra}"
     )
     gain = accuracy - CHANCE if accuracy - CHANCE > _ERRORS * error else 0.0
     measured = {"accuracy": accuracy, "chance": CHANCE, "standard_error": error}
@@ -67,7 +67,7 @@ def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
     surface = gather_surface(opened)
     num_documents = len(np.unique(surface.keys))
     if len(surface) < MIN_PAIRS or num_documents < MIN_DOCUMENTS:
-        found = f"{count_noun(len(surface), 'pair')} of {count_noun(num_documents, 'document')}"
+        found = f"{count_of(len(surface), 'pair')} of {count_of(num_documents, 'document')}"
         finding = f"{found} are too few to tell; {MIN_PAIRS} of {MIN_DOCUMENTS} are the least"
         for rule in (rules.ORDER_FROM_SURFACE, *_GROUPS):
             yield Check(rule=rule, figure=None, finding=finding)
@@ -155,14 +155,14 @@ def _check_quotes(surface: Surface) -> Check:
     is_telling, is_wrong = find_contradictions(surface)
     count, wrong = int(is_telling.sum()), int(is_wrong.sum())
     details = {"count": wrong, "of": count}
-    pairs = count_noun(count, "pair")
+    pairs = count_of(count, "pair")
     documents = np.unique(surface.keys[is_telling], return_inverse=True)[1]
     if len(set(documents.tolist())) < MIN_TELLING:
         finding = f"{pairs} with a quotation or bracket across the segments are too few to tell"
         return Check(rule=rule, figure=None, finding=finding, details=details)
     excess = np.bincount(documents, is_wrong[is_telling] - wrong / count)
     error = math.sqrt(float(excess @ excess)) / count  # by documents, whose pairs depend on each other
-    finding = f"{show_percent(wrong / count)}, {wrong:,} of {pairs} with a quotation or bracket across the segments"
+    finding = f"{format_share(wrong / count)}, {wrong:,} of {pairs} with a quotation or bracket across the segments"
     return Check(rule=rule, figure=max(0.0, wrong / count - 2 * error), finding=finding, details=details)
 
 

@@ -12,10 +12,6 @@ OK, LOOK, BAD, NOT_KNOWN = "ok", "look", "bad", "not known"
 VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from the best on
 
 
-def show_percent(share: float) -> str:
-    return f"{100 * share:,.2f} %"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One check. look, bad: the figure from which on the verdict is so. why: what the limits rest on."""
