@@ -55,7 +55,7 @@ def test_the_strongest_sign_is_told_in_words():
     names = [sign["sign"] for sign in check.details["signs"]]
     assert names[0] == "ends with a stop"
     assert "begins with a capital" in names
-    assert "most of all, a segment that ends with a stop is the later one in 100.00 % of" in check.finding
+    assert "strongest sign: a segment that ends with a stop is the later one in 100.00 % of" in check.finding
     gains = [sign["gain"] for sign in check.details["signs"]]
     assert gains == sorted(gains, reverse=True)
     assert len(set(zip(gains, names, strict=True))) == len(gains)
@@ -138,7 +138,7 @@ def test_few_pairs_or_documents_are_not_judged(count: int, num_documents: int, i
     checks = audit_pairs(rows)
     assert all((checks[name].verdict != NOT_KNOWN) == is_judged for name in GUESSES)
     if not is_judged:
-        assert "too few to tell; 200 of 20 are the least" in checks["order_from_surface"].finding
+        assert "too few; at least 200 of 20 are needed" in checks["order_from_surface"].finding
 
 
 def test_rows_without_a_pair_are_left_out():

@@ -10,7 +10,7 @@ import references
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.examples.masks import find_piece_flags
+from albert_data.examples.masks import find_piece_flags, find_word_begins
 from albert_data.inspect.counts import OriginalRows, WordArrays, find_words
 from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
 from albert_data.kernels import kernel, pointer

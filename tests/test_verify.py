@@ -70,7 +70,7 @@ def test_a_sound_folder_is_as_its_manifest_says(sound) -> None:
     splits = read_json(sound / "manifest.json")["splits"].values()
     rows, tokens = (sum(split[key] for split in splits) for key in ("num_rows", "num_tokens"))
     assert result.exit_code == 0
-    assert result.stdout == f"{sound}: 2 shards, {rows} rows, {tokens:,} tokens: all as the manifest says\n"
+    assert result.stdout == f"{sound}: 2 shards, {rows} rows, {tokens:,} tokens: all is as the manifest says\n"
 
 
 def test_a_fault_is_a_line_and_the_exit_code_is_1(folder) -> None:
@@ -107,7 +107,7 @@ def test_a_newer_format_version_is_one_line(folder) -> None:
 
 def test_a_build_without_rows_is_sound(tmp_path) -> None:
     result = run(write_folder(tmp_path, {}))
-    assert result.stdout.endswith(": 0 shards, 0 rows, 0 tokens: all as the manifest says\n")
+    assert result.stdout.endswith(": 0 shards, 0 rows, 0 tokens: all is as the manifest says\n")
 
 
 # ---- files ----
@@ -180,7 +180,7 @@ def test_special_ids_other_than_the_tokenizers_are_a_fault(folder) -> None:
 def test_a_quick_look_finds_what_sizes_and_hashes_tell_alone(folder) -> None:
     quick = CliRunner().invoke(verify, [str(folder), "--quick"])
     assert quick.exit_code == 0
-    assert quick.stdout.endswith(": sizes and hashes are as the manifest says; no row was looked at\n")
+    assert quick.stdout.endswith(": sizes and hashes are as the manifest says; no row was checked\n")
     edit_rows(folder, change("sop_label", 0, 2))
     assert not list(find_faults(folder, quick=True))
     flip_byte(folder / TRAIN, 2000)

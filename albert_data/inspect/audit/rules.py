@@ -1,6 +1,6 @@
-"""What the audit looks for: for each check its limits, why they lie there, and what to do.
+"""The rules of the audit: for each check its limits, the reason for them, and what to do.
 
-This is the one place of the thresholds; docs/audit.md has them in a table.
+All thresholds are here; the table in docs/audit.md is made from this file.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 OK, LOOK, BAD, NOT_KNOWN = "ok", "look", "bad", "not known"
-VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from the best on
+VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from best to worst
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One check. look, bad: the figure from which on the verdict is so. why: what the limits rest on."""
+    """One check. look, bad: the lowest figure with this verdict. why: the reason for these limits."""
 
     name: str
     title: str
@@ -26,7 +26,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A rule's outcome. figure: None where nothing could be measured; details: more figures, by stable names."""
+    """The result of a rule. figure: None where nothing could be measured; details: more figures, by stable names."""
 
     rule: Rule
     figure: float | None
