@@ -1,4 +1,4 @@
-"""The audit finds pairs whose surface tells their order, and labels that are wrong; it is quiet on sound pairs."""
+"""The audit finds pairs whose surface shows their order, and wrong labels; it is quiet on sound pairs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_sentences_cut_at_their_middle_are_found(share: float, of_all: str):
     assert "segment that" in checks["order_from_fragments"].finding
 
 
-def test_the_strongest_sign_is_told_in_words():
+def test_the_strongest_sign_is_named_in_words():
     pairs = list(make_pairs(NUM_PAIRS, 6, ENGLISH, fixtures.cut_sentence, 0.3))
     check = audit_pairs(give_labels(pairs, 6))["order_from_surface"]
     names = [sign["sign"] for sign in check.details["signs"]]
@@ -74,7 +74,7 @@ def test_long_sentences_at_the_outer_edges_are_found(lines: list[str]):
     assert checks["order_from_fragments"].verdict == OK
 
 
-def test_the_guess_does_not_care_which_label_is_which():
+def test_the_guess_does_not_depend_on_which_label_means_swapped():
     rows = give_labels(list(make_pairs(3000, 9, ENGLISH, fixtures.cut_sentence, 0.3)), 9)
     other = replace(rows, sop_label=1 - rows.sop_label)
     one, inverted = audit_pairs(rows)["order_from_surface"], audit_pairs(other)["order_from_surface"]

@@ -126,7 +126,7 @@ def test_short_rows_and_short_segments_keep_the_shares(two: bool):
 
 @ROW_LENGTHS
 @pytest.mark.parametrize("rule", [RULE, EVERY_PIECE], ids=["words", "pieces"])
-def test_words_of_many_lengths_are_masked_in_the_budget_s_share(max_seq_len: int, num_rows: int, rule: WordRule):
+def test_the_masked_share_is_the_budget_for_words_of_many_lengths(max_seq_len: int, num_rows: int, rule: WordRule):
     pairs = make_rows(num_rows, max_seq_len, ids=(FIRST_ORDINARY, VOCAB_SIZE))
     assert_masked_share(pairs, draw(pairs, rule), 0.15)
 
@@ -146,7 +146,7 @@ def test_every_ngram_keeps_every_share_up_to_two_fifths(ngram: int, mask_prob: f
 
 
 @pytest.mark.parametrize("ngram", range(2, 11))
-def test_half_of_the_words_is_nearly_kept_where_spans_have_two_words_or_more(ngram: int):
+def test_a_budget_of_half_the_words_is_nearly_kept_with_spans_of_two_words_or_more(ngram: int):
     """The unmasked word behind each span leaves some draws no room: up to 1 % of the share is lost."""
     pairs = make_rows(4_000, 48)
     share = masked_words(pairs, draw(pairs, ngram=ngram, mask_prob=0.5)).mean()
@@ -154,7 +154,7 @@ def test_half_of_the_words_is_nearly_kept_where_spans_have_two_words_or_more(ngr
 
 
 @pytest.mark.parametrize("num_words", [5, 6, 44, 45])
-def test_half_of_the_words_in_spans_of_one_word_is_all_that_fits(num_words: int):
+def test_with_spans_of_one_word_no_more_than_half_of_the_words_fit(num_words: int):
     """Every other word at most: floor(W / 2) of W."""
     pairs = make_rows(500, num_words + 3, shorter=1)
     masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=0.5))
@@ -236,7 +236,7 @@ def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengt
     assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
 
 
-def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
+def test_spans_of_one_word_make_every_set_of_separate_words_equally_likely():
     num_rows, num_words = 40_000, 9
     pairs = make_rows(num_rows, num_words + 2, two=False)
     masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=1 / 3))
@@ -250,7 +250,7 @@ def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
 
 
 @ROW_LENGTHS
-def test_every_word_is_masked_alike_the_first_and_the_last_too(max_seq_len: int, num_rows: int):
+def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(max_seq_len: int, num_rows: int):
     pairs = make_rows(num_rows, max_seq_len)
     shares = masked_words(pairs, draw(pairs)).mean(axis=0)
     middle = shares[5:-5].mean()
@@ -261,7 +261,7 @@ def test_every_word_is_masked_alike_the_first_and_the_last_too(max_seq_len: int,
 
 
 @ROW_LENGTHS
-def test_the_words_beside_the_boundary_are_masked_like_all_others(max_seq_len: int, num_rows: int):
+def test_the_words_next_to_the_boundary_are_masked_like_all_others(max_seq_len: int, num_rows: int):
     pairs = make_rows(num_rows, max_seq_len)
     grid, sep = masked_grid(pairs, draw(pairs)), pairs.segment_a_len + 1
     for offset in (-3, -2, -1, 1, 2, 3):
@@ -269,13 +269,13 @@ def test_the_words_beside_the_boundary_are_masked_like_all_others(max_seq_len: i
 
 
 @pytest.mark.parametrize("num_words", [5, 13])
-def test_every_word_of_a_small_row_is_masked_alike(num_words: int):
+def test_every_word_of_a_small_row_is_equally_likely_to_be_masked(num_words: int):
     pairs = make_rows(40_000, num_words + 3, shorter=2)
     for share in masked_words(pairs, draw(pairs)).mean(axis=0):
         assert_share(share, 0.15, len(pairs))
 
 
-def test_pieces_inside_a_word_are_masked_apart_only_by_request():
+def test_pieces_inside_a_word_are_masked_separately_only_on_request():
     pairs = make_rows(2_000, 64, ids=(FIRST_ORDINARY, VOCAB_SIZE))
     is_special = SPECIALS.is_special[pairs.ids].reshape(len(pairs), -1)
     inside = np.array([~find_word_starts(row, RULE) for row in pairs.ids.reshape(len(pairs), -1)])
@@ -301,7 +301,7 @@ def test_masked_tokens_are_replaced_by_80_10_10(max_seq_len: int, num_rows: int)
     assert_share(((masks.ids != MASK) & (masks.ids != originals)).mean(), 0.1 - 0.1 * same, len(originals))
 
 
-def test_random_replacements_are_every_ordinary_piece_alike_and_no_other():
+def test_random_replacements_are_all_ordinary_pieces_with_equal_probability():
     pairs = make_rows(num_rows := 12_000, 128)
     masks = draw(pairs)
     originals = pairs.ids.reshape(num_rows, -1)[masked_grid(pairs, masks)]

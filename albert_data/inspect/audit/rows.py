@@ -14,6 +14,7 @@ import numpy as np
 
 from albert_data.draws import mix, threshold
 from albert_data.examples.pairs import SOP_SWAPPED
+from albert_data.examples.ragged import ExampleArrays
 from albert_data.inspect.decoding import read_byte
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
@@ -87,9 +88,7 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
     for batch in shards.batches():
         original = restore_ids(batch)
         lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
-        texts, rows, is_equal, num_inside, num_unknown = measure_rows(
-            batch.input_ids, original, batch.offsets, batch.segment_a_len, batch.sop_label, batch.document_keys, traits
-        )
+        texts, rows, is_equal, num_inside, num_unknown = measure_rows(batch.arrays, original, traits)
         parts.append(
             RowFacts(
                 lens_a=batch.segment_a_len.astype(np.int32),
@@ -188,27 +187,21 @@ def gather_subject(opened: list[Shards]) -> Subject:
 
 @kernel
 def measure_rows(
-    ids: np.ndarray,
-    original: np.ndarray,
-    offsets: np.ndarray,
-    segment_a_len: np.ndarray,
-    labels: np.ndarray,
-    keys: np.ndarray,
-    traits: np.ndarray,
+    batch: ExampleArrays, original: np.ndarray, traits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """RowFacts.texts, rows, is_equal, num_inside and num_unknown."""
-    num_rows = len(labels)
+    """RowFacts.texts, rows, is_equal, num_inside and num_unknown. original: the ids before masking."""
+    num_rows = len(batch.sop_label)
     texts, rows = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint64)
     is_equal, num_inside = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.int8)
     num_unknown = np.zeros(num_rows, np.int32)
     for row in range(num_rows):
-        begin, end = offsets[row], offsets[row + 1]
-        sep = begin + 1 + segment_a_len[row]
-        whole = mix(keys[row] ^ np.uint64(segment_a_len[row]))
+        begin, end = batch.offsets[row], batch.offsets[row + 1]
+        sep = begin + 1 + batch.segment_a_len[row]
+        whole = mix(batch.document_keys[row] ^ np.uint64(batch.segment_a_len[row]))
         for at in range(begin, end):
-            whole = mix(whole ^ (np.uint64(ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
+            whole = mix(whole ^ (np.uint64(batch.input_ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
             num_unknown[row] += (traits[original[at]] & _IS_UNKNOWN) > 0
-        is_swapped = labels[row] == SOP_SWAPPED
+        is_swapped = batch.sop_label[row] == SOP_SWAPPED
         text = np.uint64(0)
         for part in range(2):
             first, last = (sep + 1, end - 1) if (part == 0) == is_swapped else (begin + 1, sep)

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
-from albert_data.examples.ragged import Examples
+from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.inspect.decoding import read_byte
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
@@ -140,7 +140,7 @@ def gather_surface(opened: Sequence[Shards]) -> Surface:
         rows = np.flatnonzero(batch.sop_label != SOP_NONE)[:num_left]
         ids = restore_ids(batch)
         out = np.empty((len(rows), 2, len(MEASURES)), np.int32)
-        measure_surface(ids, batch.offsets, batch.segment_a_len, rows, table.traits, table.marks, out)
+        measure_surface(batch.arrays, ids, rows, table.traits, table.marks, out)
         measured.append(out)
         labels.append(batch.sop_label[rows] == SOP_SWAPPED)
         keys.append(batch.document_keys[rows])
@@ -162,26 +162,25 @@ def _read_batches(opened: Sequence[Shards]) -> Iterator[Examples]:
 
 @kernel
 def measure_surface(
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    segment_a_len: np.ndarray,
+    batch: ExampleArrays,
+    original: np.ndarray,
     rows: np.ndarray,
     traits: np.ndarray,
     marks: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Fill in MEASURES of both segments of the given rows. out: int32, (rows, 2, measures)."""
+    """Fill in MEASURES of both segments of the given rows. original: the ids before masking; out: int32."""
     depths, lowest = np.empty(3, np.int64), np.empty(3, np.int64)
     for i in range(len(rows)):
-        begin, end = offsets[rows[i]], offsets[rows[i] + 1]
-        sep = begin + 1 + segment_a_len[rows[i]]
+        begin, end = batch.offsets[rows[i]], batch.offsets[rows[i] + 1]
+        sep = begin + 1 + batch.segment_a_len[rows[i]]
         for segment in range(2):
             first, stop = (begin + 1, sep) if segment == 0 else (sep + 1, end - 1)
             first_piece = last_piece = letter_piece = -1
             depths[:], lowest[:] = 0, 0
             straight, first_len, last_begin, is_over = 0, 0, first, False
             for at in range(first, stop):
-                piece = ids[at]
+                piece = original[at]
                 trait = traits[piece]
                 if not trait & _VISIBLE:
                     continue
