@@ -50,7 +50,7 @@ class Cuts(NamedTuple):
     indices: np.ndarray
 
 
-class Corpus(NamedTuple):
+class DocumentArrays(NamedTuple):
     """The arrays of `Documents` as the kernel takes them."""
 
     ids: np.ndarray
@@ -94,7 +94,7 @@ def make_pairs(
 
 def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> Cuts:
     """Choose the rows, without their special tokens."""
-    corpus = Corpus(*(getattr(documents, name) for name in Corpus._fields))
+    arrays = DocumentArrays(*(getattr(documents, name) for name in DocumentArrays._fields))
     rule = PairRule(
         words.starts,
         words.standalone,
@@ -111,24 +111,24 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
     begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))
     cuts = Cuts(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
     scratch = PlanScratch(*(np.empty(num_sentences, np.int64) for _ in PlanScratch._fields))
-    num_rows = choose_pairs(corpus, rule, scratch, cuts)
+    num_rows = choose_pairs(arrays, rule, scratch, cuts)
     return Cuts(*(array[:num_rows] for array in cuts))
 
 
 @helper
-def copy_edges(corpus: Corpus, first: int, stop: int, edges: np.ndarray) -> int:
+def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarray) -> int:
     """Write where the sentences `first` to `stop` - 1 begin and end; returns how many there are.
 
     Empty sentences are left out, and a heading counts as one with the sentence after it.
     """
-    edges[0] = corpus.sentence_offsets[first]
+    edges[0] = documents.sentence_offsets[first]
     num_sentences = 0
     for sentence in range(first, stop):
-        if corpus.is_heading[sentence] and sentence + 1 < stop:
+        if documents.is_heading[sentence] and sentence + 1 < stop:
             continue
-        if corpus.sentence_offsets[sentence + 1] > edges[num_sentences]:
+        if documents.sentence_offsets[sentence + 1] > edges[num_sentences]:
             num_sentences += 1
-            edges[num_sentences] = corpus.sentence_offsets[sentence + 1]
+            edges[num_sentences] = documents.sentence_offsets[sentence + 1]
     return num_sentences
 
 
@@ -198,26 +198,26 @@ def cut_block(
 
 
 @kernel
-def choose_pairs(corpus: Corpus, rule: PairRule, scratch: PlanScratch, cuts: Cuts) -> int:
+def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, cuts: Cuts) -> int:
     """Fill in the cuts of every row. Returns how many rows there are."""
     row, edges = 0, scratch.edges
-    for document in range(len(corpus.document_offsets) - 1):
+    for document in range(len(documents.document_offsets) - 1):
         low, first_row = 0, row
         num_sentences = copy_edges(
-            corpus, corpus.document_offsets[document], corpus.document_offsets[document + 1], edges
+            documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
         )
         while low < num_sentences:
             high = low
             while high < num_sentences and edges[high + 1] - edges[high] <= rule.max_tokens:
                 high += 1
             if high > low:
-                key = corpus.document_keys[document]
+                key = documents.document_keys[document]
                 row, low = cut_block(rule, scratch, cuts, low, high, key, row, row - first_row), high
                 continue
             begin = edges[low]
             while begin < edges[low + 1]:  # a sentence that is longer than a row
                 end = cut_long_sentence(
-                    corpus.ids, begin, edges[low + 1], rule.max_tokens, rule.starts, rule.standalone
+                    documents.ids, begin, edges[low + 1], rule.max_tokens, rule.starts, rule.standalone
                 )
                 put_row(cuts, row, begin, end, end, SOP_NONE)
                 row, begin = row + 1, end
