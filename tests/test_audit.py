@@ -174,7 +174,7 @@ def test_a_footer_counts_by_its_share_of_the_text_in_a_sample(
     documents = [f"{line}\n{footer}" for line in make_sentences(1500, seed=9)]
     whole = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False)
     monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 3000)
-    monkeypatch.setattr(audit_rows, "LEAST_DOCUMENTS", 50)
+    monkeypatch.setattr(audit_rows, "MIN_DOCUMENTS", 50)
     check, every = get_check(audit_folder(tmp_path / "out"), "boilerplate"), get_check(whole, "boilerplate")
     assert every.details["num_documents_sampled"] > 1400 > 10 * check.details["num_documents_sampled"] > 300
     assert check.details["num_sampled"] <= 3000
@@ -184,7 +184,7 @@ def test_a_footer_counts_by_its_share_of_the_text_in_a_sample(
 
 def test_few_long_documents_are_all_sampled(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 1000)
-    monkeypatch.setattr(audit_rows, "LEAST_DOCUMENTS", 8)
+    monkeypatch.setattr(audit_rows, "MIN_DOCUMENTS", 8)
     keys = np.arange(40, dtype=np.uint64)
     is_chosen, share = audit_rows.choose_documents(keys[:6], np.full(6, 1000.0))
     assert is_chosen.all()

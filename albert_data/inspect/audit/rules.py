@@ -58,8 +58,8 @@ ORDER_FROM_LENGTHS = Rule(
     look=0.02,
     bad=0.05,
     why="the figure is what a guess fitted on lengths gains over chance; 0 if within three standard errors. A guess "
-    "that is right in 52 % of the cases gives 0.1 % of the label's one bit, at 55 % 0.7 %. If rows are only filled from "
-    "the front of each document, 53.8 % are right",
+    "that is right in 52 % of the cases gives 0.1 % of the label's one bit, at 55 % 0.7 %. If rows are only filled "
+    "from the front of each document, 53.8 % are right",
     advice="a model can learn the label without reading; check how the pairs were made, and that both orders occur",
 )
 ORDER_FROM_SURFACE = Rule(
