@@ -27,7 +27,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.corpus import find_lost
-from albert_data.inspect.audit.order import guess_order
+from albert_data.inspect.audit.guesses import guess_order
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
 from albert_data.shards.reader import open_shards
@@ -76,7 +76,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> tup
     return folder, build_and_audit(folder, tokenizer, files, with_corpus=True)
 
 
-def test_a_clean_corpus_is_ok_in_all(clean: tuple[Path, Audit]):
+def test_a_clean_corpus_passes_every_check(clean: tuple[Path, Audit]):
     assert verdicts(clean[1]) == {rule.name: NOT_KNOWN if rule.name in NOT_TOLD else OK for rule in RULES}
 
 
@@ -148,7 +148,7 @@ def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: To
     assert "To do: " in audit.to_text()
 
 
-def test_a_source_of_another_script_and_one_of_nearly_all_are_named(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_source_of_another_script_and_one_with_nearly_all_text_are_named(tmp_path: Path, tokenizer: Tokenizer):
     files = {"big.txt": CLEAN, "odd.txt": add_unknown_script([])[:2]}
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=True)
     worst, largest = get_check(audit, "unknown_by_source"), get_check(audit, "largest_source")
@@ -166,7 +166,7 @@ def test_boilerplate_is_shown(tmp_path: Path, tokenizer: Tokenizer):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_footer_counts_for_its_part_of_the_text_in_a_sample(
+def test_a_footer_counts_by_its_share_of_the_text_in_a_sample(
     seed: int, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ):
     """Documents of one row: each sampled run is then a footer's or not, with nothing between, for all footers."""
@@ -174,7 +174,7 @@ def test_a_footer_counts_for_its_part_of_the_text_in_a_sample(
     documents = [f"{line}\n{footer}" for line in make_sentences(1500, seed=9)]
     whole = build_and_audit(tmp_path, tokenizer, {"a.txt": documents}, with_corpus=False)
     monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 3000)
-    monkeypatch.setattr(audit_rows, "LEAST_DOCUMENTS", 50)
+    monkeypatch.setattr(audit_rows, "MIN_DOCUMENTS", 50)
     check, every = get_check(audit_folder(tmp_path / "out"), "boilerplate"), get_check(whole, "boilerplate")
     assert every.details["num_documents_sampled"] > 1400 > 10 * check.details["num_documents_sampled"] > 300
     assert check.details["num_sampled"] <= 3000
@@ -182,9 +182,9 @@ def test_a_footer_counts_for_its_part_of_the_text_in_a_sample(
     assert check.figure == pytest.approx(every.figure, rel=0.15)
 
 
-def test_of_few_long_documents_all_are_sampled(monkeypatch: pytest.MonkeyPatch):
+def test_few_long_documents_are_all_sampled(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 1000)
-    monkeypatch.setattr(audit_rows, "LEAST_DOCUMENTS", 8)
+    monkeypatch.setattr(audit_rows, "MIN_DOCUMENTS", 8)
     keys = np.arange(40, dtype=np.uint64)
     is_chosen, share = audit_rows.choose_documents(keys[:6], np.full(6, 1000.0))
     assert is_chosen.all()
@@ -233,7 +233,7 @@ def test_a_document_in_both_splits_is_bad(built: Path):
     assert check.details["document_keys"] == [f"{key:016x}"]
 
 
-def test_an_order_that_lengths_tell_is_bad(built: Path):
+def test_an_order_that_lengths_show_is_bad(built: Path):
     def edit(examples: Examples) -> None:
         lens_b = np.diff(examples.offsets) - examples.segment_a_len - 3
         examples.sop_label[examples.sop_label >= 0] = (examples.segment_a_len > lens_b)[examples.sop_label >= 0]
@@ -252,7 +252,7 @@ def test_labels_of_one_value_are_bad(built: Path):
     assert get_check(audit_folder(built), "order_from_lengths").verdict == BAD
 
 
-def test_guesses_by_chance_are_as_good_as_chance():
+def test_random_guesses_are_as_good_as_chance():
     """Over 100 sets the deviations in standard errors have a mean square of 1, itself +- 0.14."""
     rng, squares = np.random.default_rng(0), []
     for _ in range(100):
@@ -292,13 +292,7 @@ def test_rows_are_measured_as_in_plain_python(documents, config):
         masks = slice(examples.mask_offsets[i], examples.mask_offsets[i + 1])
         row[examples.masked_positions[masks]] = examples.masked_ids[masks]
     texts, whole, is_equal, num_inside, num_unknown = measure_rows(
-        examples.input_ids,
-        ids,
-        offsets,
-        examples.segment_a_len,
-        examples.sop_label,
-        examples.document_keys,
-        make_traits(inside, unknown, parting),
+        examples.arrays, ids, make_traits(inside, unknown, parting)
     )
     parts = [
         (row[1 : 1 + a].tolist(), row[2 + a : -1].tolist()) for row, a in zip(rows, examples.segment_a_len, strict=True)
@@ -376,7 +370,7 @@ def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "albert-data", "format_version": 2}'])
-def test_a_manifest_that_can_not_be_read_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_unreadable_manifest_is_refused_in_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "manifest.json").write_text(text)
     assert run(["audit", str(tmp_path)]) == 1
     printed = capsys.readouterr()
@@ -385,7 +379,7 @@ def test_a_manifest_that_can_not_be_read_is_one_line(text: str, tmp_path: Path, 
     assert printed.err.count("\n") == 1
 
 
-def test_every_limit_stands_in_the_documents():
+def test_every_limit_is_in_the_documentation():
     page = (Path(__file__).parent.parent / "docs" / "audit.md").read_text(encoding="utf-8")
     assert audit_reference.render() in page, "put what `python tests/audit_reference.py` prints into docs/audit.md"
     assert all(rule.look <= rule.bad for rule in RULES)

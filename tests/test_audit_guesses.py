@@ -1,4 +1,4 @@
-"""The audit finds pairs whose surface tells their order, and labels that are wrong; it is quiet on sound pairs."""
+"""The audit finds pairs whose surface shows their order, and wrong labels; it is quiet on sound pairs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_sentences_cut_at_their_middle_are_found(share: float, of_all: str):
     assert "segment that" in checks["order_from_fragments"].finding
 
 
-def test_the_strongest_sign_is_told_in_words():
+def test_the_strongest_sign_is_named_in_words():
     pairs = list(make_pairs(NUM_PAIRS, 6, ENGLISH, fixtures.cut_sentence, 0.3))
     check = audit_pairs(give_labels(pairs, 6))["order_from_surface"]
     names = [sign["sign"] for sign in check.details["signs"]]
     assert names[0] == "ends with a stop"
     assert "begins with a capital" in names
-    assert "most of all, a segment that ends with a stop is the later one in 100.00 % of" in check.finding
+    assert "strongest sign: a segment that ends with a stop is the later one in 100.00 % of" in check.finding
     gains = [sign["gain"] for sign in check.details["signs"]]
     assert gains == sorted(gains, reverse=True)
     assert len(set(zip(gains, names, strict=True))) == len(gains)
@@ -74,7 +74,7 @@ def test_long_sentences_at_the_outer_edges_are_found(lines: list[str]):
     assert checks["order_from_fragments"].verdict == OK
 
 
-def test_the_guess_does_not_care_which_label_is_which():
+def test_the_guess_does_not_depend_on_which_label_means_swapped():
     rows = give_labels(list(make_pairs(3000, 9, ENGLISH, fixtures.cut_sentence, 0.3)), 9)
     other = replace(rows, sop_label=1 - rows.sop_label)
     one, inverted = audit_pairs(rows)["order_from_surface"], audit_pairs(other)["order_from_surface"]
@@ -138,7 +138,7 @@ def test_few_pairs_or_documents_are_not_judged(count: int, num_documents: int, i
     checks = audit_pairs(rows)
     assert all((checks[name].verdict != NOT_KNOWN) == is_judged for name in GUESSES)
     if not is_judged:
-        assert "too few to tell; 200 of 20 are the least" in checks["order_from_surface"].finding
+        assert "too few; at least 200 of 20 are needed" in checks["order_from_surface"].finding
 
 
 def test_rows_without_a_pair_are_left_out():

@@ -85,7 +85,7 @@ def test_a_surface_is_measured_as_in_plain_python(pairs: list[tuple[str, str]]):
             assert (found["first_lens"], found["last_lens"], bool(found["ends_open"])) == wanted["sentences"]
 
 
-def test_masks_are_undone_and_rows_without_a_pair_left_out():
+def test_original_ids_are_measured_and_rows_without_a_pair_left_out():
     examples = fixtures.lay_out([("The river.", "Water.")] * 3, [0, -1, 1], [7, 8, 9])
     whole = gather_surface([fixtures.as_shards(examples)])
     examples.input_ids[1], masked = fixtures.get_tokenizer().mask_id, examples.input_ids[1]
@@ -98,7 +98,7 @@ def test_masks_are_undone_and_rows_without_a_pair_left_out():
     assert found.first_pieces.tolist() == whole.first_pieces.tolist()
 
 
-def test_so_many_pairs_are_measured_and_no_more(monkeypatch: pytest.MonkeyPatch):
+def test_no_more_than_the_given_number_of_pairs_is_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(audit_surface, "MAX_PAIRS", 5)
     examples = fixtures.lay_out([("The river.", "Water.")] * 3, [0, 1, 0], [1, 2, 3])
     assert gather_surface([fixtures.as_shards(examples, examples)] * 2).keys.tolist() == [1, 2, 3, 1, 2]

@@ -10,9 +10,9 @@ import references
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.examples.masks import begin_words, find_kinds
+from albert_data.examples.masks import find_piece_flags, find_word_begins
+from albert_data.inspect.counts import OriginalRows, WordArrays, find_words
 from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
-from albert_data.inspect.words import find_words
 from albert_data.kernels import kernel, pointer
 from albert_data.tokenizer.graphemes import continues
 from albert_data.tokenizer.model import Specials
@@ -147,16 +147,14 @@ def test_no_word_begins_inside_a_grapheme_cluster(pieces: list[str]):
 
 
 @kernel
-def begin_words_of(ids: np.ndarray, first: int, last: int, kinds: np.ndarray, begins: np.ndarray) -> int:
-    return begin_words(pointer(ids), first, last, pointer(kinds), pointer(begins), 0)
+def begin_words_of(ids: np.ndarray, first: int, last: int, flags: np.ndarray, begins: np.ndarray) -> int:
+    return find_word_begins(pointer(ids), pointer(flags), pointer(begins), first, last, 0)
 
 
 @kernel
-def find_words_of(
-    ids: np.ndarray, a_len: int, is_special: np.ndarray, rule: tuple[np.ndarray, np.ndarray], begins: np.ndarray
-) -> tuple[np.ndarray, int]:
-    ends = np.empty(len(ids), np.int64)
-    count, _ = find_words(ids, 0, len(ids), a_len, is_special, rule[0], rule[1], begins, ends)
+def find_words_of(rows: OriginalRows, words: WordArrays, begins: np.ndarray) -> tuple[np.ndarray, int]:
+    ends = np.empty(len(rows.ids), np.int64)
+    count, _ = find_words(rows, 0, words, begins, ends)
     return ends, count
 
 
@@ -170,12 +168,13 @@ def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first: list[in
         RULE.starts.tolist(), RULE.standalone.tolist(), IS_SPECIAL_ID.tolist(), SPECIAL, SPECIAL, SPECIAL
     )
     expected = references.find_words(row, len(first), vocabulary)
-    ids, kinds = np.array(row, np.uint16), find_kinds(SPECIALS, RULE)
+    ids, flags = np.array(row, np.uint16), find_piece_flags(SPECIALS, RULE)
     begins = np.empty(len(row), np.int64)
-    for words, place, part in zip(expected, (1, len(first) + 2), (first, second), strict=True):
-        count = begin_words_of(ids, place, place + len(part), kinds, begins)
+    for words, begin, part in zip(expected, (1, len(first) + 2), (first, second), strict=True):
+        count = begin_words_of(ids, begin, begin + len(part), flags, begins)
         assert begins[:count].tolist() == [word[0] for word in words]
-    ends, count = find_words_of(ids, len(first), IS_SPECIAL_ID, (RULE.starts, RULE.standalone), begins)
+    rows = OriginalRows(ids, np.array([0, len(ids)]), np.array([len(first)], np.int32), np.zeros(len(ids), np.bool_))
+    ends, count = find_words_of(rows, WordArrays(IS_SPECIAL_ID, RULE.starts, RULE.standalone), begins)
     words = expected[0] + expected[1]
     assert begins[:count].tolist() == [word[0] for word in words]
     assert ends[:count].tolist() == [word[-1] + 1 for word in words]

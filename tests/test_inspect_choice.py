@@ -1,4 +1,4 @@
-"""The rows that are shown are those asked for: by number, by label, by text, or drawn."""
+"""The rows that are shown are the chosen ones: by number, by label, by text, or drawn at random."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_a_search_crosses_no_segment_and_no_row(tmp_path) -> None:
     assert list(find_text(shards, "mountain")) == [0, 1, 2]
 
 
-def test_a_search_sees_what_stood_under_a_mask_and_what_bytes_spell(tmp_path) -> None:
+def test_a_search_finds_masked_text_and_text_in_bytes(tmp_path) -> None:
     sentence = get_tokenizer().encode(["naïve Ж"])[0].tolist()
     shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[sentence] * 4] * 9, SMALL)]}))
     assert sum(len(shards[row].masked_positions) for row in range(len(shards)))
     assert list(find_text(shards, "naïve Ж")) == list(range(len(shards)))
 
 
-def test_a_text_of_nothing_is_refused(shards) -> None:
+def test_an_empty_text_is_refused(shards) -> None:
     with pytest.raises(ConfigError, match="text to look for is empty"):
         Choice(count=1, text="  ")
 
@@ -86,7 +86,7 @@ def test_rows_of_one_label_are_drawn_from_all_of_them(shards) -> None:
         assert choose_rows(shards, Choice(count=1, label=label)) == rows[:1]
 
 
-def test_rows_asked_for_by_number_come_in_that_order_and_once(shards) -> None:
+def test_rows_given_by_number_come_in_that_order_and_once(shards) -> None:
     assert choose_rows(shards, Choice(count=1, numbers=(7, 2, 7))) == [7, 2]
     with pytest.raises(ShardError, match=f"has no row 999; it has {len(shards)} rows"):
         choose_rows(shards, Choice(count=1, numbers=(0, 999)))
@@ -109,7 +109,7 @@ def test_random_shows_other_rows_at_each_call(built, capsys) -> None:
     assert len({tuple(shown(capsys, built, "--random", "-n", 6)) for _ in range(4)}) == 4
 
 
-def test_where_no_row_holds_the_text_that_is_said(built, capsys) -> None:
+def test_a_text_that_no_row_has_is_reported(built, capsys) -> None:
     assert run(["inspect", str(built), "--grep", "no\x1bwhere", "--label", "swapped"]) == 0
     assert "train has no row that holds 'no\\x1bwhere' and is swapped." in capsys.readouterr().out
 

@@ -65,7 +65,7 @@ def test_the_page_fits_80_columns_even_with_large_numbers_and_all_damage(tmp_pat
     assert "some reason of a later version" in damage
 
 
-def test_each_figure_stands_between_its_intention_and_both_splits(built) -> None:
+def test_each_figure_has_its_intended_value_and_that_of_both_splits(built) -> None:
     lines = section(page(built), "Figures").splitlines()
     assert lines[0].split() == ["Figures", "intended", "train", "validation"]
     columns = [measure(open_shards(built, split)) for split in ("train", "validation")]
@@ -101,7 +101,7 @@ def test_a_sound_corpus_has_no_damage(built) -> None:
     [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1000, "1.0 kB"), (999_940, "999.9 kB")]
     + [(999_960, "1.0 MB"), (12_345_678, "12.3 MB"), (4 * 10**12, "4.0 TB"), (5 * 10**18, "5,000.0 PB")],
 )
-def test_sizes_are_in_a_unit_that_suits_them(num_bytes, text) -> None:
+def test_sizes_have_a_suitable_unit(num_bytes, text) -> None:
     assert format_bytes(num_bytes) == text
 
 
@@ -138,7 +138,7 @@ def test_json_is_one_object_of_the_same_content(built) -> None:
     assert report["splits"]["train"]["num_shards"] == 1
 
 
-def test_a_split_without_rows_is_shown_as_such(tmp_path) -> None:
+def test_a_split_without_rows_is_shown(tmp_path) -> None:
     folder = write_folder(tmp_path, {"train": [make_examples(write_sentences(3, 1), SMALL)]})
     text = page(folder, "--split", "validation")
     assert section(text, "Figures").splitlines()[0].split() == ["Figures", "intended", "train"]

@@ -1,4 +1,4 @@
-"""`inspect` tells the scripts of a text, where it has more than one."""
+"""`inspect` lists the scripts of a text that has more than one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_one_script_and_a_few_loans_need_no_table():
     assert count_scripts([5] * 3 + [0] * 5 + [5] * 3, PIECES) == []
 
 
-def test_text_of_two_scripts_is_told_by_both(tmp_path: Path):
+def test_both_scripts_of_a_text_are_counted(tmp_path: Path):
     folder = write_small(tmp_path)
     page = CliRunner().invoke(cli, ["inspect", str(folder), "-n", "0"]).stdout
     found = json.loads(CliRunner().invoke(cli, ["inspect", str(folder), "--json"]).stdout)["scripts"]

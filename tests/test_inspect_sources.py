@@ -1,4 +1,4 @@
-"""Figures by source are those of a slow count, the audit's, and named so that they can be told apart anywhere."""
+"""Figures by source equal a slow count and the audit's, and their names are distinct and printable."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_without_the_corpus_they_are_null_and_the_page_is_silent(built: Path, ca
     assert "Sources" not in show(capsys, built / "out")
 
 
-def test_the_page_has_a_line_a_file_without_their_common_folder(built: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_page_has_a_line_for_each_file_without_their_common_folder(built: Path, capsys: pytest.CaptureFixture[str]):
     text = show(capsys, built / "out", "--corpus", built / "in")
     lines = next(part for part in text.split("\n\n") if part.startswith("Sources ")).splitlines()
     assert max(map(len, lines)) <= 80
@@ -108,7 +108,7 @@ def test_documents_that_no_file_has_are_counted(built: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("is_html", [False, True])
-def test_another_corpus_is_one_line(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_html: bool):
+def test_another_corpus_is_refused(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_html: bool):
     (tmp_path / "other.txt").write_text("Another text.\n")
     html = ["--html", str(tmp_path / "report.html")] if is_html else []
     if is_html:

@@ -1,4 +1,4 @@
-"""Statistics are what a slow count over lists says, and stand beside the figures of the paper."""
+"""Statistics equal a slow count over lists, and are compared with the figures of the paper."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
         num_special_masked=counts["special masked"],
         num_special_replacements=counts["special replacement"],
         label_counts=tuple(counts["label", label] for label in (0, 1, -1)),
-        standing_counts=tuple(counts[kind] for kind in ("mask", "random", "kept")),
+        shown_counts=tuple(counts[kind] for kind in ("mask", "random", "kept")),
         row_lens=tuple(counts["length", length] for length in range(config.max_seq_len + 1)),
         span_lens=tuple(counts["span", length] for length in spans),
         edge_tokens=tuple(counts["tokens at", place] for place in places),
@@ -201,7 +201,7 @@ def make_statistics(row_lens: list[int]) -> Statistics:
         num_special_masked=0,
         num_special_replacements=0,
         label_counts=(0, 0, 0),
-        standing_counts=(0, 0, 0),
+        shown_counts=(0, 0, 0),
         row_lens=tuple(row_lens),
         span_lens=(0, 0, 0, 0),
         edge_tokens=(0,) * (2 * EDGE + 1),
@@ -236,7 +236,7 @@ def test_padding_is_that_of_rows_padded_one_by_one(row_lens, group_len) -> None:
     assert measured.pad_to_groups(group_len) == pytest.approx(expected)
 
 
-def test_padding_is_told_for_group_sizes_up_to_a_whole_row() -> None:
+def test_padding_is_given_for_group_sizes_up_to_a_whole_row() -> None:
     measured = make_statistics([0] * 65 + [5] * 64)
     assert list(measured.padding_by_group) == [8, 16, 32, 64, 128]
     assert measured.padding_by_group[128] == measured.padding_share
@@ -284,7 +284,7 @@ def raise_segment(examples: Examples) -> None:
 
 
 @pytest.mark.parametrize("damage", [raise_id, raise_position, raise_segment])
-def test_rows_that_lead_out_of_their_arrays_are_refused(tmp_path, damage) -> None:
+def test_rows_that_leave_their_arrays_are_refused(tmp_path, damage) -> None:
     edit_rows(write_small(tmp_path), damage)
     with pytest.raises(ShardError, match="train, row 0: .*albert-data verify"):
         measure(open_shards(tmp_path))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from albert_data.inspect.terminal import (
     Run,
     count_columns,
-    count_noun,
     escape_controls,
     make_encodable,
     paint,
@@ -21,7 +20,7 @@ from albert_data.inspect.terminal import (
 
 
 @given(st.text())
-def test_no_character_that_steers_a_terminal_passes(text) -> None:
+def test_no_control_character_reaches_the_terminal(text) -> None:
     shown = escape_controls(text)
     steering = [c for c in shown if unicodedata.category(c)[0] == "C" and c not in "\u200c\u200d"]
     assert not steering
@@ -44,17 +43,13 @@ def test_control_characters_are_written_out(text, shown) -> None:
     assert escape_controls(text) == shown
 
 
-def test_wide_characters_take_two_columns_and_marks_none() -> None:
+def test_wide_characters_fill_two_columns_and_marks_none() -> None:
     assert [count_columns(text) for text in ("abc", "山河", "e\u0301", "，", "ｱ", "")] == [3, 4, 1, 2, 1, 0]
 
 
-def test_an_output_of_a_poorer_encoding_gets_escapes() -> None:
+def test_an_output_that_can_t_encode_a_character_gets_an_escape() -> None:
     assert make_encodable("山 ï", "ascii") == "\\u5c71 \\xef"
     assert make_encodable("山 \udc80", "utf-8") == "山 \\udc80"
-
-
-def test_one_thing_is_singular() -> None:
-    assert [count_noun(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
 
 
 def to_lines(text: str, width: int) -> list[str]:

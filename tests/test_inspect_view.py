@@ -1,4 +1,4 @@
-"""A row on the terminal shows what became of each token, to the eye and to a parser, and can't harm."""
+"""A row in the terminal shows what became of each token, to people and to parsers, and is harmless."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def byte_pieces(text: str) -> list[str]:
     return [f"<0x{byte:02X}>" for byte in text.encode()]
 
 
-def test_the_four_kinds_of_token_are_told_apart_by_markers() -> None:
+def test_markers_distinguish_the_four_kinds_of_token() -> None:
     masks = Masked(position=1, standing="[MASK]"), Masked(position=2, standing="▁people")
     kept = Masked(position=3, standing="▁water")
     example = make_example(["▁river", "▁quickly", "▁water", "▁people"], ["▁the"], *masks, kept)
@@ -67,7 +67,7 @@ def test_the_pieces_of_a_word_are_marked_one_by_one() -> None:
     assert show_segments(example)[0] == "A  river[MASK:a] peoplea"
 
 
-def test_replacements_that_differ_in_the_space_alone_are_told_apart() -> None:
+def test_replacements_that_differ_only_in_the_space_are_distinguished() -> None:
     example = make_example(["▁the", "a"], ["▁the"], Masked(position=2, standing="▁the"))
     assert show_segments(example)[0] == "A  the{▁the<-a}"
 
@@ -77,14 +77,14 @@ def test_a_lone_space_piece_is_visible_in_a_marker() -> None:
     assert show_segments(example)[0] == "A  the [MASK:▁]"
 
 
-def test_byte_pieces_are_joined_to_characters_where_they_make_one() -> None:
+def test_byte_pieces_that_form_a_character_are_joined() -> None:
     whole, cut = byte_pieces("é山"), byte_pieces("山")[:2]
     assert show_segments(make_example(["▁the", *whole], cut)) == ["A  theé山", "B  <0xE5><0xB1>"]
     example = make_example(["▁the", *byte_pieces("é")], ["▁the"], Masked(position=3, standing="[MASK]"))
     assert show_segments(example)[0] == "A  the<0xC3>[MASK:<0xA9>]"
 
 
-def test_text_that_looks_like_a_marker_is_told_apart_by_a_backslash() -> None:
+def test_text_that_looks_like_a_marker_has_a_backslash() -> None:
     example = make_example(["▁the", *byte_pieces("=a={b}[MASK:c]\\")], ["▁the"])
     assert show_segments(example)[0] == r"A  the\=a\=\{b}\[MASK:c]" + "\\\\"
 
@@ -92,14 +92,14 @@ def test_text_that_looks_like_a_marker_is_told_apart_by_a_backslash() -> None:
 @pytest.mark.parametrize("text", ["\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\u202e", "\r", "\u2028", "\x00"])
 @pytest.mark.parametrize("is_masked", [False, True])
 @pytest.mark.parametrize("colour", [False, True])
-def test_nothing_in_the_text_reaches_the_terminal_as_a_control(text, is_masked, colour) -> None:
+def test_no_text_reaches_the_terminal_as_a_control_sequence(text, is_masked, colour) -> None:
     masks = [Masked(position=2, standing="[MASK]")] if is_masked else []
     example = make_example(["▁the", *byte_pieces(text)], ["▁the"], *masks)
     shown = COLOUR.sub("", show_example(example, 0, TOKENIZER, colour=colour))
     assert all(character.isprintable() or character == "\n" for character in shown)
 
 
-def test_the_order_of_the_segments_is_said() -> None:
+def test_the_order_of_the_segments_is_shown() -> None:
     swapped = show_example(make_example(["▁the"], ["▁the"], label=1), 12_345, TOKENIZER)
     assert swapped.startswith("row 12,345: swapped: A followed B in the document, 5 tokens, 0 masked")
     assert "row 0: in order" in show_example(make_example(["▁the"], ["▁the"]), 0, TOKENIZER)
@@ -152,7 +152,7 @@ def expected_kinds(example: Example) -> list[str]:
 
 
 @given(documents=text_documents(), config=configs())
-def test_a_parser_reads_every_marker_and_takes_no_text_for_one(documents, config) -> None:
+def test_a_parser_reads_every_marker_and_mistakes_no_text_for_one(documents, config) -> None:
     for example in split_rows(make_examples(documents, config)):
         shown = " ".join(segment[3:] for segment in show_segments(example))
         assert parse_kinds(shown) == expected_kinds(example)

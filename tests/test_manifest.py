@@ -103,13 +103,13 @@ def values() -> dict[str, Any]:
 
 
 @given(manifests())
-def test_what_is_written_is_read(manifest: Manifest):
+def test_a_manifest_is_read_as_it_was_written(manifest: Manifest):
     written = json.loads(json.dumps(manifest.to_values()))
     assert Manifest.from_values(written) == manifest
     assert manifest.to_values() == written
 
 
-def test_what_is_read_is_written():
+def test_a_manifest_is_written_as_it_was_read():
     assert Manifest.from_values(values()).to_values() == values()
 
 
@@ -125,7 +125,7 @@ def test_a_manifest_can_t_be_changed():
         manifest.digest = "0"  # type: ignore[misc]
 
 
-def test_settings_are_a_config_and_one_that_is_missing_has_its_default():
+def test_settings_are_read_as_a_config_and_a_missing_one_has_its_default():
     found = values()
     del found["config"]["language"], found["config"]["num_shards"], found["config"]["compression"]
     assert Manifest.from_values(found).config == BuildConfig()
@@ -144,7 +144,7 @@ def test_a_setting_out_of_range_is_named():
             Manifest.from_values(found)
 
 
-def test_what_comes_later_is_needed_from_its_version_on():
+def test_a_later_key_is_needed_from_its_format_version_on():
     for key in VERSIONS:
         found = values()
         del found[key]
@@ -155,7 +155,7 @@ def test_what_comes_later_is_needed_from_its_version_on():
     assert old.splits["train"].num_unpaired is None
 
 
-def test_a_language_that_only_version_1_took_is_english_as_its_rules_were():
+def test_a_language_that_only_version_1_accepted_is_read_as_english():
     found = values()
     found["config"]["language"] = "xx-yy"
     assert Manifest.from_values(to_version_1(found)).config.text.language == "en"
@@ -170,7 +170,7 @@ def test_a_key_that_may_be_missing_may_not_be_null():
 
 
 @pytest.mark.parametrize("version", [0, -1, RULES_VERSION + 1])
-def test_rules_that_are_not_known_are_refused(version: int):
+def test_unknown_rules_versions_are_refused(version: int):
     what = f"rules_version is {version}; allowed are 1 to {RULES_VERSION}"
     with pytest.raises(ShardError, match=what):
         Manifest.from_values({**values(), "rules_version": version})

@@ -1,4 +1,4 @@
-"""A manifest in any state is read, or refused with one sentence, by all who read one."""
+"""Every reader of a manifest, in any state, reads it or refuses it in one sentence."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_manifest_without_any_one_of_its_keys_is_refused(folder: Path):
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.5, "x", [], {}, [[]], [None], {"x": None}])
-def test_a_value_of_another_kind_is_refused_or_read_and_never_a_traceback(folder: Path, value: object):
+def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder: Path, value: object):
     whole = read_json(folder / MANIFEST_NAME)
     num_refused = 0
     for *way, last in list_ways(whole):
@@ -113,12 +113,12 @@ def test_a_value_of_another_kind_is_refused_or_read_and_never_a_traceback(folder
         (lambda m: m["ngram_shares"].append("1"), "ngram_shares[3] is '1'; a number is needed"),
     ],
 )
-def test_a_value_that_nobody_can_count_on_is_named(folder: Path, change: Callable[[dict[str, Any]], object], what: str):
+def test_a_value_of_another_type_is_named(folder: Path, change: Callable[[dict[str, Any]], object], what: str):
     change_manifest(folder, change)
     check_refused(folder, what)
 
 
-def test_keys_that_are_not_known_are_kept_and_no_fault(folder: Path):
+def test_unknown_keys_are_kept_and_no_fault(folder: Path):
     change_manifest(folder, lambda m: m.update(readme_sha256="0" * 64, more={"a": [1]}))
     assert load_manifest(folder).values["more"] == {"a": [1]}
     assert not list(verify(folder))
@@ -162,7 +162,7 @@ def test_a_format_version_is_one_whole_number(folder: Path, version: object):
         (r'{"a\udfff": 1}', "holds half a surrogate pair"),
     ],
 )
-def test_json_that_not_every_reader_can_hold_is_refused(folder: Path, value: str, what: str):
+def test_json_that_not_every_reader_accepts_is_refused(folder: Path, value: str, what: str):
     text = (folder / MANIFEST_NAME).read_text()
     (folder / MANIFEST_NAME).write_text(text.rstrip().removesuffix("}") + f', "more": {value}}}')
     check_refused(folder, what)
@@ -205,7 +205,7 @@ def bind_socket(path: Path) -> None:
         (lambda path: path.symlink_to("nowhere"), "No such file or directory"),
     ],
 )
-def test_what_is_no_regular_file_is_not_opened_as_a_manifest(folder: Path, make: Callable[[Path], object], what: str):
+def test_only_a_regular_file_is_opened_as_a_manifest(folder: Path, make: Callable[[Path], object], what: str):
     (folder / MANIFEST_NAME).unlink()
     make(folder / MANIFEST_NAME)
     with pytest.raises(ShardError, match=what):
@@ -225,7 +225,7 @@ def test_what_is_no_regular_file_is_not_opened_as_a_manifest(folder: Path, make:
         (lambda path: None, "does not exist"),
     ],
 )
-def test_what_is_no_folder_is_named(tmp_path: Path, make: Callable[[Path], object], what: str):
+def test_a_path_that_is_no_folder_is_named(tmp_path: Path, make: Callable[[Path], object], what: str):
     path = tmp_path / "out"
     make(path)
     for read in (*list(READERS.values())[:3], lambda folder: list(verify(folder))):
@@ -234,7 +234,7 @@ def test_what_is_no_folder_is_named(tmp_path: Path, make: Callable[[Path], objec
 
 
 @pytest.mark.parametrize(("name", "what"), [("a\0b", "null byte"), ("a" * 300, "File name too long")])
-def test_a_path_that_no_system_takes_is_named(name: str, what: str):
+def test_an_impossible_path_is_named(name: str, what: str):
     for read in (*list(READERS.values())[:3], lambda folder: list(verify(folder))):
         with pytest.raises(ShardError, match=what):
             read(Path(name))

@@ -27,7 +27,8 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import Room, arrange, choose_items, make_room, point_to_room
+from albert_data.examples import masks
+from albert_data.examples.masks import MaskScratch, Pieces, arrange, choose_items, make_scratch, point_to
 from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import ngram_shares
 from albert_data.kernels import pointer
@@ -125,7 +126,7 @@ def test_short_rows_and_short_segments_keep_the_shares(two: bool):
 
 @ROW_LENGTHS
 @pytest.mark.parametrize("rule", [RULE, EVERY_PIECE], ids=["words", "pieces"])
-def test_words_of_many_lengths_are_masked_in_the_budget_s_share(max_seq_len: int, num_rows: int, rule: WordRule):
+def test_the_masked_share_is_the_budget_for_words_of_many_lengths(max_seq_len: int, num_rows: int, rule: WordRule):
     pairs = make_rows(num_rows, max_seq_len, ids=(FIRST_ORDINARY, VOCAB_SIZE))
     assert_masked_share(pairs, draw(pairs, rule), 0.15)
 
@@ -145,7 +146,7 @@ def test_every_ngram_keeps_every_share_up_to_two_fifths(ngram: int, mask_prob: f
 
 
 @pytest.mark.parametrize("ngram", range(2, 11))
-def test_half_of_the_words_is_nearly_kept_where_spans_have_two_words_or_more(ngram: int):
+def test_a_budget_of_half_the_words_is_nearly_kept_with_spans_of_two_words_or_more(ngram: int):
     """The unmasked word behind each span leaves some draws no room: up to 1 % of the share is lost."""
     pairs = make_rows(4_000, 48)
     share = masked_words(pairs, draw(pairs, ngram=ngram, mask_prob=0.5)).mean()
@@ -153,7 +154,7 @@ def test_half_of_the_words_is_nearly_kept_where_spans_have_two_words_or_more(ngr
 
 
 @pytest.mark.parametrize("num_words", [5, 6, 44, 45])
-def test_half_of_the_words_in_spans_of_one_word_is_all_that_fits(num_words: int):
+def test_with_spans_of_one_word_no_more_than_half_of_the_words_fit(num_words: int):
     """Every other word at most: floor(W / 2) of W."""
     pairs = make_rows(500, num_words + 3, shorter=1)
     masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=0.5))
@@ -163,7 +164,7 @@ def test_half_of_the_words_in_spans_of_one_word_is_all_that_fits(num_words: int)
 # ---- where ----
 
 
-def assert_law(found: Counter[int], expected: dict[int, float]) -> None:
+def assert_distribution(found: Counter[int], expected: dict[int, float]) -> None:
     """Chi-square: its mean are the degrees of freedom, its variance is twice as much."""
     trials, freedom = sum(found.values()), len(expected) - 1
     assert found.keys() <= expected.keys()
@@ -176,9 +177,13 @@ def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np
     """The set of each trial, a bit for each item: uint64."""
     found = np.empty(num_trials, np.uint64)
     for trial in range(num_trials):
-        choose_items(np.uint64(trial), num_items, num_chosen, pointer(is_chosen))
+        choose_items(pointer(is_chosen), np.uint64(trial), num_items, num_chosen)
         found[trial] = is_chosen[0]
     return found
+
+
+NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0)
+NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.uint16))
 
 
 @pytest.mark.parametrize(("num_items", "num_chosen"), [(5, 1), (6, 3), (7, 2), (7, 5), (8, 8), (3, 0)])
@@ -186,18 +191,20 @@ def test_every_choice_of_items_is_equally_likely(num_items: int, num_chosen: int
     found = choose_often(40_000, num_items, num_chosen, np.empty(1, np.uint64))
     choices = [sum(1 << item for item in chosen) for chosen in combinations(range(num_items), num_chosen)]
     share = 1 / comb(num_items, num_chosen)
-    assert_law(Counter(found.tolist()), dict.fromkeys(choices, share))
+    assert_distribution(Counter(found.tolist()), dict.fromkeys(choices, share))
 
 
 @numba.njit
-def arrange_often(num_trials: int, num_words: int, num_spans: int, room: Room) -> np.ndarray:
+def arrange_often(
+    num_trials: int, num_words: int, num_spans: int, scratch: MaskScratch, pieces: Pieces, empty: masks.Masks
+) -> np.ndarray:
     """The masked words of each trial, from the lowest on: int64 [trials, masked words]."""
-    places, total = point_to_room(room), room.lengths[:num_spans].sum()
+    at, total = point_to(empty.ids, pieces, scratch, empty), scratch.lengths[:num_spans].sum()
     found = np.full((num_trials, total), -1)
     for trial in range(num_trials):
-        num_masked, lowest = arrange(np.uint64(trial), num_words, num_spans, total, places)
+        num_masked, lowest = arrange(at, np.uint64(trial), num_words, num_spans, total)
         for i in range(num_masked):
-            found[trial, i] = room.tokens[(lowest + i) % num_masked]
+            found[trial, i] = scratch.tokens[(lowest + i) % num_masked]
     return found
 
 
@@ -221,15 +228,15 @@ def every_arrangement(num_words: int, lengths: list[int]) -> dict[int, float]:
     [(9, [1, 1, 1]), (7, [2, 1]), (8, [1, 3]), (10, [1, 2, 2]), (6, [3]), (6, [1, 1, 1]), (4, [4]), (1, [1])],
 )
 def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengths: list[int]):
-    room = make_room(num_words + 1)
-    room.begins[: num_words + 1] = range(num_words + 1)
-    room.lengths[: len(lengths)] = lengths
-    found = arrange_often(40_000, num_words, len(lengths), room)
+    scratch = make_scratch(num_words + 1, 4)
+    scratch.word_begins[: num_words + 1] = range(num_words + 1)
+    scratch.lengths[: len(lengths)] = lengths
+    found = arrange_often(40_000, num_words, len(lengths), scratch, NO_PIECES, NO_MASKS)
     assert (np.diff(found, axis=1) > 0).all()
-    assert_law(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
+    assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
 
 
-def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
+def test_spans_of_one_word_make_every_set_of_separate_words_equally_likely():
     num_rows, num_words = 40_000, 9
     pairs = make_rows(num_rows, num_words + 2, two=False)
     masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=1 / 3))
@@ -239,11 +246,11 @@ def test_spans_of_one_word_leave_every_set_of_words_apart_alike():
         if all((word + 1) % num_words not in words for word in words)
     ]
     assert len(apart) == 30
-    assert_law(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(apart, 1 / 30))
+    assert_distribution(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(apart, 1 / 30))
 
 
 @ROW_LENGTHS
-def test_every_word_is_masked_alike_the_first_and_the_last_too(max_seq_len: int, num_rows: int):
+def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(max_seq_len: int, num_rows: int):
     pairs = make_rows(num_rows, max_seq_len)
     shares = masked_words(pairs, draw(pairs)).mean(axis=0)
     middle = shares[5:-5].mean()
@@ -254,7 +261,7 @@ def test_every_word_is_masked_alike_the_first_and_the_last_too(max_seq_len: int,
 
 
 @ROW_LENGTHS
-def test_the_words_beside_the_boundary_are_masked_like_all_others(max_seq_len: int, num_rows: int):
+def test_the_words_next_to_the_boundary_are_masked_like_all_others(max_seq_len: int, num_rows: int):
     pairs = make_rows(num_rows, max_seq_len)
     grid, sep = masked_grid(pairs, draw(pairs)), pairs.segment_a_len + 1
     for offset in (-3, -2, -1, 1, 2, 3):
@@ -262,13 +269,13 @@ def test_the_words_beside_the_boundary_are_masked_like_all_others(max_seq_len: i
 
 
 @pytest.mark.parametrize("num_words", [5, 13])
-def test_every_word_of_a_small_row_is_masked_alike(num_words: int):
+def test_every_word_of_a_small_row_is_equally_likely_to_be_masked(num_words: int):
     pairs = make_rows(40_000, num_words + 3, shorter=2)
     for share in masked_words(pairs, draw(pairs)).mean(axis=0):
         assert_share(share, 0.15, len(pairs))
 
 
-def test_pieces_inside_a_word_are_masked_apart_only_by_request():
+def test_pieces_inside_a_word_are_masked_separately_only_on_request():
     pairs = make_rows(2_000, 64, ids=(FIRST_ORDINARY, VOCAB_SIZE))
     is_special = SPECIALS.is_special[pairs.ids].reshape(len(pairs), -1)
     inside = np.array([~find_word_starts(row, RULE) for row in pairs.ids.reshape(len(pairs), -1)])
@@ -294,7 +301,7 @@ def test_masked_tokens_are_replaced_by_80_10_10(max_seq_len: int, num_rows: int)
     assert_share(((masks.ids != MASK) & (masks.ids != originals)).mean(), 0.1 - 0.1 * same, len(originals))
 
 
-def test_random_replacements_are_every_ordinary_piece_alike_and_no_other():
+def test_random_replacements_are_all_ordinary_pieces_with_equal_probability():
     pairs = make_rows(num_rows := 12_000, 128)
     masks = draw(pairs)
     originals = pairs.ids.reshape(num_rows, -1)[masked_grid(pairs, masks)]

@@ -142,7 +142,7 @@ def test_spans_are_whole_words_with_an_unmasked_word_between(
 
 
 @given(keyed=toy_documents.documents)
-def test_special_tokens_are_never_masked_and_never_stand_in(keyed: list[KeyedDocument]):
+def test_special_tokens_are_never_masked_and_never_replacements(keyed: list[KeyedDocument]):
     pairs, masks = draw_for(keyed, ExampleConfig(max_seq_len=64, mask_prob=0.5))
     ids_of_rows = [row[0] for row in plain_rows(pairs)]
     for ids, (positions, replaced) in zip(ids_of_rows, plain_masks(masks), strict=True):

@@ -145,7 +145,7 @@ def test_single_rows_are_whole_sentences_or_parts_of_those_longer_than_a_row(
 
 
 @given(toy_documents.documents, configs)
-def test_single_rows_are_as_few_as_can_be(keyed: list[KeyedDocument], config: ExampleConfig):
+def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: ExampleConfig):
     """Whatever the share of short rows. The fewest are found by trying all ways to make rows of whole sentences."""
     fewest = 0
     for _, document in keyed:
@@ -306,7 +306,7 @@ def weigh_split(lengths: list[int], split: int) -> Fraction:
     return Fraction(outer * hits, outer * len(distances))
 
 
-def test_the_first_row_of_a_document_is_split_at_any_boundary_alike():
+def test_the_first_row_of_a_document_is_split_at_any_boundary_with_equal_probability():
     config = ExampleConfig(max_seq_len=13, short_seq_prob=0.0)
     chosen = choose([(key, [[THE] * length for length in (1, 4, 2, 3)]) for key in range(20_000)], config)
     found = np.array([np.mean(chosen[:, 2] - chosen[:, 1] == at) for at in (1, 5, 7)])
@@ -320,7 +320,7 @@ def test_the_first_row_of_a_document_is_split_at_any_boundary_alike():
         (2, 1, 25, 3, 4, 3, 25, 1, 2),  # some longer than a row
     ],
 )
-def test_lengths_do_not_tell_which_segment_is_the_earlier(lengths: tuple[int, ...]):
+def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths: tuple[int, ...]):
     """A document whose sentences read backwards are as long has every row as often as its mirror image."""
     config = ExampleConfig(max_seq_len=13, short_seq_prob=0.3)
     size, num_documents = sum(lengths), 40_000

@@ -1,4 +1,4 @@
-"""Integers of any kind name rows, and nothing else does."""
+"""Integers of any type name rows, and nothing else does."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_integer_of_any_kind_names_a_row(shards: Shards, kind: Any):
+def test_an_integer_of_any_type_names_a_row(shards: Shards, kind: Any):
     for row in (0, 3, 99):
         assert shards[kind(row)].document_key == ROWS[row][4]
 
 
 @pytest.mark.parametrize("kind", [int, *(np.dtype(code).type for code in "bhilq")])
-def test_a_negative_number_of_any_kind_counts_from_the_end(shards: Shards, kind: Any):
+def test_a_negative_number_of_any_type_counts_from_the_end(shards: Shards, kind: Any):
     assert shards[kind(-1)].document_key == ROWS[-1][4]
     assert shards[kind(-100)].document_key == ROWS[0][4]
 
 
 @pytest.mark.parametrize("index", [np.uint64(2**64 - 1), np.uint8(100), np.int8(-101), 2**70, -(2**70)])
-def test_a_number_of_no_row_is_an_index_error_that_names_the_range(shards: Shards, index: Any):
+def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards: Shards, index: Any):
     with pytest.raises(IndexError, match=rf"row {int(index)} of a split of 100 rows; allowed are -100 to 99"):
         shards[index]
 
@@ -51,13 +51,13 @@ def test_a_number_of_no_row_is_an_index_error_that_names_the_range(shards: Shard
     [True, np.True_, 1.0, np.float32(1), None, "1", b"1", [1], (1,), np.array([1]), np.array([[1]]), ..., {}],
     ids=repr,
 )
-def test_what_is_no_integer_is_a_type_error_that_says_what_is(shards: Shards, index: Any):
+def test_another_type_than_an_integer_is_a_type_error_that_names_it(shards: Shards, index: Any):
     with pytest.raises(TypeError, match=r"a row is named by .*; an integer is needed"):
         shards[index]
 
 
 @pytest.mark.parametrize("code", "bBhHiIlLqQ")
-def test_rows_come_by_integers_of_any_kind(shards: Shards, code: str):
+def test_rows_are_read_by_integers_of_any_type(shards: Shards, code: str):
     assert plain(shards.rows(np.array([3, 99, 3], code))) == [ROWS[3], ROWS[99], ROWS[3]]
 
 
@@ -65,7 +65,7 @@ def test_rows_come_by_integers_of_any_kind(shards: Shards, code: str):
     "indices",
     [[3, 99, 3], (3, 99, 3), [np.uint64(3), np.int64(99), np.int8(3)], [np.uint64(3), 99, 3], np.array([3, 99, 3])[:]],
 )
-def test_rows_come_by_lists_of_integers(shards: Shards, indices: Any):
+def test_rows_are_read_by_lists_of_integers(shards: Shards, indices: Any):
     assert plain(shards.rows(indices)) == [ROWS[3], ROWS[99], ROWS[3]]
 
 
@@ -77,7 +77,7 @@ def test_no_indices_give_no_rows(shards: Shards, indices: Any):
 @pytest.mark.parametrize(
     "indices", [[100], [-1], [0, 2**63], np.array([2**64 - 1], np.uint64), [2**70], [0, np.uint64(2**63), np.int8(1)]]
 )
-def test_numbers_of_no_rows_are_an_index_error(shards: Shards, indices: Any):
+def test_numbers_without_a_row_are_an_index_error(shards: Shards, indices: Any):
     with pytest.raises(IndexError, match=r"row -?\d+ of a split of 100 rows; allowed are 0 to 99"):
         shards.rows(indices)
 
@@ -105,6 +105,6 @@ def test_numbers_of_no_rows_are_an_index_error(shards: Shards, indices: Any):
     ],
     ids=lambda indices: repr(indices)[:30],
 )
-def test_what_are_no_integers_in_one_dimension_is_a_type_error(shards: Shards, indices: Any):
+def test_anything_but_integers_in_one_dimension_is_a_type_error(shards: Shards, indices: Any):
     with pytest.raises(TypeError, match=r"named by .*(integers in one dimension are|an integer is) needed"):
         shards.rows(indices)

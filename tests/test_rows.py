@@ -1,4 +1,4 @@
-"""Ragged rows are chosen, written and read back as lists of lists would be."""
+"""Ragged rows are sliced, written and read back like lists of lists."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_written_file_is_read_by_arrow(tmp_path: Path, compression: str):
     assert table.column("sop_label").to_pylist() == [row[2] for row in rows]
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path):
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path):
     def break_off():
         yield make_examples(numbered_rows(5))
         raise RuntimeError("the disk is on fire")
@@ -180,12 +180,12 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 99), max_size=20))
-def test_rows_come_in_any_order_asked_for(shards: Shards, wanted: list[int]):
+def test_rows_come_in_the_order_of_the_indices(shards: Shards, wanted: list[int]):
     rows = numbered_rows(100)
     assert plain(shards.rows(np.array(wanted, np.int64))) == [rows[i] for i in wanted]
 
 
-def test_no_rows_are_copies_too_of_the_dtypes_of_the_others(shards: Shards):
+def test_no_rows_have_writable_columns_of_the_same_dtypes(shards: Shards):
     none, some = (shards.rows(np.arange(count)) for count in (0, 1))
     for field in dataclasses.fields(none):
         empty, full = getattr(none, field.name), getattr(some, field.name)
@@ -196,7 +196,7 @@ def test_no_rows_are_copies_too_of_the_dtypes_of_the_others(shards: Shards):
         assert empty.dtype == full.dtype, field.name
 
 
-def test_all_rows_come_in_every_way_of_asking(shards: Shards):
+def test_every_way_to_read_gives_all_rows(shards: Shards):
     rows = numbered_rows(100)
     assert len(shards) == 100
     assert plain(shards.rows(np.arange(100))) == rows
@@ -224,7 +224,7 @@ def test_compressed_shards_give_the_same_rows(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["offsets", "mask_offsets"])
 @pytest.mark.parametrize("offsets", [[0, 9, 1], [0, 3, 1], [0, -1, 1]])
-def test_lists_of_a_record_batch_that_lead_outside_are_an_error_not_a_crash(name: str, offsets: list[int]):
+def test_offsets_outside_a_record_batch_are_an_error_not_a_crash(name: str, offsets: list[int]):
     examples = dataclasses.replace(make_examples(numbered_rows(2, 7)), **{name: np.array(offsets)})
     columns = Columns([to_record_batch(examples, shard_schema(np.uint16))])
     with pytest.raises(ValueError, match="outside"):
@@ -252,7 +252,7 @@ def test_the_masks_of_a_foreign_shard_may_begin_at_different_offsets_in_its_two_
 
 @pytest.mark.parametrize("name", ["masked_positions", "masked_ids"])
 @pytest.mark.parametrize("offsets", [[0, 9, 1], [0, 3, 1], [0, -1, 1]])
-def test_masks_of_a_record_batch_that_lead_outside_are_an_error_not_a_crash(name: str, offsets: list[int]):
+def test_offsets_of_masks_outside_a_record_batch_are_an_error_not_a_crash(name: str, offsets: list[int]):
     examples = make_examples(numbered_rows(2, 7))
     batch, spoilt = (
         to_record_batch(rows, shard_schema(np.uint16))
@@ -315,7 +315,7 @@ def test_a_row_shows_what_it_was_before_masking(tmp_path: Path):
 
 
 @pytest.mark.parametrize("layout", [[], [[]], [[[]]]], ids=["no shards", "no batches", "no rows"])
-def test_a_split_without_rows_is_read_as_such(tmp_path: Path, layout: list[list[list[Row]]]):
+def test_a_split_without_rows_can_be_read(tmp_path: Path, layout: list[list[list[Row]]]):
     shards = open_shards(write_folder(tmp_path / "out", layout))
     assert len(shards) == len(list(shards)) == len(shards.lengths) == 0
     assert plain(shards.rows(np.zeros(0, np.int64))) == []
@@ -347,7 +347,7 @@ def test_a_split_that_is_not_there_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["../evil.arrow", "/etc/passwd"])
-def test_a_manifest_leads_nowhere_outside_its_folder(tmp_path: Path, name: str):
+def test_a_manifest_can_t_name_files_outside_its_folder(tmp_path: Path, name: str):
     splits = {"train": {**NO_TOTALS, "shards": [{**NO_TOTALS, "file": name, "num_bytes": 9, "sha256": ""}]}}
     with pytest.raises(ShardError, match="outside the folder"):
         open_shards(write_folder(tmp_path / "out", [], splits=splits))

@@ -1,4 +1,4 @@
-"""A shard in any state, under a manifest that agrees with it, gives rows or a ShardError that names the place."""
+"""A shard in any state, whose manifest agrees with it, gives rows or a ShardError that names the row or file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_row_that_leaves_its_bounds_is_named_with_what_is_allowed(tmp_path: Pa
         WAYS[way](open_shards(folder))
 
 
-def test_sound_rows_beside_a_spoilt_one_can_be_read(tmp_path: Path):
+def test_sound_rows_next_to_a_damaged_one_can_be_read(tmp_path: Path):
     folder = write_shards(tmp_path / "out", [[[*ROWS[:2], ([2], 0, -1, [], 1)]]])
     shards = open_shards(folder)
     assert plain(shards.rows([1, 0])) == [ROWS[1], ROWS[0]]
@@ -72,7 +72,7 @@ def test_sound_rows_beside_a_spoilt_one_can_be_read(tmp_path: Path):
 
 @pytest.mark.parametrize("read", [audit_folder, lambda out: inspect_folder(out, split="train", choice=Choice(count=1))])
 @pytest.mark.parametrize("value", [2, -2, 127])
-def test_inspect_and_audit_name_a_row_of_no_label(tmp_path: Path, read: Callable[[Path], object], value: int):
+def test_inspect_and_audit_name_a_row_of_another_label(tmp_path: Path, read: Callable[[Path], object], value: int):
     def spoil(examples: Examples) -> None:
         examples.sop_label[4] = value
 
@@ -97,7 +97,7 @@ def test_another_tokenizer_in_the_folder_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, -8, -1])
-def test_a_shard_cut_before_it_is_opened_is_an_error_and_no_signal(tmp_path: Path, size: int):
+def test_a_shard_truncated_before_it_is_opened_is_an_error_and_no_signal(tmp_path: Path, size: int):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     data = (folder / SHARD).read_bytes()
     (folder / SHARD).write_bytes(data[:size])
@@ -107,7 +107,7 @@ def test_a_shard_cut_before_it_is_opened_is_an_error_and_no_signal(tmp_path: Pat
     assert f"0.arrow has {len(data[:size]):,} bytes; the manifest says {len(data):,}; run `albert-data" in done.stderr
 
 
-def test_a_shard_replaced_by_renaming_stays_what_it_was_for_who_has_it_open(tmp_path: Path):
+def test_a_shard_replaced_by_renaming_does_not_change_for_open_readers(tmp_path: Path):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     shards = open_shards(folder)
     (folder / "other").write_bytes(b"")
@@ -126,7 +126,7 @@ def test_a_shard_replaced_by_renaming_stays_what_it_was_for_who_has_it_open(tmp_
         (lambda path: None, "No such file or directory"),
     ],
 )
-def test_what_is_no_file_of_the_folder_is_not_opened_as_a_shard(
+def test_only_regular_files_of_the_folder_are_opened_as_shards(
     tmp_path: Path, make: Callable[[Path], object], what: str
 ):
     folder = write_shards(tmp_path / "out", [[ROWS]])
@@ -155,7 +155,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
-def test_a_name_that_no_shard_can_have_is_refused(tmp_path: Path, name: str):
+def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     change_manifest(folder, lambda m: m["splits"]["train"]["shards"][0].update(file=name))
     with pytest.raises(ShardError, match="run `albert-data verify`"):
@@ -179,7 +179,7 @@ def test_a_split_may_have_more_shards_than_a_process_may_open_files(tmp_path: Pa
 # ---- names that are not UTF-8 ----
 
 
-def test_a_folder_whose_name_is_not_utf_8_is_read_by_all(tmp_path: Path):
+def test_every_command_reads_a_folder_whose_name_is_not_utf_8(tmp_path: Path):
     folder = write_small(tmp_path / os.fsdecode(b"out\xff\n"))
     assert len(open_shards(str(folder))) > 0
     assert not list(verify(folder))
@@ -248,7 +248,7 @@ BATCHES: dict[str, Callable[[], pyarrow.RecordBatch]] = {
 
 
 @pytest.mark.parametrize("kind", BATCHES)
-def test_columns_that_are_not_the_formats_are_an_error_of_one_short_line(tmp_path: Path, kind: str):
+def test_columns_that_differ_from_the_format_are_an_error_of_one_short_line(tmp_path: Path, kind: str):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     write_batch(folder, BATCHES[kind]())
     for way in (lambda shards: len(shards), lambda shards: shards[0], lambda shards: list(shards.batches())):

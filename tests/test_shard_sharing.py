@@ -131,7 +131,7 @@ def test_threads_that_share_shards_get_the_right_rows(any_folder: Path):
         check_all(shards)
 
 
-def test_what_is_made_once_is_made_by_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_only_one_thread_makes_a_value_that_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
     shards, calls, begin = open_shards(folder), [], threading.Barrier(8)
     read = shards._read_batch
 
@@ -169,7 +169,7 @@ def fork_and(work: Callable[[], object], seconds: int = 30) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_forked_child_reads_on_while_threads_of_the_parent_read(any_folder: Path):
+def test_a_forked_child_can_read_while_threads_of_the_parent_read(any_folder: Path):
     shards, is_over = open_shards(any_folder), threading.Event()
 
     def keep_reading(seed: int) -> None:
@@ -216,7 +216,7 @@ def read_some(shards: Shards, wanted: list[int]) -> list[Row]:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_shards_go_to_processes(folder: Path, method: str):
+def test_shards_can_be_sent_to_processes(folder: Path, method: str):
     wanted = [3, 399, 0]
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(read_some, (open_shards(folder), wanted)) == [ROWS[i] for i in wanted]

@@ -1,4 +1,4 @@
-"""Spans, parted at the ends of segments, have the paper's shares; their sum has the budget's mean."""
+"""Spans, split at the ends of segments, have the paper's shares, and the mean of their sum is the budget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from albert_data.examples.spans import MAX_ENDS, choose_bounds, corrected_law, ngram_shares, span_tables
+from albert_data.examples.spans import MAX_ENDS, choose_bounds, correct_distribution, ngram_shares, span_tables
 
 ALL_WORDS = np.array([*range(1, 61), 100, 127, 256, 509, 1000, 8189])
 
@@ -52,12 +52,12 @@ def test_the_shares_are_one_half_a_third_and_a_quarter_of_their_sum():
 
 @pytest.mark.parametrize("ngram", range(1, 11))
 @pytest.mark.parametrize("words_a", [None, "half", "shortest"])
-def test_the_shares_after_parting_are_the_papers_exactly(ngram: int, words_a: str | None):
+def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: str | None):
     ends = 1 if words_a is None else 2
-    laws, feasible = corrected_law(ALL_WORDS, ends, ngram)
+    distributions, feasible = correct_distribution(ALL_WORDS, ends, ngram)
     is_long = 12 * ngram < ALL_WORDS
     assert feasible[is_long].all()
-    for words, law in zip(ALL_WORDS[feasible].tolist(), laws[feasible].tolist(), strict=True):
+    for words, law in zip(ALL_WORDS[feasible].tolist(), distributions[feasible].tolist(), strict=True):
         if words > 600:
             continue  # enumerating them takes long and shows nothing new
         assert sum(law) == pytest.approx(1.0, abs=1e-12)
@@ -69,22 +69,22 @@ def test_the_shares_after_parting_are_the_papers_exactly(ngram: int, words_a: st
             assert found == pytest.approx(ngram_shares(ngram).tolist(), abs=1e-12)
 
 
-def test_without_ends_to_part_them_long_rows_have_the_paper_s_law_almost():
-    laws, _ = corrected_law(np.array([10**9]), 2, 3)
-    assert laws[0].tolist() == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=1e-8)
+def test_long_rows_have_nearly_the_papers_distribution():
+    distributions, _ = correct_distribution(np.array([10**9]), 2, 3)
+    assert distributions[0].tolist() == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=1e-8)
 
 
 @pytest.mark.parametrize("ends", [1, 2])
-def test_a_literal_law_for_ten_words(ends: int):
+def test_the_distribution_for_ten_words_by_hand(ends: int):
     """With c = k / 10: q(3) ~ p(3) / (1 - 2c), q(2) ~ (p(2) - 2c q(3)) / (1 - c), q(1) ~ the rest of p(1)."""
     cut = Fraction(ends, 10)
     q3 = Fraction(2, 11) / (1 - 2 * cut)
     q2 = (Fraction(3, 11) - 2 * cut * q3) / (1 - cut)
     q1 = Fraction(6, 11) - 2 * cut * (q2 + q3)
-    laws, feasible = corrected_law(np.array([10]), ends, 3)
+    distributions, feasible = correct_distribution(np.array([10]), ends, 3)
     assert feasible.tolist() == [q1 >= 0]
     expected = [float(q / (q1 + q2 + q3)) for q in (q1, q2, q3)]
-    assert laws[0].tolist() == pytest.approx(expected, abs=1e-14)
+    assert distributions[0].tolist() == pytest.approx(expected, abs=1e-14)
 
 
 @pytest.mark.parametrize("ngram", [1, 2, 3, 10])
@@ -130,26 +130,26 @@ def mean_sum(law: list[float], bound: int) -> float:
 @pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.5])
 def test_the_expected_sum_is_the_budget_exactly(ngram: int, mask_prob: float):
     words = np.array([*range(0, 300, 3), 509, 850, 860, 900, 1700, 3000])
-    laws = np.zeros((len(words), ngram))
-    laws[:, 0] = 1.0
-    candidates, feasible = corrected_law(words, 2, ngram)
-    laws[feasible] = candidates[feasible]
-    bounds, extra = choose_bounds(laws, mask_prob * words)
+    distributions = np.zeros((len(words), ngram))
+    distributions[:, 0] = 1.0
+    candidates, feasible = correct_distribution(words, 2, ngram)
+    distributions[feasible] = candidates[feasible]
+    bounds, extra = choose_bounds(distributions, mask_prob * words)
     for law, budget, bound, more in zip(
-        laws.tolist(), (mask_prob * words).tolist(), bounds.tolist(), extra.tolist(), strict=True
+        distributions.tolist(), (mask_prob * words).tolist(), bounds.tolist(), extra.tolist(), strict=True
     ):
         share = more / 2**64
         found = (1 - share) * mean_sum(law, bound) + share * mean_sum(law, bound + 1)
         assert found == pytest.approx(budget, abs=1e-7)
 
 
-def test_the_bounds_of_a_law_of_single_words_are_the_budget():
+def test_the_bounds_for_single_words_are_the_budget():
     bounds, extra = choose_bounds(np.array([[1.0, 0.0]] * 4), np.array([0.0, 0.25, 3.0, 200.5]))
     assert bounds.tolist() == [0, 0, 3, 200]
     assert (extra / 2**64).tolist() == pytest.approx([0.0, 0.25, 0.0, 0.5], abs=1e-12)
 
 
-def test_the_bounds_of_a_law_of_two_lengths_by_hand():
+def test_the_bounds_for_two_lengths_by_hand():
     """Half of the spans have one word, half two: m(1) = 3/2, m(2) = 1/2 (1 + m(1)) + 1/2 2 = 9/4."""
     bounds, extra = choose_bounds(np.array([[0.5, 0.5]] * 3), np.array([0.75, 1.5, 2.0]))
     assert bounds.tolist() == [0, 1, 1]

@@ -1,4 +1,4 @@
-"""`albert-data verify` finds every kind of damage, names file and row, and passes what is sound."""
+"""`albert-data verify` finds every kind of damage, names file and row, and accepts sound folders."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_sound_folder_is_as_its_manifest_says(sound) -> None:
     splits = read_json(sound / "manifest.json")["splits"].values()
     rows, tokens = (sum(split[key] for split in splits) for key in ("num_rows", "num_tokens"))
     assert result.exit_code == 0
-    assert result.stdout == f"{sound}: 2 shards, {rows} rows, {tokens:,} tokens: all as the manifest says\n"
+    assert result.stdout == f"{sound}: 2 shards, {rows} rows, {tokens:,} tokens: all is as the manifest says\n"
 
 
 def test_a_fault_is_a_line_and_the_exit_code_is_1(folder) -> None:
@@ -86,7 +86,7 @@ def test_a_folder_that_is_no_build_is_an_error(tmp_path) -> None:
     assert isinstance(run(tmp_path / "none").exception, ShardError)
 
 
-def test_an_unfinished_build_says_how_to_go_on(tmp_path) -> None:
+def test_an_unfinished_build_says_how_to_resume_it(tmp_path) -> None:
     (tmp_path / ".build").mkdir()
     write_json(tmp_path / ".build/plan.json", {"inputs": [{"path": "books.jsonl.gz"}]})
     message = (
@@ -97,7 +97,7 @@ def test_an_unfinished_build_says_how_to_go_on(tmp_path) -> None:
     assert f"albert-data build INPUT... -o {tmp_path}" in str(run(tmp_path).exception)
 
 
-def test_a_newer_format_version_is_one_line(folder) -> None:
+def test_a_newer_format_version_is_refused_in_one_line(folder) -> None:
     edit_manifest(folder, lambda m: m.update(format_version=3))
     result = run(folder)
     assert result.exit_code == 1
@@ -107,7 +107,7 @@ def test_a_newer_format_version_is_one_line(folder) -> None:
 
 def test_a_build_without_rows_is_sound(tmp_path) -> None:
     result = run(write_folder(tmp_path, {}))
-    assert result.stdout.endswith(": 0 shards, 0 rows, 0 tokens: all as the manifest says\n")
+    assert result.stdout.endswith(": 0 shards, 0 rows, 0 tokens: all is as the manifest says\n")
 
 
 # ---- files ----
@@ -136,12 +136,12 @@ def test_a_truncated_shard_is_a_fault(folder, size) -> None:
     assert whats[1].startswith("can't be read as Arrow at the footer, at its end: ")
 
 
-def test_a_shard_too_much_is_a_fault(folder) -> None:
+def test_an_unlisted_shard_is_a_fault(folder) -> None:
     shutil.copy(folder / TRAIN, folder / "train/shard-00001.arrow")
     assert str(find_one(folder)).startswith("train/shard-00001.arrow: is not listed in the manifest")
 
 
-def test_the_runs_of_a_build_at_work_are_no_fault(folder) -> None:
+def test_the_sorted_runs_of_a_running_build_are_no_fault(folder) -> None:
     (folder / ".build/runs").mkdir(parents=True)
     shutil.copy(folder / TRAIN, folder / ".build/runs/0.arrow")
     assert not list(find_faults(folder))
@@ -177,10 +177,10 @@ def test_special_ids_other_than_the_tokenizers_are_a_fault(folder) -> None:
     assert find_one(folder).what == "has the mask_id 4; the manifest says 9"
 
 
-def test_a_quick_look_finds_what_sizes_and_hashes_tell_alone(folder) -> None:
+def test_a_quick_check_compares_only_sizes_and_hashes(folder) -> None:
     quick = CliRunner().invoke(verify, [str(folder), "--quick"])
     assert quick.exit_code == 0
-    assert quick.stdout.endswith(": sizes and hashes are as the manifest says; no row was looked at\n")
+    assert quick.stdout.endswith(": sizes and hashes are as the manifest says; no row was checked\n")
     edit_rows(folder, change("sop_label", 0, 2))
     assert not list(find_faults(folder, quick=True))
     flip_byte(folder / TRAIN, 2000)
@@ -198,7 +198,7 @@ def test_swapped_shards_are_named(folder) -> None:
     }
 
 
-def test_a_renamed_shard_is_known_again(folder) -> None:
+def test_a_renamed_shard_is_recognised(folder) -> None:
     (folder / TRAIN).rename(folder / "train/shard-1.arrow")
     faults = {fault.file: fault.what for fault in find_faults(folder)}
     assert faults["train/shard-1.arrow"].endswith(f". It holds the bytes of {TRAIN}")
@@ -214,7 +214,7 @@ def test_a_byte_that_no_row_holds_is_named(folder) -> None:
     assert list(find_faults(folder))[-1] == Fault(file=TRAIN, byte=place, what=what)
 
 
-def test_a_change_that_could_be_sound_is_a_fault_without_a_place(folder) -> None:
+def test_a_change_that_could_be_sound_is_a_fault_without_a_row(folder) -> None:
     """A document's key, which may be any number."""
     sha256 = read_json(folder / "manifest.json")["splits"]["train"]["shards"][0]["sha256"]
     edit_rows(folder, change("document_keys", 4, 12345))
@@ -243,7 +243,7 @@ class Counted(NullProgress):
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_progress_comes_to_its_end(folder, quick) -> None:
+def test_progress_reaches_its_end(folder, quick) -> None:
     progress = Counted()
     assert not list(find_faults(folder, quick=quick, workers=2, progress=progress))
     assert progress.done == progress.total > 0
@@ -253,14 +253,14 @@ def test_progress_comes_to_its_end(folder, quick) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "albert-data"}', "\xff"])
-def test_a_manifest_that_is_none_is_a_fault(folder, text) -> None:
+def test_a_file_that_is_no_manifest_is_a_fault(folder, text) -> None:
     (folder / "manifest.json").write_bytes(text.encode("latin-1"))
     assert find_one(folder).file == "manifest.json"
 
 
 @pytest.mark.parametrize("key", ["config", "tokenizer", "counts", "splits", "damage"])
 @pytest.mark.parametrize("value", [None, [], "x", 1])
-def test_a_manifest_with_a_key_of_another_kind_is_a_fault(folder, key, value) -> None:
+def test_a_manifest_with_a_value_of_another_type_is_a_fault(folder, key, value) -> None:
     edit_manifest(folder, lambda m: m.update({key: value}))
     whats = [fault.what for fault in find_faults(folder)]
     assert whats[0].startswith(f"{key} is {value!r}; an object is needed")

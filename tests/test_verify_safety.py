@@ -66,7 +66,7 @@ def test_workers_are_no_more_than_files_may_be_open(tmp_path, monkeypatch) -> No
         assert not list(find_faults(tmp_path, quick=True, workers=1000))
 
 
-def test_what_the_machine_lacks_is_no_fault_of_a_file(folder, monkeypatch) -> None:
+def test_a_shortage_of_the_machine_is_no_fault_of_a_file(folder, monkeypatch) -> None:
     def lack(path: Path, advance: object) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
@@ -151,7 +151,7 @@ def test_an_unlisted_shard_that_is_no_regular_file_is_not_opened(folder) -> None
     assert fault.what.startswith("is not listed in the manifest")
 
 
-def test_a_manifest_that_comes_just_after_it_was_looked_for_is_no_fault(folder, monkeypatch) -> None:
+def test_a_manifest_that_appears_just_after_the_check_is_no_fault(folder, monkeypatch) -> None:
     """It was missing when it was read, and is there when that is told."""
     (folder / "manifest.json").rename(folder / "kept")
     lexists = os.path.lexists
@@ -168,7 +168,7 @@ def test_a_manifest_that_comes_just_after_it_was_looked_for_is_no_fault(folder, 
     assert not list(find_faults(folder))
 
 
-def test_a_manifest_that_goes_while_it_is_opened_is_no_fault(folder, monkeypatch) -> None:
+def test_a_manifest_that_disappears_while_it_is_opened_is_no_fault(folder, monkeypatch) -> None:
     def remove(path: Path, flags: int) -> int:
         path.unlink()
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")

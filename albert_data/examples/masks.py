@@ -1,16 +1,17 @@
 """Which words of a row are masked, and by what (ALBERT, section 4.1; BERT, section 3.1).
 
-In: rows without masks. Out: the same rows masked, in place, the positions to predict and the ids that stood there.
-The words of a row lie on a circle. Span lengths are drawn by the law of spans.py; one arrangement of the
-spans, each followed by at least one unmasked word, and of the other words is drawn at random, and turned
-by a random number of words: so every word is masked with the same probability, the first and the last
-too. A span that lies across a segment's end is parted there, so none crosses [CLS] or [SEP]. The unmasked
-word between spans lets a reader of the shard tell each span. Of the masked tokens 80 % become [MASK],
-10 % a random ordinary piece, 10 % stay.
+In: rows without masks. Out: the same rows masked, in place, the positions to predict and the original ids.
+The words of a row are arranged on a circle. Span lengths are drawn from the distribution of spans.py; one arrangement
+of the spans, each followed by at least one unmasked word, and of the other words is drawn at random, and turned
+by a random number of words: so every word is masked with the same probability, also the first and the last. A span
+across the end of a segment is split there, so none crosses [CLS] or [SEP]. The unmasked word between spans lets a
+reader of the shard recognise each span. Of the masked tokens 80 % become [MASK], 10 % a random ordinary piece, 10 %
+stay.
 
-An arrangement is a choice of items: of the spans, each with the word behind it, and all other words. Floyd's
-algorithm (Bentley and Floyd 1987) makes it with one number a span instead of one an item: every choice of as
-many items is alike, whatever the lengths, which the chosen take in the order in which they were drawn.
+An arrangement is a sequence of items: each span with the word behind it is one item, each other word is one. To draw it
+is to choose which of the items are spans; every choice is equally likely. Floyd's algorithm (Bentley and Floyd 1987)
+does that with one random number for each span instead of one for each item. The chosen items get the span lengths in
+the order in which the lengths were drawn.
 """
 
 from __future__ import annotations
@@ -29,50 +30,81 @@ from albert_data.tokenizer.words import WordRule
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
 _MASK_BELOW, _RANDOM_BELOW = threshold(MASK_SHARE), threshold(MASK_SHARE + RANDOM_SHARE)
+_BUDGET, _TURN, _LENGTHS = range(3)  # the counters of a row's draws; the lengths take all from _LENGTHS on
 
-# What can stand before a piece: a piece that leaves its word open, one that ends it, a special piece or the segment's
-# start, one that the next belongs to. The kind of a piece has a bit for each of these four: whether a word begins at
-# the piece behind it. Above these bits stands which of the four the piece itself is.
+# Piece flags say where words begin. There are four states in front of a piece: the piece before leaves its word open,
+# or ends it, or is special (as at the start of a segment), or demands that the next piece joins its word. Bit s of the
+# flags: a word begins at this piece if the state is s. The bits from _STATE_SHIFT on: the state behind this piece.
+# Example: "▁I" has 0111 and leaves _OPEN, "'" has 0111 and leaves _ENDED, "m" has 0110 and leaves _OPEN; so "▁I", "'",
+# "m" are three words, but "▁th", "em" is one.
 _OPEN, _ENDED, _SPECIAL, _JOINED = range(4)
-_OWN_SHIFT = 4
-_STRIDE = 4  # so many tokens of a span are written, needed or not: few spans are longer
+_STATE_SHIFT = 4
+_STRIDE = 4  # tokens of a span that are written without a loop; few spans are longer
 
 
 class Pieces(NamedTuple):
-    """What masking needs to know of the vocabulary. In kernels, pointers.
+    """What masking needs to know of the vocabulary: uint8 flags of each piece, uint32 ids that may replace a token."""
 
-    kinds: uint8, of each piece; ordinary_ids: uint32, the pieces that may replace a token.
-    """
-
-    kinds: np.ndarray
+    flags: np.ndarray
     ordinary_ids: np.ndarray
-    num_ordinary: int
     mask_id: int
 
+    @classmethod
+    def of(cls, specials: Specials, words: WordRule, ordinary_ids: np.ndarray) -> Pieces:
+        return cls(find_piece_flags(specials, words), ordinary_ids, specials.mask_id)
 
-class Room(NamedTuple):
-    """Room for the words of one row. In kernels, pointers.
 
-    begins: int64, the first token of each maskable word, and where the last segment ends; lengths: int64, of
-    spans; is_chosen: uint64, a bit for each item; tokens: int64, the masked ones; replaced: int64, those of them that
-    become a random piece.
+class Rows(NamedTuple):
+    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs; keys: uint64, a row's key for its draws."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    keys: np.ndarray
+    indices: np.ndarray
+
+
+class Masks(NamedTuple):
+    """Capacity for the masked tokens of rows: offsets (int64, the first is 0), positions (uint16), original ids."""
+
+    offsets: np.ndarray
+    positions: np.ndarray
+    ids: np.ndarray
+
+
+class MaskScratch(NamedTuple):
+    """Scratch buffers for one row.
+
+    word_begins: int64, the first token of each maskable word, and last the end of the row's text; lengths: int64, of
+    the spans; is_chosen: uint64, a bit for each item; tokens: int64, the masked ones; replaced: int64, those of them
+    that become a random piece.
     """
 
-    begins: np.ndarray
+    word_begins: np.ndarray
     lengths: np.ndarray
     is_chosen: np.ndarray
     tokens: np.ndarray
     replaced: np.ndarray
 
 
-class Masks(NamedTuple):
-    """The masked tokens of rows, and room for more: offsets of the rows, the first 0 (int64); positions in the row
-    (uint16); ids that stood there.
+class MaskPointers(NamedTuple):
+    """Pointers to all arrays that a row's masking reads and writes, and two numbers. originals: Masks.ids.
+
+    Small helpers take the few pointers that they need: with this bundle instead, masking is 6 % slower.
     """
 
-    offsets: np.ndarray
-    positions: np.ndarray
-    ids: np.ndarray
+    ids: Pointer
+    flags: Pointer
+    ordinary_ids: Pointer
+    positions: Pointer
+    originals: Pointer
+    word_begins: Pointer
+    lengths: Pointer
+    is_chosen: Pointer
+    tokens: Pointer
+    replaced: Pointer
+    num_ordinary: int
+    mask_id: int
 
 
 def mask_pairs(
@@ -89,30 +121,18 @@ def mask_pairs(
     """
     longest = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
     tables = span_tables(longest, config.ngram, config.mask_prob)
-    pieces = Pieces(find_kinds(specials, words), ordinary_ids, len(ordinary_ids), specials.mask_id)
+    pieces = Pieces.of(specials, words, ordinary_ids)
     return mask_by_tables(pairs, pairs.document_keys, np.uint64(config.seed), pass_index, tables, pieces)
 
 
 def mask_by_tables(
     pairs: Pairs, keys: np.ndarray, seed: np.uint64, pass_index: int, tables: SpanTables, pieces: Pieces
 ) -> Examples:
-    """Mask every row, in `pairs.ids` itself. keys: uint64, what each row draws by beside its number."""
+    """Mask every row, in `pairs.ids` itself. keys: uint64; a row's draws depend on its key and its index."""
+    rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices)
     masks = Masks(np.zeros(len(pairs) + 1, np.int64), np.empty(len(pairs.ids), np.uint16), np.empty_like(pairs.ids))
-    num_masked = mask_rows(
-        pairs.ids,
-        pairs.offsets,
-        pairs.segment_a_len,
-        keys,
-        pairs.indices,
-        seed,
-        pass_index,
-        tables.cumulative,
-        tables.bounds,
-        tables.extra,
-        pieces,
-        make_room(sum(tables.bounds.shape[1:])),
-        masks,
-    )
+    _, ngram, num_words, _ = tables.cumulative.shape
+    num_masked = mask_rows(rows, seed, pass_index, tables, pieces, make_scratch(num_words, ngram), masks)
     return Examples(
         input_ids=pairs.ids,
         offsets=pairs.offsets,
@@ -125,69 +145,75 @@ def mask_by_tables(
     )
 
 
-def find_kinds(specials: Specials, words: WordRule) -> np.ndarray:
-    """The kind of each piece: uint8."""
-    kinds = np.full(len(words.starts), 1 << _SPECIAL, np.uint8)
+def find_piece_flags(specials: Specials, words: WordRule) -> np.ndarray:
+    """The flags of each piece: uint8. WordRule's numbers are 1, 0 and NEVER, which is negative."""
+    flags = np.full(len(words.starts), 1 << _SPECIAL, np.uint8)
     for has_bits, bits in (
         (words.starts > 0, 1 << _OPEN),
         (words.starts >= 0, 1 << _ENDED),
-        (words.standalone > 0, _ENDED << _OWN_SHIFT),
-        (words.standalone < 0, _JOINED << _OWN_SHIFT),
+        (words.standalone > 0, _ENDED << _STATE_SHIFT),
+        (words.standalone < 0, _JOINED << _STATE_SHIFT),
     ):
-        kinds |= has_bits * np.uint8(bits)
-    kinds[specials.is_special] = _SPECIAL << _OWN_SHIFT
-    return kinds
+        flags |= has_bits * np.uint8(bits)
+    flags[specials.is_special] = _SPECIAL << _STATE_SHIFT
+    return flags
 
 
-def make_room(longest: int) -> Room:
-    """Room for rows of up to so many tokens."""
-    begins, lengths, tokens, replaced = (np.empty(longest + _STRIDE, np.int64) for _ in range(4))
-    return Room(begins, lengths, np.empty(longest // 64 + 1, np.uint64), tokens, replaced)
-
-
-@helper
-def point_to_pieces(pieces: Pieces) -> Pieces:
-    return Pieces(pointer(pieces.kinds), pointer(pieces.ordinary_ids), pieces.num_ordinary, pieces.mask_id)
+def make_scratch(max_words: int, ngram: int) -> MaskScratch:
+    """Scratch buffers for rows of up to max_words words."""
+    capacity = max_words + ngram + _STRIDE  # the last span may exceed the budget, and is written in whole strides
+    word_begins, lengths, tokens, replaced = (np.empty(capacity, np.int64) for _ in range(4))
+    return MaskScratch(word_begins, lengths, np.empty(capacity // 64 + 1, np.uint64), tokens, replaced)
 
 
 @helper
-def point_to_room(room: Room) -> Room:
-    return Room(
-        pointer(room.begins),
-        pointer(room.lengths),
-        pointer(room.is_chosen),
-        pointer(room.tokens),
-        pointer(room.replaced),
+def point_to(ids: np.ndarray, pieces: Pieces, scratch: MaskScratch, masks: Masks) -> MaskPointers:
+    return MaskPointers(
+        pointer(ids),
+        pointer(pieces.flags),
+        pointer(pieces.ordinary_ids),
+        pointer(masks.positions),
+        pointer(masks.ids),
+        pointer(scratch.word_begins),
+        pointer(scratch.lengths),
+        pointer(scratch.is_chosen),
+        pointer(scratch.tokens),
+        pointer(scratch.replaced),
+        len(pieces.ordinary_ids),
+        pieces.mask_id,
     )
 
 
 @helper
-def begin_words(ids: Pointer, first: int, last: int, kinds: Pointer, begins: Pointer, count: int) -> int:
-    """Put behind `count` words those of the segment from token `first` to `last`; returns how many there are now."""
-    before = _SPECIAL
-    for at in range(first, last):
-        kind = I64(item(kinds, I64(item(ids, at))))
-        put(begins, count, at)
-        count += kind >> before & 1
-        before = kind >> _OWN_SHIFT
+def find_word_begins(ids: Pointer, flags: Pointer, begins: Pointer, first: int, last: int, count: int) -> int:
+    """Append the words of the segment from token `first` to `last` - 1 to `count` others; returns the new count."""
+    state = _SPECIAL
+    for token in range(first, last):
+        own = I64(item(flags, I64(item(ids, token))))
+        # No branch, as it could not be predicted: each token is written, and the next one overwrites it unless it
+        # begins a word.
+        put(begins, count, token)
+        count += own >> state & 1
+        state = own >> _STATE_SHIFT
     return count
 
 
 @helper
 def draw_lengths(
-    state: np.uint64, num_words: int, cumulative: Pointer, ngram: int, bound: int, lengths: Pointer
+    lengths: Pointer, state: np.uint64, num_words: int, cumulative: Pointer, ngram: int, bound: int
 ) -> tuple[int, int]:
     """Draw span lengths until their sum reaches the bound; returns their number and sum.
 
-    A span for which the circle has no room left ends the draw: at a masking share of 15 % that cannot be.
+    cumulative: ngram - 1 thresholds of the distribution. The draw also ends at a span that does not fit on the circle
+    any more; with 15 % masked that cannot happen.
     """
     count, total = 0, 0
     while total < bound:
-        bits = draw(state, 2 + count)
+        bits = draw(state, _LENGTHS + count)
         length = 1
-        for shorter in range(ngram - 1):
+        for shorter in range(ngram - 1):  # adds instead of branches: the length can't be predicted
             length += bits >= item(cumulative, shorter)
-        if count > 0 and total + length + count + 1 > num_words:
+        if count > 0 and total + length + count + 1 > num_words:  # one unmasked word behind each span
             break
         put(lengths, count, length)
         count, total = count + 1, total + length
@@ -195,8 +221,12 @@ def draw_lengths(
 
 
 @helper
-def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: Pointer) -> None:
-    """Choose some of the items, every choice of as many alike: a bit each in the words of `is_chosen`."""
+def choose_items(is_chosen: Pointer, state: np.uint64, num_items: int, num_chosen: int) -> None:
+    """Choose some of the items, every choice equally likely: a bit for each in `is_chosen`.
+
+    Floyd's algorithm: for each of the last `num_chosen` items draw an item up to it; if that is chosen already, choose
+    the item itself.
+    """
     for block in range((num_items + 63) >> 6):
         put(is_chosen, block, U64(0))
     for last in range(num_items - num_chosen, num_items):
@@ -207,119 +237,109 @@ def choose_items(state: np.uint64, num_items: int, num_chosen: int, is_chosen: P
 
 
 @helper
-def put_tokens(begins: Pointer, first: int, last: int, tokens: Pointer, filled: int) -> I64:
-    """Put the tokens of the words from `first` to `last` behind `filled` others; returns how many there are now."""
+def put_tokens(begins: Pointer, tokens: Pointer, first: int, last: int, filled: int) -> I64:
+    """Append the tokens of the words from `first` to `last` - 1 to `filled` others; returns the new number.
+
+    Writes _STRIDE tokens in any case: what is too many is overwritten by the next span, and a loop over so few tokens
+    would cost a mispredicted branch.
+    """
     begin, end = item(begins, first), item(begins, last)
     for i in range(_STRIDE):
         put(tokens, filled + i, begin + i)
-    for at in range(begin + _STRIDE, end):
-        put(tokens, filled + at - begin, at)
+    for token in range(begin + _STRIDE, end):
+        put(tokens, filled + token - begin, token)
     return filled + end - begin
 
 
 @helper
-def arrange(state: np.uint64, num_words: int, count: int, total: int, room: Room) -> tuple[int, int]:
-    """Place the spans and put their tokens in the order of the circle; returns their number and the place of the first.
+def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, total: int) -> tuple[int, int]:
+    """Arrange the spans and write their tokens in the order of the circle.
 
-    count, total: how many spans there are, and how many words in them.
+    count, total: how many spans there are, and how many words they have together. Returns the number of tokens, and
+    the index in `tokens` of the one that comes first in the row: the turn may have moved it behind others.
     """
-    turn = below(draw(state, 1), num_words)
-    num_items = max(count, num_words - total)
-    choose_items(mix(state), num_items, count, room.is_chosen)
+    shift = below(draw(state, _TURN), num_words)
+    num_items = max(count, num_words - total)  # the larger is `count` only where one span covers the whole circle
+    choose_items(at.is_chosen, mix(state), num_items, count)
     span, filled, lowest = 0, 0, 0
     for block in range((num_items + 63) >> 6):
-        bits = item(room.is_chosen, block)
+        bits = item(at.is_chosen, block)
         while bits != U64(0):
-            # The items before it have one word each, but for the spans: these have `length` more.
-            first = turn + (block << 6) + count_trailing_zeros(bits)
-            if first >= num_words:
-                turn, first, lowest = turn - num_words, first - num_words, filled
-            last = first + item(room.lengths, span)
-            turn += last - first
-            if last > num_words:
-                lowest = put_tokens(room.begins, first, num_words, room.tokens, filled)
-                turn, first, last, filled = turn - num_words, 0, last - num_words, lowest
-            filled = put_tokens(room.begins, first, last, room.tokens, filled)
-            bits &= bits - U64(1)
+            # Item i begins at word shift + i. Each item before it has one unmasked word, and `shift` has grown by the
+            # lengths of the spans before it.
+            first = shift + (block << 6) + count_trailing_zeros(bits)
+            if first >= num_words:  # once around the circle: this span comes first in the row
+                shift, first, lowest = shift - num_words, first - num_words, filled
+            last = first + item(at.lengths, span)
+            shift += last - first
+            if last > num_words:  # across the end of the row: its second part comes first in the row
+                lowest = put_tokens(at.word_begins, at.tokens, first, num_words, filled)
+                shift, first, last, filled = shift - num_words, 0, last - num_words, lowest
+            filled = put_tokens(at.word_begins, at.tokens, first, last, filled)
+            bits &= bits - U64(1)  # clears the lowest bit
             span += 1
     return filled, lowest
 
 
 @helper
-def mask_tokens(
-    state: np.uint64,
-    row_begin: int,
-    first: int,
-    count: int,
-    tokens: Pointer,
-    pieces: Pieces,
-    room: Room,
-    positions: Pointer,
-    originals: Pointer,
-    filled: int,
-) -> int:
-    """Put [MASK], a random piece or the original in place of `count` tokens of the room, from number `first` on around.
+def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: int, lowest: int, filled: int) -> int:
+    """Put [MASK], a random piece or the original in place of the row's tokens in `tokens`, in the order of the row.
 
-    Writes positions in the row and originals behind `filled` others; returns how many there are now. Nothing
-    branches on what is drawn, which nobody can foresee: random pieces come in a loop of their own.
+    Appends positions and originals to `filled` others; returns the new number. Nothing branches on what is drawn, as
+    that can't be predicted: the few random pieces are collected, and written in a loop of their own.
     """
     num_replaced = 0
-    for i in range(first, first + count):
-        at = item(room.tokens, i if i < count else i - count)
-        original, bits = I64(item(tokens, at)), draw(state, at - row_begin)
-        is_maskable = I64(item(pieces.kinds, original)) >> _SPECIAL & 1  # special tokens may stand behind a word
-        put(positions, filled, np.uint16(at - row_begin))
-        put(originals, filled, original)
-        put(tokens, at, pieces.mask_id if is_maskable & I64(bits < _MASK_BELOW) else original)
-        put(room.replaced, num_replaced, at)
+    for i in range(lowest, lowest + num_tokens):
+        token = item(at.tokens, i if i < num_tokens else i - num_tokens)
+        original, bits = I64(item(at.ids, token)), draw(state, token - row_begin)
+        # A span across the end of A has the [SEP] among its tokens. It stays, and the next token overwrites its entry.
+        is_maskable = I64(item(at.flags, original)) >> _SPECIAL & 1
+        put(at.positions, filled, np.uint16(token - row_begin))
+        put(at.originals, filled, original)
+        put(at.ids, token, at.mask_id if is_maskable & I64(bits < _MASK_BELOW) else original)
+        put(at.replaced, num_replaced, token)
         num_replaced += is_maskable & I64(bits >= _MASK_BELOW) & I64(bits < _RANDOM_BELOW)
         filled += is_maskable
     for i in range(num_replaced):
-        at = item(room.replaced, i)
-        bits = mix(draw(state, at - row_begin))
-        put(tokens, at, I64(item(pieces.ordinary_ids, below(bits, pieces.num_ordinary))))
+        token = item(at.replaced, i)
+        bits = mix(draw(state, token - row_begin))
+        put(at.ids, token, I64(item(at.ordinary_ids, below(bits, at.num_ordinary))))
     return filled
 
 
 @kernel
 def mask_rows(
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    segment_a_len: np.ndarray,
-    document_keys: np.ndarray,
-    indices: np.ndarray,
+    rows: Rows,
     seed: np.uint64,
     pass_index: int,
-    cumulative: np.ndarray,
-    bounds: np.ndarray,
-    extra: np.ndarray,
-    pieces_arrays: Pieces,
-    room_arrays: Room,
+    tables: SpanTables,
+    pieces: Pieces,
+    scratch: MaskScratch,
     masks: Masks,
 ) -> int:
-    """Mask all rows in `ids` itself, fill in what stood there, and return how many tokens that is."""
-    num_rows, ngram = len(segment_a_len), cumulative.shape[1]
-    pieces, room, tokens = point_to_pieces(pieces_arrays), point_to_room(room_arrays), pointer(ids)
-    out_positions, out_ids = pointer(masks.positions), pointer(masks.ids)
-    filled = 0
-    for row in range(num_rows):
-        begin, end = offsets[row], offsets[row + 1]
-        sep = begin + 1 + segment_a_len[row]
-        words_a = begin_words(tokens, begin + 1, sep, pieces.kinds, room.begins, 0)
-        words = begin_words(tokens, sep + 1, end - 1, pieces.kinds, room.begins, words_a)
-        put(room.begins, words, end - 1)
+    """Mask all rows in `rows.ids` itself, fill in the masks, and return the number of masked tokens."""
+    ngram, filled = tables.cumulative.shape[1], 0
+    at = point_to(rows.ids, pieces, scratch, masks)
+    for row in range(len(rows.segment_a_len)):
+        begin, end = rows.offsets[row], rows.offsets[row + 1]
+        sep = begin + 1 + rows.segment_a_len[row]
+        words_a = find_word_begins(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
+        words = find_word_begins(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
+        put(at.word_begins, words, end - 1)
         if words > 0:
-            two = 0 < words_a < words
-            shorter = min(words_a, words - words_a) if two else words
-            ends, longest_span = (1 if two else 0), min(ngram, shorter + 1) - 1
-            state = stream(seed, MASKING, document_keys[row], pass_index, indices[row])
-            bound = bounds[ends, longest_span, words]
-            if draw(state, 0) < extra[ends, longest_span, words]:
+            # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole
+            # segment and a word on either side.
+            has_pair = 0 < words_a < words
+            shorter = min(words_a, words - words_a) if has_pair else words
+            ends, longest = (1 if has_pair else 0), min(ngram, shorter + 1) - 1  # indices of the tables
+            state = stream(seed, MASKING, rows.keys[row], pass_index, rows.indices[row])
+            bound = tables.bounds[ends, longest, words]
+            if draw(state, _BUDGET) < tables.extra[ends, longest, words]:
                 bound += 1
-            law = pointer(cumulative[ends, longest_span, words])
-            count, total = draw_lengths(state, words, law, ngram, bound, room.lengths)
-            num_masked, lowest = arrange(state, words, count, total, room)
-            state = mix(state ^ U64(MASKING))
-            filled = mask_tokens(state, begin, lowest, num_masked, tokens, pieces, room, out_positions, out_ids, filled)
+            cumulative = pointer(tables.cumulative[ends, longest, words])
+            count, total = draw_lengths(at.lengths, state, words, cumulative, ngram, bound)
+            num_tokens, lowest = arrange(at, state, words, count, total)
+            state = mix(state ^ U64(MASKING))  # a stream of its own, whose counters are positions in the row
+            filled = mask_tokens(at, state, begin, num_tokens, lowest, filled)
         masks.offsets[row + 1] = filled
     return filled

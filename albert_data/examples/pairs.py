@@ -10,9 +10,9 @@ the published script takes a random other document as segment B where a row hold
 
 What could give the order away, and what is done about it:
 - A segment that begins or ends inside a sentence: both always begin and end with sentences.
-- The sentence that does not fit begins the next row, and is longer than most: its chance is proportional to its length.
-  So the rows of a document are filled from its front or from its back, at random, and the split is drawn such that the
-  sentences at the inner edges are as long as those at the outer edges (see `draw_split`).
+- The sentence that does not fit into a row begins the next one, and it is longer than most: the chance not to fit grows
+  with the length. So the rows of a document are filled from its front or from its back, at random, and the split is
+  drawn such that the sentences at the inner edges are as long as those at the outer edges (see `draw_split`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.ragged import Pairs
-from albert_data.examples.row_plan import cut_long_sentence, end_short_row, fill_table
+from albert_data.examples.row_plan import PlanScratch, cut_long_sentence, end_short_row, fill_table
 from albert_data.kernels import copy_items, helper, kernel, pointer
 from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule
@@ -32,8 +32,15 @@ from albert_data.tokenizer.words import WordRule
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, -1
 
 
+_IS_SHORT, _SHORT_LEN, _SPLIT, _SWAP, _DIRECTION, _DISTANCE = range(6)  # the counters of a row's draws
+
+
 class Cuts(NamedTuple):
-    """Begin, split and end of each row in tokens, and its document: int64; its label: int8, its number: uint32."""
+    """Rows without their special tokens.
+
+    begins, splits, ends: int64, in tokens; owners: int64, the document's number; labels: int8; indices: uint32, the
+    number of the row in its document and pass.
+    """
 
     begins: np.ndarray
     splits: np.ndarray
@@ -43,13 +50,25 @@ class Cuts(NamedTuple):
     indices: np.ndarray
 
 
-class Scratch(NamedTuple):
-    """Scratch buffers for the sentences of a block, all int64 (see row_plan.py)."""
+class DocumentArrays(NamedTuple):
+    """The arrays of `Documents` as the kernel takes them."""
 
-    bounds: np.ndarray
-    cost: np.ndarray
-    row_ends: np.ndarray
-    queue: np.ndarray
+    ids: np.ndarray
+    sentence_offsets: np.ndarray
+    is_heading: np.ndarray
+    document_offsets: np.ndarray
+    document_keys: np.ndarray
+
+
+class PairRule(NamedTuple):
+    """What decides how documents are cut. starts, standalone: see WordRule."""
+
+    starts: np.ndarray
+    standalone: np.ndarray
+    seed: np.uint64
+    pass_index: int
+    max_tokens: int
+    short_threshold: np.uint64
 
 
 def make_pairs(
@@ -75,67 +94,68 @@ def make_pairs(
 
 def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> Cuts:
     """Choose the rows, without their special tokens."""
-    # Two neighbouring rows of a long sentence hold over max_tokens / 2 together: n tokens, 4 * n / max_tokens + 2 rows.
-    num_sentences = len(documents.sentence_offsets)
-    bound = num_sentences + 8 * (len(documents.ids) // config.max_tokens)
-    begins, splits, ends, owners = (np.empty(bound, np.int64) for _ in range(4))
-    cuts = Cuts(begins, splits, ends, owners, np.empty(bound, np.int8), np.empty(bound, np.uint32))
-    num_rows = choose_pairs(
-        documents.ids,
-        documents.sentence_offsets,
-        documents.is_heading,
-        documents.document_offsets,
-        documents.document_keys,
+    arrays = DocumentArrays(*(getattr(documents, name) for name in DocumentArrays._fields))
+    rule = PairRule(
         words.starts,
         words.standalone,
         np.uint64(config.seed),
         pass_index,
         config.max_tokens,
         threshold(config.short_seq_prob),
-        np.empty(num_sentences, np.int64),
-        Scratch(*(np.empty(num_sentences, np.int64) for _ in range(4))),
-        cuts,
     )
+    # Each row of whole sentences has one that no other row has. A sentence of n > max_tokens tokens has at most
+    # 4 n / max_tokens + 2 rows: any two that follow each other hold over max_tokens / 2. As n / max_tokens > 1, that is
+    # at most 1 + 8 floor(n / max_tokens).
+    num_sentences = len(documents.sentence_offsets)
+    capacity = num_sentences + 8 * (len(documents.ids) // config.max_tokens)
+    begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))
+    cuts = Cuts(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
+    scratch = PlanScratch(*(np.empty(num_sentences, np.int64) for _ in PlanScratch._fields))
+    num_rows = choose_pairs(arrays, rule, scratch, cuts)
     return Cuts(*(array[:num_rows] for array in cuts))
 
 
 @helper
-def copy_edges(sentence_offsets: np.ndarray, is_heading: np.ndarray, first: int, stop: int, edges: np.ndarray) -> int:
-    """Write where the sentences number `first` to `stop` - 1 begin and end; returns how many there are.
+def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarray) -> int:
+    """Write where the sentences `first` to `stop` - 1 begin and end; returns how many there are.
 
-    Empty ones are left out, and a heading is one with the sentence after it.
+    Empty sentences are left out, and a heading counts as one with the sentence after it.
     """
-    edges[0] = sentence_offsets[first]
+    edges[0] = documents.sentence_offsets[first]
     num_sentences = 0
     for sentence in range(first, stop):
-        if is_heading[sentence] and sentence + 1 < stop:
+        if documents.is_heading[sentence] and sentence + 1 < stop:
             continue
-        if sentence_offsets[sentence + 1] > edges[num_sentences]:
+        if documents.sentence_offsets[sentence + 1] > edges[num_sentences]:
             num_sentences += 1
-            edges[num_sentences] = sentence_offsets[sentence + 1]
+            edges[num_sentences] = documents.sentence_offsets[sentence + 1]
     return num_sentences
 
 
 @helper
 def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_first: bool) -> int:
-    """Draw the boundary where A and B part, between two of the sentences `first` to `stop` - 1.
+    """Draw the boundary between A and B, one of those between the sentences `first` to `stop` - 1.
 
-    Swapping A and B turns the row on a circle: the split becomes the outer edge, and the outer edge the split. A row's
-    probability is proportional to the sum of the lengths of its first and last sentence: one of the two did not fit the
-    row before, and either may be it. So each boundary gets an arc on a circle, as long as the two sentences beside it.
-    From a random point of the outer edge's arc we go a random distance, never so short as to stay in an arc, and the
-    boundary whose arc we reach is the split. To and fro are equally likely, so a row and its swapped twin are too, and
-    no length tells the order. In the first row of a block no sentence is one that did not fit (`is_first`).
+    Swapping A and B turns the row on a circle: the split becomes the outer edge, and the outer edge the split. The
+    probability of a row is proportional to the sum of the lengths of its first and last sentence, as one of the two did
+    not fit the row before, and either may be it. So each boundary gets an arc on a circle, as long as the two sentences
+    beside it. From a random point in the arc of the outer edge we move by a random distance, which always leaves the
+    arc, and the boundary whose arc we reach is the split. A move and its reverse are equally likely, so a row and its
+    swapped twin are too, and no length tells the order. In the first row of a block there is no sentence that did not
+    fit before (`is_first`), so there all boundaries are equally likely.
     """
     if is_first:
-        return int(edges[first + 1 + below(draw(state, 2), stop - first - 1)])
+        return int(edges[first + 1 + below(draw(state, _SPLIT), stop - first - 1)])
+    # The arc of the outer edge is [0, outer) of the circle, and those of the inner boundaries follow in order.
     outer = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
     longest = outer
     for sentence in range(first, stop - 1):
         longest = max(longest, edges[sentence + 2] - edges[sentence])
     circle = 2 * (edges[stop] - edges[first])
-    left = below(draw(state, 2), outer) + longest + below(draw(state, 5), circle - 2 * longest + 1) - outer
-    sentence = first
+    # A distance of longest .. circle - longest leaves every arc in both directions.
+    start = below(draw(state, _SPLIT), outer)
+    distance = longest + below(draw(state, _DISTANCE), circle - 2 * longest + 1)
+    left, sentence = start + distance - outer, first
     while left >= edges[sentence + 2] - edges[sentence]:
         left -= edges[sentence + 2] - edges[sentence]
         sentence += 1
@@ -143,101 +163,67 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
 
 
 @helper
-def put_row(cuts: Cuts, row: int, begin: int, split: int, end: int, document: int, index: int, label: int) -> None:
-    cuts.begins[row], cuts.splits[row], cuts.ends[row] = begin, split, end
-    cuts.owners[row], cuts.indices[row], cuts.labels[row] = document, index, label
+def put_row(cuts: Cuts, row: int, begin: int, split: int, end: int, label: int) -> None:
+    cuts.begins[row], cuts.splits[row], cuts.ends[row], cuts.labels[row] = begin, split, end, label
 
 
 @helper
-def choose_block(
-    edges: np.ndarray,
-    first: int,
-    stop: int,
-    seed: np.uint64,
-    key: np.uint64,
-    pass_index: int,
-    max_tokens: int,
-    short_threshold: np.uint64,
-    scratch: Scratch,
-    document: int,
-    row: int,
-    index: int,
-    cuts: Cuts,
+def cut_block(
+    rule: PairRule, scratch: PlanScratch, cuts: Cuts, first: int, stop: int, key: np.uint64, row: int, index: int
 ) -> int:
-    """Fill in the rows of the sentences `first` to `stop` - 1, none longer than a row. Returns how many there are."""
-    num_sentences, bounds = stop - first, scratch.bounds
-    is_backward = draw(stream(seed, PAIRING, key, pass_index, index), 4) >> np.uint64(63)
+    """Append the rows of a block, the sentences `first` to `stop` - 1, to `row` others; returns the new number.
+
+    index: that of the first row in its document.
+    """
+    edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
+    state = stream(rule.seed, PAIRING, key, rule.pass_index, index)
+    is_backward = draw(state, _DIRECTION) >> np.uint64(63)
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
-    fill_table(bounds, num_sentences, max_tokens, scratch.cost, scratch.row_ends, scratch.queue)
+    fill_table(scratch, num_sentences, rule.max_tokens)
     taken = num_rows = 0
     while taken < num_sentences:
-        state = stream(seed, PAIRING, key, pass_index, index + num_rows)
+        state = stream(rule.seed, PAIRING, key, rule.pass_index, index + num_rows)
         end = scratch.row_ends[taken]
-        if draw(state, 0) < short_threshold:
-            target = 2 + int(below(draw(state, 1), max_tokens - 1))
-            end = end_short_row(bounds, taken, target, scratch.cost, scratch.row_ends)
+        if draw(state, _IS_SHORT) < rule.short_threshold:
+            end = end_short_row(scratch, taken, 2 + int(below(draw(state, _SHORT_LEN), rule.max_tokens - 1)))
         low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
         split, label = edges[high], SOP_NONE
         if high - low > 1:
             split = draw_split(state, edges, low, high, taken == 0)
-            label = SOP_SWAPPED if draw(state, 3) >> np.uint64(63) else SOP_IN_ORDER
-        put_row(cuts, row + num_rows, edges[low], split, edges[high], document, index + num_rows, label)
+            label = SOP_SWAPPED if draw(state, _SWAP) >> np.uint64(63) else SOP_IN_ORDER
+        put_row(cuts, row + num_rows, edges[low], split, edges[high], label)
         taken, num_rows = end, num_rows + 1
-    return num_rows
+    return row + num_rows
 
 
 @kernel
-def choose_pairs(
-    ids: np.ndarray,
-    sentence_offsets: np.ndarray,
-    is_heading: np.ndarray,
-    document_offsets: np.ndarray,
-    document_keys: np.ndarray,
-    starts: np.ndarray,
-    standalone: np.ndarray,
-    seed: np.uint64,
-    pass_index: int,
-    max_tokens: int,
-    short_threshold: np.uint64,
-    edges: np.ndarray,
-    scratch: Scratch,
-    cuts: Cuts,
-) -> int:
-    """Fill in the cuts of every row. edges: int64, room for those of the sentences. Returns how many rows there are."""
-    row = 0
-    for document in range(len(document_offsets) - 1):
-        low, index = 0, 0
-        first, stop = document_offsets[document], document_offsets[document + 1]
-        num_sentences = copy_edges(sentence_offsets, is_heading, first, stop, edges)
+def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, cuts: Cuts) -> int:
+    """Fill in the cuts of every row. Returns how many rows there are."""
+    row, edges = 0, scratch.edges
+    for document in range(len(documents.document_offsets) - 1):
+        low, first_row = 0, row
+        num_sentences = copy_edges(
+            documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
+        )
         while low < num_sentences:
             high = low
-            while high < num_sentences and edges[high + 1] - edges[high] <= max_tokens:
+            while high < num_sentences and edges[high + 1] - edges[high] <= rule.max_tokens:
                 high += 1
             if high > low:
-                num_rows = choose_block(
-                    edges,
-                    low,
-                    high,
-                    seed,
-                    document_keys[document],
-                    pass_index,
-                    max_tokens,
-                    short_threshold,
-                    scratch,
-                    document,
-                    row,
-                    index,
-                    cuts,
-                )
-                row, index, low = row + num_rows, index + num_rows, high
+                key = documents.document_keys[document]
+                row, low = cut_block(rule, scratch, cuts, low, high, key, row, row - first_row), high
                 continue
             begin = edges[low]
-            while begin < edges[low + 1]:
-                end = cut_long_sentence(ids, begin, edges[low + 1], max_tokens, starts, standalone)
-                put_row(cuts, row, begin, end, end, document, index, SOP_NONE)
-                row, index, begin = row + 1, index + 1, end
+            while begin < edges[low + 1]:  # a sentence that is longer than a row
+                end = cut_long_sentence(
+                    documents.ids, begin, edges[low + 1], rule.max_tokens, rule.starts, rule.standalone
+                )
+                put_row(cuts, row, begin, end, end, SOP_NONE)
+                row, begin = row + 1, end
             low += 1
+        for i in range(first_row, row):
+            cuts.owners[i], cuts.indices[i] = document, i - first_row
     return row
 
 

@@ -1,48 +1,56 @@
-"""Which sentences share a row, so that as few rows as possible hold a single one.
+"""Which sentences share a row, so that as few rows as possible hold a single sentence.
 
-In: where the sentences of a block begin and end, in tokens; none is longer than a row. Out: for each sentence, how the
-rows from there on are best made. A row of one sentence has no order to learn, and a greedy choice makes more of these
-than there must be: 25 % instead of 20 % of the rows of English books at length 128.
+In: the boundaries of the sentences of a block, in tokens. A block is a sequence of sentences of one document, none of
+which is longer than a row. Out: for each sentence, the best way to make rows from there on. A row of one sentence has
+no order to learn, and a greedy choice makes more of these than necessary: 25 % instead of 20 % of the rows of English
+books at length 128.
 
 The table is filled from the end: cost[i] is the smallest (single rows, rows) from sentence i on, compared in that
-order. The candidates for the end of a row at i are a window that only moves towards the front, so their minimum comes
-from a monotonic queue, and the time is linear.
+order. A row that begins at sentence i may end at any of the next sentences that fit. As i falls, both limits of
+these ends fall, so a monotonic queue gives the cheapest one, in linear time.
 
-Long sentences are cut here too: one that is longer than a row fills rows of its own, of nearly equal lengths.
+Sentences that are longer than a row are cut here too, into rows of nearly equal lengths.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from albert_data.kernels import helper
 from albert_data.tokenizer.words import begins_word
 
-_SINGLE = 1 << 32  # the cost of a single row; of a row: 1
+_SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sentence
+
+
+class PlanScratch(NamedTuple):
+    """Scratch buffers for the sentences of a document or block, all int64.
+
+    edges: where each sentence of the document begins, and last where they end; bounds: the same of the block, from 0;
+    cost, row_ends: the table, for each sentence of the block; queue: ends of a row.
+    """
+
+    edges: np.ndarray
+    bounds: np.ndarray
+    cost: np.ndarray
+    row_ends: np.ndarray
+    queue: np.ndarray
 
 
 @helper
-def fill_table(
-    bounds: np.ndarray,
-    num_sentences: int,
-    max_tokens: int,
-    cost: np.ndarray,
-    row_ends: np.ndarray,
-    queue: np.ndarray,
-) -> None:
-    """Fill in the cost from each sentence on, and the end of the row that begins there: the last of the cheapest.
-
-    bounds: int64, where each sentence begins, and last where they end; cost, row_ends, queue: int64, as long.
-    """
+def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> None:
+    """Fill in `cost` from each sentence on, and `row_ends`: the last of the cheapest ends of a row from there."""
+    bounds, cost, row_ends, queue = scratch.bounds, scratch.cost, scratch.row_ends, scratch.queue
     cost[num_sentences] = 0
     head = tail = 0
     for i in range(num_sentences - 1, -1, -1):
-        if i + 2 <= num_sentences:
+        if i + 2 <= num_sentences:  # from here on a row may end at i + 2; a dearer end that is further off never wins
             while tail > head and cost[queue[tail - 1]] > cost[i + 2]:
                 tail -= 1
             queue[tail] = i + 2
             tail += 1
-        while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:
+        while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:  # too far off, now and for all lower i
             head += 1
         row_ends[i], cost[i] = i + 1, cost[i + 1] + _SINGLE + 1
         if head < tail and cost[queue[head]] + 1 <= cost[i]:
@@ -50,11 +58,12 @@ def fill_table(
 
 
 @helper
-def end_short_row(bounds: np.ndarray, first: int, target: int, cost: np.ndarray, row_ends: np.ndarray) -> int:
-    """The end of a row of at most `target` tokens from sentence `first` on that makes no single row more than needed.
+def end_short_row(scratch: PlanScratch, first: int, target: int) -> int:
+    """The end of a short row that begins at sentence `first`: as long as possible with at most `target` tokens.
 
-    Where there is none, the shortest row that makes none.
+    Only ends that lead to no more single rows than necessary count. If all of these are further off, the nearest.
     """
+    bounds, cost, row_ends = scratch.bounds, scratch.cost, scratch.row_ends
     singles = cost[first] // _SINGLE
     stop = first
     while stop < row_ends[first] and bounds[stop + 1] - bounds[first] <= target:
@@ -72,9 +81,10 @@ def end_short_row(bounds: np.ndarray, first: int, target: int, cost: np.ndarray,
 def cut_long_sentence(
     ids: np.ndarray, begin: int, end: int, max_tokens: int, starts: np.ndarray, standalone: np.ndarray
 ) -> int:
-    """Where the first row of a sentence ends that takes several, so that all are nearly equal.
+    """The end of the first row of what is left of a long sentence, such that its rows have nearly equal lengths.
 
-    That is the word boundary nearest to an equal share; if possible one that needs no further row.
+    That is the word boundary nearest to an equal share, if possible one that leaves no more for the other rows than
+    they hold. Without such a boundary it is the last one before, and in a word that fills the row, the equal share.
     """
     num_rows = -(-(end - begin) // max_tokens)
     if num_rows == 1:

@@ -1,31 +1,33 @@
-"""The law of span lengths, corrected for where a row's segments end.
+"""The distribution of span lengths, corrected for spans that are split where a segment ends.
 
 The paper masks spans of n words with p(n) = (1/n) / sum(1/k), n <= N (ALBERT, section 3.1, formula 1 of
-section 4.1), in a budget of 15 % of the tokens. Two effects spoil both figures if nothing is done:
+section 4.1), with a budget of 15 % of the tokens. Drawn without care, two effects change both figures:
 
 - *The end of the budget.* Lengths are drawn until their sum reaches a bound b; the span that crosses it
   is kept. The number of spans is then a stopping time, so by Wald's identity the shares stay p(n)
   exactly. The expected sum m(b) exceeds b; b is chosen at random between two neighbours so that the
   expected sum is exactly the budget.
-- *The ends of segments.* Spans lie on a circle of the row's W words (see masks.py). One that lies across
-  a segment's end is parted there into two spans. A span of n words has n - 1 inner places, so each of
-  the k ends parts it with probability (n - 1) / W, and the parts have every split of n alike. Lengths
-  are therefore drawn from q, the law for which the expected shares *after* parting are p:
+- *The ends of segments.* Spans are on a circle of the row's W words (see masks.py). A span across
+  the end of a segment is split there into two spans. A span of n words has n - 1 inner boundaries, so each of
+  the k ends splits it with probability (n - 1) / W, and every split of n into two parts is equally likely. Lengths
+  are therefore drawn from q, the distribution for which the expected shares *after* splitting are p:
       p(m) ~ q(m) (1 - (m - 1) k / W) + sum over n > m of q(n) 2 k / W.
   Where W is so small that some q(m) would be negative, the longest span is shortened until none is.
 
-Everything here is decided by (k, N, W) alone, so it is computed once, into tables.
+All of this depends on (k, N, W) alone, so it is computed once, into tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-MAX_ENDS = 2  # a row has one segment or two
-_RECURSION = 128  # bounds up to here have their exact expectation; from there on its limit is exact
+MAX_ENDS = 2  # a row has one segment or two, and a circle has as many segment ends
+# The expected sum m(b) is computed exactly up to this bound b. From there on b + overshoot, its limit for large b, is
+# equal to it within the precision of float64.
+_EXACT_BOUNDS = 128
 
 
 def ngram_shares(ngram: int) -> np.ndarray:
@@ -35,12 +37,11 @@ def ngram_shares(ngram: int) -> np.ndarray:
     return shares
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpanTables:
-    """For each number of segments k - 1, longest span N - 1 and number of words W.
+class SpanTables(NamedTuple):
+    """Tables with the axes [ends, longest, words]: index k - 1 is for k segment ends, n - 1 for spans of 1 to n words.
 
-    cumulative: uint64 [2, N, W, N], thresholds under which 64 random bits choose length 1, 2, ..
-    bounds: int32 [2, N, W], the budget in words; extra: uint64 [2, N, W], threshold for one more.
+    cumulative: uint64 [2, N, W, N], thresholds: 64 random bits below the first mean length 1, below the second 2, ..
+    bounds: int32 [2, N, W], the bound b in words; extra: uint64 [2, N, W], threshold for the bound b + 1.
     """
 
     cumulative: np.ndarray
@@ -54,58 +55,63 @@ def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
     shape = (MAX_ENDS, ngram, max_words + 1)
     cumulative = np.zeros((*shape, ngram), np.uint64)
     bounds, extra = np.zeros(shape, np.int32), np.zeros(shape, np.uint64)
-    words, laws = np.arange(max_words + 1), np.zeros((ngram, max_words + 1, ngram))
+    words = np.arange(max_words + 1)
     for ends in range(1, MAX_ENDS + 1):
-        law = np.zeros((max_words + 1, ngram))
-        law[:, 0] = 1.0
+        distributions = np.zeros((ngram, max_words + 1, ngram))
+        feasible_yet = np.zeros((max_words + 1, ngram))
+        feasible_yet[:, 0] = 1.0
         for longest in range(1, ngram + 1):
-            candidate, feasible = corrected_law(words, ends, longest)
-            law[feasible, :longest] = candidate[feasible]
-            laws[longest - 1] = law
-        cumulative[ends - 1] = _to_thresholds(np.cumsum(laws, axis=-1))
-        bound, more = choose_bounds(laws.reshape(-1, ngram), np.tile(mask_prob * words, ngram))
+            candidate, is_feasible = correct_distribution(words, ends, longest)
+            feasible_yet[is_feasible, :longest] = candidate[is_feasible]
+            distributions[longest - 1] = feasible_yet
+        cumulative[ends - 1] = _to_thresholds(np.cumsum(distributions, axis=-1))
+        bound, more = choose_bounds(distributions.reshape(-1, ngram), np.tile(mask_prob * words, ngram))
         bounds[ends - 1], extra[ends - 1] = bound.reshape(shape[1:]), more.reshape(shape[1:])
     return SpanTables(cumulative=cumulative, bounds=bounds, extra=extra)
 
 
-def corrected_law(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray, np.ndarray]:
-    """The q for each number of words, float64 [W, ngram], and where it is a law: bool [W]."""
+def correct_distribution(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray, np.ndarray]:
+    """The q for each number of words, float64 [W, ngram], and whether it is a distribution: bool [W].
+
+    Solves the equation above from the longest span down: q(n) needs only the sum of q over longer spans.
+    """
     shares = ngram_shares(ngram)
-    cut = ends / np.maximum(words, 1)
-    law = np.zeros((len(words), ngram))
+    split_prob = ends / np.maximum(words, 1)  # that some end falls on one given boundary
+    found = np.zeros((len(words), ngram))
     longer = np.zeros(len(words))
-    feasible = words > ngram
+    is_feasible = words > ngram
     with np.errstate(divide="ignore", invalid="ignore"):
         for n in range(ngram, 0, -1):
-            law[:, n - 1] = (shares[n - 1] - 2 * cut * longer) / (1 - (n - 1) * cut)
-            feasible &= (law[:, n - 1] >= 0) & ((n - 1) * cut < 1)
-            longer += law[:, n - 1]
-        return law / longer[:, None], feasible
+            found[:, n - 1] = (shares[n - 1] - 2 * split_prob * longer) / (1 - (n - 1) * split_prob)
+            is_feasible &= (found[:, n - 1] >= 0) & ((n - 1) * split_prob < 1)
+            longer += found[:, n - 1]
+        return found / longer[:, None], is_feasible
 
 
-def choose_bounds(law: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bound for each row of `law`, and the threshold of one more, that make the expected sum `budget`."""
-    ngram, rows = law.shape[1], np.arange(len(law))
-    sums = np.zeros((_RECURSION + 1, len(law)))  # m(b): the expected sum of lengths drawn until it is >= b
-    for bound in range(1, _RECURSION + 1):
+def choose_bounds(distributions: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each distribution the bound b, and the threshold for b + 1, that make the expected sum `budget`."""
+    ngram, rows = distributions.shape[1], np.arange(len(distributions))
+    # m(b), the expected sum of lengths drawn until it is >= b: after a first length n, m(b - n) more is expected.
+    sums = np.zeros((_EXACT_BOUNDS + 1, len(distributions)))
+    for bound in range(1, _EXACT_BOUNDS + 1):
         for n in range(1, ngram + 1):
-            sums[bound] += law[:, n - 1] * (n + sums[max(0, bound - n)])
+            sums[bound] += distributions[:, n - 1] * (n + sums[max(0, bound - n)])
     # No matrix product: its order of additions, and so the last bit, depends on the machine.
-    mean, square = (sum(n**power * law[:, n - 1] for n in range(1, ngram + 1)) for power in (1, 2))
-    overshoot = (square / mean - 1) / 2  # the limit of m(b) - b
+    mean, square = (sum(n**power * distributions[:, n - 1] for n in range(1, ngram + 1)) for power in (1, 2))
+    overshoot = (square / mean - 1) / 2  # the limit of m(b) - b, by renewal theory
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
     exact = np.count_nonzero(sums <= budget, axis=0) - 1
-    low = np.where(low < _RECURSION - 1, exact, low)
+    low = np.where(low < _EXACT_BOUNDS - 1, exact, low)  # where low + 1 is in the table too
     floor, ceiling = (
-        np.where(bound <= _RECURSION, sums[np.minimum(bound, _RECURSION), rows], bound + overshoot)
+        np.where(bound <= _EXACT_BOUNDS, sums[np.minimum(bound, _EXACT_BOUNDS), rows], bound + overshoot)
         for bound in (low, low + 1)
     )
     return low.astype(np.int32), _to_thresholds((budget - floor) / (ceiling - floor))
 
 
 def _to_thresholds(probability: np.ndarray) -> np.ndarray:
-    """Bounds under which 64 random bits fall with these probabilities; the last bit of 1.0 is lost."""
+    """Numbers that 64 random bits are below with these probabilities; for 1.0 with 1 - 2**-64."""
     scaled = np.clip(probability, 0.0, 1.0) * 2.0**64
-    almost_one = np.minimum(scaled, 2.0**64 - 4096).astype(np.uint64)
+    almost_one = np.minimum(scaled, 2.0**64 - 4096).astype(np.uint64)  # 2.0**64 itself would overflow in the cast
     thresholds: np.ndarray = np.where(scaled >= 2.0**64, np.uint64(2**64 - 1), almost_one)
     return thresholds

@@ -1,14 +1,13 @@
-"""Which rows to show: drawn, named by number, or found by what they hold.
+"""Which rows to show: drawn at random, given by number, or found by their text.
 
-In: a split of a shard folder. Out: row numbers. A search joins the pieces of some thousand rows at a time and
-looks into a single row only where their joint text holds what is sought, so it runs at some 12 million tokens a
-second and core; what it finds is the text before masking, as the tokenizer left it.
+In: a split of a shard folder. Out: row numbers. A search joins the pieces of about a thousand rows at a time, and
+searches single rows only where the joint text has a match: about 12 million tokens a second on one core. It searches
+the text before masking, as the tokenizer normalised it.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,20 +16,20 @@ import numpy as np
 
 from albert_data.errors import ConfigError, ShardError
 from albert_data.examples.ragged import Examples
+from albert_data.inspect.decoding import read_byte
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 
 _ROWS_AT_ONCE = 1024
-_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """count: rows at most, drawn by `seed`. numbers: these rows and no others. text: the first rows that hold it.
+    """count: the most rows; which, is drawn from `seed`. numbers: these rows instead; text: the first rows with it.
 
-    label: rows of this sop_label alone.
+    label: only rows with this sop_label.
     """
 
     count: int
@@ -47,12 +46,12 @@ class Choice:
 
 
 def choose_rows(shards: Shards, choice: Choice) -> list[int]:
-    """The rows to show, those asked for by number in that order. Raises ShardError at a number that is no row's."""
+    """The numbers of the rows to show; given numbers keep their order. Raises ShardError at one that no row has."""
     if choice.numbers:
         for number in choice.numbers:
             if not 0 <= number < len(shards):
-                place = f"{shards.folder}, split {shards.split}"
-                raise ShardError(f"{place} has no row {number}; it has {len(shards)} rows, counted from 0")
+                where = f"{shards.folder}, split {shards.split}"
+                raise ShardError(f"{where} has no row {number}; it has {len(shards)} rows, counted from 0")
         return list(dict.fromkeys(choice.numbers))
     if choice.text is not None:
         return list(islice(find_text(shards, choice.text, choice.label), choice.count))
@@ -64,7 +63,7 @@ def choose_rows(shards: Shards, choice: Choice) -> list[int]:
 
 
 def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Draw `count` rows, or all there are; a smaller count draws the first of the same rows."""
+    """Draw `count` rows, or all if there are fewer. A smaller count gives the first of the same rows."""
     rng, chosen = random.Random(seed), dict[int, None]()
     while len(chosen) < min(count, num_rows):
         chosen[rng.randrange(num_rows)] = None
@@ -72,11 +71,11 @@ def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
 
 
 def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[int]:
-    """The rows, in order, that hold `text` in a segment before masking; upper and lower case differ."""
+    """The rows, in order, that have `text` in a segment before masking. Upper and lower case differ."""
     needle = _normalise(text, shards.tokenizer).encode()
     table, first = [_to_bytes(piece) for piece in shards.tokenizer.pieces], 0
     for i in np.flatnonzero(shards.tokenizer.specials.is_special):
-        table[i] = b"\0"  # parts segments and rows; no argument of a command holds it
+        table[i] = b"\0"  # ends segments and rows: no argument of a command holds it, so no match crosses them
     for batch in shards.batches():
         for row in _search_batch(batch, needle, table):
             if label is None or batch.sop_label[row] == label:
@@ -85,7 +84,7 @@ def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[i
 
 
 def _normalise(text: str, tokenizer: Tokenizer) -> str:
-    """As the text of a row reads; the tokenizer drops spaces at either end, which part words here."""
+    """The text as rows have it. The tokenizer drops spaces at both ends; here they matter, as they end words."""
     inner = tokenizer.normalise(text).replace(SPACE, " ").strip(" ")
     if not inner:
         raise ConfigError(f"the tokenizer leaves nothing of the text {text!r}; give another word or phrase")
@@ -93,8 +92,8 @@ def _normalise(text: str, tokenizer: Tokenizer) -> str:
 
 
 def _to_bytes(piece: str) -> bytes:
-    match = _BYTE_PIECE.fullmatch(piece)
-    return bytes([int(match[1], 16)]) if match else piece.replace(SPACE, " ").encode()
+    byte = read_byte(piece)
+    return piece.replace(SPACE, " ").encode() if byte is None else bytes([byte])
 
 
 def _search_batch(batch: Examples, needle: bytes, table: list[bytes]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""A row as text: runs of plain text, and each masked token with what stood there and what stands there now.
+"""Decodes a row: stretches of plain text, and each masked token with its original piece and the piece shown now.
 
 In: a row of a shard. Out: its segments as tokens, for the terminal (view.py) and for the report (browser.py).
 """
@@ -23,7 +23,7 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """kind PLAIN: `original` is the text of neighbouring tokens. Else it is a piece, and so is `shown`."""
+    """If kind is PLAIN, `original` is the text of neighbouring tokens. Otherwise it is one piece, and so is `shown`."""
 
     kind: str
     original: str
@@ -52,33 +52,38 @@ def _decode(example: Example, begin: int, end: int, tokenizer: Tokenizer) -> Ite
     original, pieces = example.original_ids, tokenizer.pieces
     is_masked = np.zeros(len(original), bool)
     is_masked[example.masked_positions] = True
-    for masked, group in groupby(range(begin, end), key=lambda at: bool(is_masked[at])):
-        places = list(group)
+    for masked, positions in groupby(range(begin, end), key=lambda at: bool(is_masked[at])):
         if not masked:
-            yield Token(kind=PLAIN, original=_join_pieces([pieces[original[at]] for at in places]))
+            yield Token(kind=PLAIN, original=_join_pieces([pieces[original[at]] for at in positions]))
             continue
-        for at in places:
-            standing = int(example.input_ids[at])
-            kind = MASKED if standing == tokenizer.mask_id else KEPT if standing == original[at] else RANDOM
-            yield Token(kind=kind, original=pieces[original[at]], shown=pieces[standing])
+        for at in positions:
+            shown = int(example.input_ids[at])
+            kind = MASKED if shown == tokenizer.mask_id else KEPT if shown == original[at] else RANDOM
+            yield Token(kind=kind, original=pieces[original[at]], shown=pieces[shown])
+
+
+def read_byte(piece: str) -> int | None:
+    """The byte that a piece such as <0xE2> stands for; None for any other piece."""
+    match = _BYTE_PIECE.fullmatch(piece)
+    return int(match[1], 16) if match else None
 
 
 def name_piece(piece: str) -> str:
-    """A piece without its space in front, unless it is nothing else."""
+    """A piece without the space in front, unless it is only a space."""
     return piece.removeprefix(SPACE).replace(SPACE, " ") or SPACE
 
 
 def name_pair(token: Token) -> tuple[str, str]:
-    """The names of what stood and what stands there, told apart where they differ in the space alone."""
+    """The names of the original and the shown piece. They keep the space in front if only that distinguishes them."""
     if token.kind == RANDOM and token.shown.startswith(SPACE) != token.starts_word:
         return token.original, token.shown
     return name_piece(token.original), name_piece(token.shown)
 
 
 def _join_pieces(pieces: list[str]) -> str:
-    """The text of neighbouring tokens; byte pieces that make no whole character stay as they are."""
+    """The text of neighbouring tokens. Byte pieces that are no whole character stay as they are."""
     text = ""
-    for is_byte, group in groupby(pieces, key=lambda piece: _BYTE_PIECE.fullmatch(piece) is not None):
+    for is_byte, group in groupby(pieces, key=lambda piece: read_byte(piece) is not None):
         if is_byte:
             data = bytes(int(piece[3:5], 16) for piece in group)
             text += "".join(map(_show_byte, data.decode("utf-8", errors="surrogateescape")))
@@ -88,6 +93,6 @@ def _join_pieces(pieces: list[str]) -> str:
 
 
 def _show_byte(character: str) -> str:
-    """A stray byte, which the decoder leaves as a lone surrogate, by its piece's name."""
+    """A character as it is; a stray byte, which the decoder turns into a lone surrogate, as the name of its piece."""
     is_stray = 0xDC80 <= ord(character) <= 0xDCFF
     return f"<0x{ord(character) - 0xDC00:02X}>" if is_stray else character

@@ -1,7 +1,7 @@
 """Which scripts the text of a split is written in, from how often each piece occurs.
 
-In: tokens of each piece. Out: letters and tokens of each script. A token is counted for the script of most of its
-letters, the first of equal ones; one without letters for none. What is unknown has no letters to be told by.
+In: tokens of each piece. Out: letters and tokens of each script. A token counts for the script of most of its
+letters, of several with as many the first; one without letters counts for none. Unknown pieces have no letters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from albert_data.unicode_tables import category, script
 
-MIN_SHARE = 0.01  # of the letters: below, a script is loan words and names
+MIN_SHARE = 0.01  # of the letters; a script with less is probably loan words and names
 _NAMED = re.compile(r"<[^<>]+>|\[[A-Z]+\]")  # <unk>, <0xE2>, [CLS]: names, not text
 
 
@@ -37,7 +37,7 @@ class ScriptCount:
 
 
 def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[ScriptCount]:
-    """Every script of the text, that of most letters first."""
+    """Every script of the text, the one with most letters first."""
     letters, tokens = Counter[str](), Counter[str]()
     for piece, count in zip(pieces, piece_counts, strict=True):
         if not count or _NAMED.fullmatch(piece):
@@ -55,6 +55,6 @@ def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[Sc
 
 
 def choose_scripts(counts: Sequence[ScriptCount]) -> list[ScriptCount]:
-    """Those worth a table: none, unless two have over MIN_SHARE of the letters."""
+    """The scripts for the table: those with over MIN_SHARE of the letters; none if there is only one."""
     chosen = [count for count in counts if count.share > MIN_SHARE]
     return chosen if len(chosen) > 1 else []

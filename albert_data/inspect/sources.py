@@ -1,7 +1,7 @@
-"""How the tokens of a build fall to its source files, and how many of each are unknown.
+"""How many tokens each source file of a build has, and how many of these are unknown.
 
-In: the rows, and the files that a build read, for a row does not say which it is from. Out: figures of each file.
-Unknown is what the vocabulary has no piece for: <unk>, or a byte that spells a character.
+In: the rows, and the files that a build read, as a row does not say which file it comes from. Out: figures of each
+file. Unknown are <unk> and byte pieces: text for which the vocabulary has no piece.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
 from albert_data.inspect.audit.corpus import Corpus, read_corpus
-from albert_data.inspect.audit.subject import Subject, gather_subject
-from albert_data.inspect.terminal import count_columns, count_noun, escape_controls
+from albert_data.inspect.audit.rows import Subject, gather_subject
+from albert_data.inspect.terminal import count_columns, escape_controls
 from albert_data.shards.reader import Shards
+from albert_data.wording import count_of
 
 _CUT = "..."
 _SHORT = 40  # columns
@@ -27,7 +28,7 @@ _SHORT = 40  # columns
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A file, or several as one. num_tokens: of text, in all rows; share: of those of all documents that a file has."""
+    """A file, or several as one. num_tokens: of text, in all rows; share: of the tokens of all files."""
 
     name: str
     num_tokens: int
@@ -51,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """files: all of the corpus, in its order; num_documents: of the shards; num_documents_found: that a file has."""
+    """files: those of the corpus, in order; num_documents: of the shards; num_documents_found: those in some file."""
 
     files: list[Source]
     num_documents: int
@@ -63,11 +64,11 @@ class Sources:
 
     @property
     def worst(self) -> Source:
-        """The file of the highest unknown rate."""
+        """The file with the highest unknown rate."""
         return max(self.files, key=lambda file: file.unknown_rate or 0.0)
 
     def rank(self, count: int) -> list[Source]:
-        """The largest files, the largest first, and last all others as one, if these are several."""
+        """The largest files, the largest first, and last all others as one, if there are several others."""
         ranked = sorted(self.files, key=lambda file: (-file.num_tokens, file.name))
         shown, rest = ranked[:count], ranked[count:]
         if len(rest) < 2:
@@ -99,7 +100,7 @@ def measure_sources(opened: list[Shards], inputs: list[Input]) -> Sources:
 
 
 def attribute(subject: Subject, corpus: Corpus) -> Sources:
-    """Count each row for the file that has its document. Raises InputError where no file has any of them."""
+    """Count each row for the file that has its document. Raises InputError if no document of the shards is found."""
     sources = corpus.find_sources(subject.documents)
     found = sources >= 0
     if not found.any():
@@ -117,7 +118,7 @@ def attribute(subject: Subject, corpus: Corpus) -> Sources:
 
 
 def describe_sources(sources: Sources) -> str:
-    """What to see in them, in a sentence."""
+    """The most important facts, in one sentence."""
     worst, num_missing = sources.worst, sources.num_documents - sources.num_documents_found
     if worst.unknown_rate:
         name = shorten_names(sources.files, _SHORT)[sources.files.index(worst)]
@@ -125,12 +126,12 @@ def describe_sources(sources: Sources) -> str:
     else:
         text = "No file has an unknown token"
     if num_missing:
-        text += f"; {num_missing:,} of the {count_noun(sources.num_documents, 'document')} are in no file of --corpus"
+        text += f"; {num_missing:,} of the {count_of(sources.num_documents, 'document')} are in no file of --corpus"
     return f"{text}."
 
 
 def shorten_names(files: Sequence[Source], columns: int) -> list[str]:
-    """Names to tell files by in little room: made harmless, without the folder that all are in, cut in the middle."""
+    """Short names that distinguish files: escaped, without the folder that all are in, cut in the middle."""
     common = os.path.commonprefix([file.name for file in files if file.num_files == 1])
     folder = common[: common.rfind(os.sep) + 1]
     return [_cut_middle(escape_controls(file.name.removeprefix(folder)), columns) for file in files]
@@ -144,6 +145,6 @@ def _cut_middle(text: str, columns: int) -> str:
 
 
 def _take(text: str, columns: int) -> str:
-    """The longest beginning of so many columns at most."""
+    """The longest prefix of at most so many columns."""
     widths = accumulate(map(count_columns, text))
     return text[: sum(width <= columns for width in widths)]

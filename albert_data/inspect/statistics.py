@@ -1,7 +1,7 @@
-"""What the rows of a split realise, beside what the paper intends (ALBERT, sections 3.1 and 4.1).
+"""Measures the rows of a split, and compares them with the paper's figures (ALBERT, sections 3.1 and 4.1).
 
 In: a split of a shard folder. Out: counts, and figures from them. Everything is measured on the shards
-alone, a record batch at a time; nothing that a build noted down is trusted. counts.py counts.
+alone, one record batch at a time (counts.py); nothing that the manifest says is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NUM_BINS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """intended: None where the paper sets none; realised: None where there was nothing to measure."""
+    """intended: None where the paper gives none; realised: None where there was nothing to measure."""
 
     name: str
     intended: float | None
@@ -41,9 +41,9 @@ class Statistics:
     """Counts over the rows of one split.
 
     row_lens: rows by tokens, 0 .. max_seq_len; span_lens: spans by words, 1 .. ngram, then the longer.
-    label_counts: rows in order, swapped, without a pair; standing_counts: masked tokens that show [MASK],
-    another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE text
-    positions of a row, at the last EDGE, and between; of rows of over 2 * EDGE tokens of text.
+    label_counts: rows in order, swapped, without a pair; shown_counts: masked tokens that show [MASK],
+    another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions
+    of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
     position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
     piece_counts: tokens of each piece of the vocabulary before masking; num_unknown: those of <unk>.
     """
@@ -56,7 +56,7 @@ class Statistics:
     num_special_masked: int
     num_special_replacements: int
     label_counts: tuple[int, ...]
-    standing_counts: tuple[int, ...]
+    shown_counts: tuple[int, ...]
     row_lens: tuple[int, ...]
     span_lens: tuple[int, ...]
     edge_tokens: tuple[int, ...]
@@ -76,7 +76,7 @@ class Statistics:
 
     @property
     def num_masked(self) -> int:
-        return sum(self.standing_counts)
+        return sum(self.shown_counts)
 
     @property
     def mean_row_len(self) -> float | None:
@@ -88,14 +88,14 @@ class Statistics:
         return self.pad_to_groups(self.config.max_seq_len)
 
     def pad_to_groups(self, group_len: int) -> float | None:
-        """Share of padding, if each row were padded to the next multiple of `group_len`, or to max_seq_len if less."""
+        """Share of padding, if each row were padded to the next multiple of `group_len`, but at most to max_seq_len."""
         ends = (min(max(1, -(-n // group_len)) * group_len, self.config.max_seq_len) for n in range(len(self.row_lens)))
         padded = sum(end * rows for end, rows in zip(ends, self.row_lens, strict=True))
         return _share(padded - self.num_tokens, padded)
 
     @property
     def padding_by_group(self) -> dict[int, float | None]:
-        """Share of padding by the length of a group, in tokens; the last is max_seq_len: one group for all."""
+        """Share of padding by `group_len` in tokens; the last is max_seq_len, which pads all rows alike."""
         lens = [group_len for group_len in GROUP_LENS if group_len < self.config.max_seq_len]
         return {group_len: self.pad_to_groups(group_len) for group_len in (*lens, self.config.max_seq_len)}
 
@@ -105,13 +105,13 @@ class Statistics:
         return _share(self.num_unknown, self.num_maskable)
 
     def most_frequent(self, count: int = NUM_PIECES) -> list[tuple[int, int]]:
-        """The ids of the most frequent pieces of text and their tokens; of equal ones, the lower id first."""
+        """The ids and counts of the most frequent pieces of text; of equally frequent ones the lower id first."""
         ranked = sorted(enumerate(self.piece_counts), key=lambda pair: (-pair[1], pair[0]))
         return [(i, tokens) for i, tokens in ranked[:count] if tokens]
 
     @property
     def row_len_quantiles(self) -> dict[str, int | None]:
-        """Of each of QUANTILES, the shortest length that this share of the rows does not exceed."""
+        """For each of QUANTILES the shortest length that this share of the rows does not exceed."""
         if self.num_rows == 0:
             return dict.fromkeys(QUANTILES)
         ranks = [max(1, math.ceil(share * self.num_rows)) for share in QUANTILES.values()]
@@ -120,7 +120,7 @@ class Statistics:
 
     @property
     def row_len_bins(self) -> list[tuple[int, int, int]]:
-        """A small histogram: shortest and longest length of a bin, and its rows."""
+        """A small histogram: the shortest and the longest length of each bin, and its rows."""
         width = -(-self.config.max_seq_len // _NUM_BINS)
         firsts = range(1, self.config.max_seq_len + 1, width)
         lasts = (min(first + width - 1, self.config.max_seq_len) for first in firsts)
@@ -128,19 +128,19 @@ class Statistics:
 
     @property
     def edge_ratios(self) -> tuple[float | None, ...]:
-        """Masked share at the first and the last EDGE text positions, relative to the middle."""
+        """Masked share at the first and the last EDGE positions of the text, relative to the middle."""
         *shares, middle = map(_share, self.edge_masked, self.edge_tokens)
         return tuple(share / middle if share is not None and middle else None for share in shares)
 
     @property
     def edge_error(self) -> float | None:
-        """The standard error of each of edge_ratios: chance alone moves them so far from 1."""
+        """The standard error of each of edge_ratios, by chance alone."""
         share, num_rows = _share(self.edge_masked[-1], self.edge_tokens[-1]), self.edge_tokens[0]
         return math.sqrt((1 - share) / (share * num_rows)) if share and num_rows else None
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """All that the paper or this project sets a figure for, and what tells of a fault where it is large."""
+        """All that the paper or this project gives a figure for, and counts that show a fault if they are not 0."""
         return (*self._mask_figures(), *self._pair_figures(), *self._must_be_zero())
 
     def _mask_figures(self) -> Iterator[Figure]:
@@ -155,7 +155,7 @@ class Statistics:
             yield Figure(name=name, intended=share, realised=_share(count, sum(self.span_lens)))
         shares = (MASK_SHARE, RANDOM_SHARE, round(1 - MASK_SHARE - RANDOM_SHARE, 9))
         names = ["shown_as_mask", "shown_as_random", "shown_as_kept"]
-        for name, share, count in zip(names, shares, self.standing_counts, strict=True):
+        for name, share, count in zip(names, shares, self.shown_counts, strict=True):
             yield Figure(name=name, intended=share, realised=_share(count, self.num_masked))
 
     def _pair_figures(self) -> Iterator[Figure]:
@@ -202,7 +202,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def measure(shards: Shards) -> Statistics:
-    """Measure all rows of a split, in the memory of a few record batches.
+    """Measure all rows of a split; needs memory for a few record batches.
 
     Raises ShardError at a row that leaves its bounds.
     """
@@ -232,7 +232,7 @@ def _to_statistics(
         num_special_masked=counts["specials"][0],
         num_special_replacements=counts["specials"][1],
         label_counts=tuple(counts["labels"]),
-        standing_counts=tuple(counts["standing"]),
+        shown_counts=tuple(counts["shown"]),
         row_lens=tuple(counts["row_lens"]),
         span_lens=tuple(counts["span_lens"]),
         edge_tokens=tuple(counts["edges"][0]),

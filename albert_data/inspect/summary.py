@@ -1,4 +1,4 @@
-"""A shard folder on one page: what is in it, and how near its rows come to the paper's figures.
+"""A shard folder on one page: its contents, and how close its rows are to the paper's figures.
 
 In: a manifest and the statistics of each split. Out: lines of at most 80 columns, or values for JSON.
 """
@@ -15,10 +15,11 @@ from albert_data.inspect.counts import EDGE
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
-from albert_data.inspect.terminal import count_columns, count_noun, escape_controls, name_as_text
+from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import Manifest, SplitEntry
+from albert_data.wording import count_of
 
 WIDTH = 80
 NO_BUILD_TIME = (
@@ -105,7 +106,7 @@ def to_dict(
 
 
 def _split_build_time(build_time: BuildTimes | None) -> dict[str, Any]:
-    """The stages and, beside them, all else that is known of it."""
+    """The seconds of the stages, and all else that is known about the build time."""
     if build_time is None:
         return {"stage_seconds": None, "build_time": None}
     values = build_time.to_dict()
@@ -116,9 +117,9 @@ def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
     config = manifest.config.examples
     parts = (
         f"built by albert-data {manifest.albert_data_version}",
-        count_noun(len(manifest.inputs), "input"),
-        f"tokenizer of {count_noun(manifest.tokenizer.vocab_size, 'piece')}",
-        f"rows of at most {count_noun(config.max_seq_len, 'token')}",
+        count_of(len(manifest.inputs), "input"),
+        f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
+        f"rows of at most {count_of(config.max_seq_len, 'token')}",
         "whole words masked" if config.whole_word else "single pieces masked",
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
@@ -132,17 +133,17 @@ def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
 
 def _list_counts(manifest: Manifest) -> list[str]:
     counts = manifest.counts
-    parts = [count_noun(counts.documents, "document"), count_noun(counts.sentences, "sentence")]
-    parts += [f"{format_bytes(counts.text_bytes)} of text", count_noun(counts.tokens, "token")]
+    parts = [count_of(counts.documents, "document"), count_of(counts.sentences, "sentence")]
+    parts += [f"{format_bytes(counts.text_bytes)} of text", count_of(counts.tokens, "token")]
     if counts.duplicate_documents:
-        parts.append(f"{count_noun(counts.duplicate_documents, 'equal document')} dropped")
+        parts.append(f"{count_of(counts.duplicate_documents, 'equal document')} dropped")
     return ["Corpus", *_fill(", ".join(parts), "  ")]
 
 
 def format_bytes(num_bytes: int) -> str:
-    """In the largest decimal unit of which there is one at least."""
+    """A size in the largest decimal unit in which it is at least 1."""
     if num_bytes < 1000:
-        return count_noun(num_bytes, "byte")
+        return count_of(num_bytes, "byte")
     value, unit = num_bytes / 1000, "kB"
     for larger in ("MB", "GB", "TB", "PB"):
         if value >= 999.95:
@@ -170,10 +171,10 @@ def _list_figures(statistics: Mapping[str, Statistics]) -> list[str]:
 
 
 def label_figure(figure: Figure) -> str:
-    """What a figure is, in words."""
+    """The name of a figure in words."""
     if figure.name in _LABELS:
         return _LABELS[figure.name]
-    return f"spans of {count_noun(int(figure.name.removeprefix('spans_of_')), 'word')}"
+    return f"spans of {count_of(int(figure.name.removeprefix('spans_of_')), 'word')}"
 
 
 def format_figure(name: str, value: float | None) -> str:
@@ -196,7 +197,7 @@ def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
 
 
 def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    """Shares of the rows; the bars are of the first split, the longest as long as there is room."""
+    """Shares of the rows by length. The bars show the first split; the longest has _BAR_LEN characters."""
     if not statistics:
         return
     yield f"{'Rows by length':<53}" + "".join(f"{name:>13}" for name in statistics)
@@ -232,7 +233,7 @@ def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) ->
 
 
 def _list_scripts(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
-    """Only where there are several."""
+    """The scripts of each split that has several."""
     for name, measured in statistics.items():
         if chosen := choose_scripts(count_scripts(measured.piece_counts, pieces)):
             yield f"{f'Scripts of {name}':<42}{'letters':>16}{'tokens':>14}{'share':>8}"
@@ -259,8 +260,8 @@ def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
     if not statistics:
         return
     yield "Masked share at the ends of a row's text, relative to its middle (intended: 1)"
-    places = [*range(1, EDGE + 1), *range(-EDGE, 0)]
-    yield f"{'':13}" + "".join(f"{place:>6}" for place in places) + f"{'+-':>7}"
+    positions = [*range(1, EDGE + 1), *range(-EDGE, 0)]
+    yield f"{'':13}" + "".join(f"{position:>6}" for position in positions) + f"{'+-':>7}"
     for name, measured in statistics.items():
         cells = (_NONE if ratio is None else f"{ratio:.2f}" for ratio in measured.edge_ratios)
         error = _NONE if measured.edge_error is None else f"{measured.edge_error:.2f}"
@@ -276,11 +277,11 @@ def _list_damage(damage: Mapping[str, int]) -> list[str]:
 
 
 def describe_build_time(build_time: BuildTimes) -> str:
-    """In a line: how long, how, when, and what the figures of a build in several runs are of."""
-    workers = count_noun(build_time.num_workers, "worker")
+    """In one line: how long the build took, with how many workers, when, and whether it was resumed."""
+    workers = count_of(build_time.num_workers, "worker")
     text = f"{build_time.wall_seconds:,.1f} s with {workers}, finished {build_time.finished_utc}"
     if build_time.num_resumed_tasks:
-        tasks = count_noun(build_time.num_resumed_tasks, "task")
+        tasks = count_of(build_time.num_resumed_tasks, "task")
         text += f"; an earlier run had done {tasks}, which the stages count and the clock does not"
     return text
 

@@ -1,7 +1,7 @@
-"""Text for a terminal: made harmless, measured in columns, wrapped, coloured.
+"""Text for a terminal: escaped, measured in columns, wrapped, coloured.
 
-In: runs of text, each of one style. Out: lines. Characters that steer a terminal or can't be seen never
-pass: they are written as Python writes them in a string, `\\x1b`.
+In: stretches of text, each of one style. Out: lines. Control characters and invisible ones are
+written as Python writes them in a string, `\\x1b`, so they never reach the terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Line = list[Run]
 
 
 def count_columns(text: str) -> int:
-    """Columns that a terminal takes for it: two for a wide character, none for a combining mark."""
+    """The columns that a text fills in a terminal: two for a wide character, none for a combining mark."""
     return sum(map(_width, text))
 
 
@@ -41,14 +41,10 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def count_noun(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def wrap(runs: Sequence[Run], width: int) -> list[Line]:
-    """Break at spaces and beside wide characters, or, in a word longer than a line, anywhere.
+    """Break at spaces and beside wide characters; a word longer than a line is broken anywhere.
 
-    A run with a style is broken at its spaces alone. The spaces at either end of a line are left out.
+    A run with a style is broken only at its spaces. Spaces at both ends of a line are left out.
     """
     styles = [run.style for run in runs for _ in run.text]
     text, may_break = "".join(run.text for run in runs), list(_find_breaks(runs))
@@ -63,7 +59,7 @@ def wrap(runs: Sequence[Run], width: int) -> list[Line]:
 
 
 def _find_breaks(runs: Sequence[Run]) -> Iterator[bool]:
-    """Whether a line may break before each character."""
+    """For each character, whether a line may break before it."""
     last, last_is_wide = "", False
     for run in runs:
         holds_wide = any(_width(character) == 2 for character in run.text)
@@ -92,5 +88,5 @@ def _to_runs(text: str, styles: Sequence[str]) -> Line:
 
 
 def paint(line: Line, palette: Mapping[str, str]) -> str:
-    """A line as a string. palette: the escape sequence of each style; a style that it lacks has no colour."""
+    """A line as a string. palette: the escape sequence of each style; other styles have no colour."""
     return "".join(f"{palette[run.style]}{run.text}{_RESET}" if run.style in palette else run.text for run in line)

@@ -1,7 +1,7 @@
-"""Whether a shard folder still is what its manifest says, byte for byte, and whether its rows are sound.
+"""Checks that a shard folder is still what its manifest says, byte for byte, and that its rows are sound.
 
-In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that can be told.
-Shards are checked beside each other by threads. Validation comes first: no document of it may be in training.
+In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known.
+Threads check several shards at once. Validation comes first: none of its documents may be in training.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from albert_data.wording import count_of
 
 _TRAIN = SPLITS[0]
 _MAX_KEY_FAULTS = 20
-_MAX_THREADS = 64  # each holds a file open; more would only wait for the same cores and disk
+_MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
 
 
 def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Progress | None = None) -> Iterator[Fault]:
-    """Check all that a manifest promises, and every row.
+    """Check all that a manifest says, and every row.
 
-    quick: sizes and hashes alone. Of the faults in the rows of a shard the first MAX_SHARD_FAULTS are given, and
-    the number of the others. Raises ShardError if the folder holds no manifest: it is no finished build; and if a build
-    replaced the manifest meanwhile, for what was found may then be of either build.
+    quick: only sizes and hashes. For the rows of a shard the first MAX_SHARD_FAULTS faults are given, and
+    the number of the others. Raises ShardError if the folder has no manifest, so it is no finished build, and if a
+    build replaced the manifest meanwhile, as the faults may then be of the old or the new build.
     """
     try:
         read = load_unchecked(folder)
@@ -80,14 +80,14 @@ def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
 
 
 def _find_shards(folder: Path) -> Iterator[Path]:
-    """All files named as shards, but hidden ones: a build at work keeps its runs so. Folders may vanish meanwhile."""
+    """All files named as shards, except in hidden folders, where a running build has files. Folders may vanish."""
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(parent, name) for name in files if name.endswith(SHARD_SUFFIX) and not name.startswith("."))
 
 
 def _name_twin(path: Path, manifest: Manifest) -> str:
-    """Which listed shard an unlisted file holds: it was renamed or copied."""
+    """The listed shard whose bytes an unlisted file holds, if any: it was renamed or copied."""
     with suppress(OSError, ShardError):  # it can't be read, or is no regular file
         num_bytes = measure_file(path)
         same_size = [shard for shard in manifest.shards if shard.num_bytes == num_bytes]
@@ -99,7 +99,7 @@ def _name_twin(path: Path, manifest: Manifest) -> str:
 
 
 def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
-    """Yields the faults; returns the rules for the rows, if they are wanted and can be known."""
+    """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, name = manifest.tokenizer, manifest.tokenizer.file
     fault = check_file(folder, expected, {}, lambda num_bytes: None)
     if fault:
@@ -126,7 +126,7 @@ def _compare_specials(tokenizer: Tokenizer, expected: TokenizerEntry) -> Iterato
 
 @contextmanager
 def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Iterator[Advance]:
-    """What threads tell of the bytes that they have done: each is hashed, then looked at if rows are checked."""
+    """A function by which threads report bytes done. Each byte is hashed, and read again if rows are checked."""
     size, lock = sum(shard.num_bytes for shard in manifest.shards), threading.Lock()
     progress.start("verifying", 2 * size if with_rows else size)
 
@@ -164,7 +164,7 @@ def _check_splits(
 
 
 def describe_sound(folder: Path, *, quick: bool = False) -> str:
-    """What a folder without faults holds, in one line."""
+    """The contents of a folder without faults, in one line."""
     splits = read_manifest(folder).splits.values()
     shards, rows, tokens = (
         sum(len(split.shards) for split in splits),
@@ -172,5 +172,5 @@ def describe_sound(folder: Path, *, quick: bool = False) -> str:
         sum(split.num_tokens for split in splits),
     )
     counts = (count_of(shards, "shard"), count_of(rows, "row"), count_of(tokens, "token"))
-    proof = "sizes and hashes are as the manifest says; no row was looked at" if quick else "all as the manifest says"
+    proof = "sizes and hashes are as the manifest says; no row was checked" if quick else "all is as the manifest says"
     return f"{', '.join(counts)}: {proof}"

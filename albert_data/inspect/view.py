@@ -1,8 +1,7 @@
-"""Rows decoded for the eye: the text of each segment, and what became of each masked token.
+"""Shows rows in a terminal: the text of each segment, and what became of each masked token.
 
-In: rows of a shard. Out: lines, with or without colour; the markers alone tell the kinds apart. A marker
-stands for one token. It is unambiguous: where the text itself holds a character that would read as one,
-a backslash stands before it.
+In: rows of a shard. Out: lines, with or without colour; the markers show the kinds without it too. A marker
+stands for one token. It is unambiguous: a character of the text that looks like a marker has a backslash in front.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ from typing import Any
 
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, decode_segments, name_pair
-from albert_data.inspect.terminal import Run, count_noun, escape_controls, paint, wrap
+from albert_data.inspect.terminal import Run, escape_controls, paint, wrap
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.wording import count_of
 
 MIN_WIDTH = 24
 ORDERS = {
@@ -30,7 +30,7 @@ _LEGEND = (
     ("masked", "[MASK:x]", "shows [MASK]; x is to be predicted"),
     ("random", "{y<-x}", "shows y, drawn at random; x is to be predicted"),
     ("kept", "=x=", "shows x unchanged; x is to be predicted"),
-    ("", "\\", "comes before a character of the text that is no marker or can't be shown"),
+    ("", "\\", "comes before a character of the text that is no marker, or can't be shown"),
 )
 
 
@@ -44,10 +44,10 @@ def _show_labelled(label: str, style: str, text: str, width: int, colour: bool) 
 
 
 def show_example(example: Example, row: int, tokenizer: Tokenizer, width: int = 80, *, colour: bool = False) -> str:
-    """One row: a line about it, then its segments, in lines of at most max(width, MIN_WIDTH) columns."""
+    """One row: a line of facts, then its segments, in lines of at most max(width, MIN_WIDTH) columns."""
     parts = (
         f"row {row:,}: {ORDERS.get(example.sop_label, f'sop_label {example.sop_label}')}",
-        count_noun(len(example.input_ids), "token"),
+        count_of(len(example.input_ids), "token"),
         f"{len(example.masked_positions):,} masked",
         f"document {example.document_key:016x}",
     )
@@ -59,7 +59,7 @@ def show_example(example: Example, row: int, tokenizer: Tokenizer, width: int = 
 
 
 def _lay_out(label: Run, runs: list[Run], width: int, colour: bool) -> str:
-    """Runs beside their label, in lines as wide as the terminal."""
+    """The label, and the styled text beside it in lines as wide as the terminal."""
     palette = PALETTE if colour else {}
     wrapped = wrap(runs, max(width, MIN_WIDTH) - len(label.text)) or [[]]
     indent = Run(text=" " * len(label.text))
@@ -80,7 +80,7 @@ def _protect(text: str, marks: re.Pattern[str]) -> str:
 
 
 def to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
-    """A row for JSON: pieces as the model sees them, and what it is to predict."""
+    """A row for JSON: the pieces as the model sees them, and those that it must predict."""
     return {
         "row": row,
         "document_key": f"{example.document_key:016x}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.errors import ShardError
-from albert_data.examples.masks import Pieces, find_kinds, mask_by_tables
+from albert_data.examples.masks import Pieces, mask_by_tables
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
@@ -33,8 +33,7 @@ class Remasker:
             )
         config = manifest.config.examples
         words = tokenizer.choose_words(config, manifest.rules_version)
-        specials, ordinary = tokenizer.specials, tokenizer.ordinary_ids
-        self._pieces = Pieces(find_kinds(specials, words), ordinary, len(ordinary), specials.mask_id)
+        self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids)
         self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)
         # Not the seed itself: that of the build may be the same number, and draws by document keys.
         self._seed = round_keys(seed, 0, 0, _PURPOSE, num=1)[0]

@@ -1,7 +1,8 @@
-"""What makes a pretraining set bad, looked for in its shards, and in its corpus where that is given.
+"""Checks whether shards are a good pretraining set, from the shards, and from the corpus where that is given.
 
 In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit/rules.py holds
-their limits. Nothing that a build noted down is trusted. What shards can't tell is "not known", not guessed.
+their limits. Everything is measured anew, nothing that the manifest says is used. What can't be known from the shards
+is "not known", not guessed.
 """
 
 from __future__ import annotations
@@ -18,29 +19,32 @@ import numpy as np
 from albert_data.corpus.inputs import Input
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
-from albert_data.inspect.audit.guesses import check_surface, judge_guess
-from albert_data.inspect.audit.order import guess_order
-from albert_data.inspect.audit.rows import WINDOW, RowFacts, choose_documents, gather_windows
-from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule, show_percent
-from albert_data.inspect.audit.subject import Subject, gather_subject
+from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
+from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
+from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.sources import attribute
-from albert_data.inspect.terminal import count_noun, escape_controls, name_as_text
+from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.reader import open_splits
+from albert_data.wording import count_of, format_share
 
 WIDTH = 80
-MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # documents that a run of tokens must stand in to be boilerplate
-EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the room, or under four tokens
+MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in so many documents, and in such a share of them, is boilerplate
+EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
 _UNKNOWN_DOCUMENT = 0.05
 _SHOWN = 5
-_FROM_READING = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR_EMPTY_ROWS)  # what wrong lines can cause
-_NEEDS_CORPUS = "shards don't say which file a row is from; give the build's inputs with --corpus"
+_FROM_READING = (
+    rules.ORDER_FROM_FRAGMENTS,
+    rules.UNPAIRED_ROWS,
+    rules.NEAR_EMPTY_ROWS,
+)  # wrongly read lines can cause these
+_NEEDS_CORPUS = "shards don't say which file a row comes from; give the build's inputs with --corpus"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """All checks of a folder, in the order of a reader's interest."""
+    """All checks of a folder, the most interesting first."""
 
     folder: Path
     checks: list[Check]
@@ -73,7 +77,7 @@ def _indent(text: str) -> list[str]:
 
 
 def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
-    """Audit every split. corpus: the inputs of the build, for what the shards can't tell.
+    """Audit every split. corpus: the inputs of the build, for the checks that need them.
 
     Raises ShardError if the folder is no finished build, and InputError for a corpus that can't be read, or that
     has no document of the shards.
@@ -91,7 +95,7 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
 
 
 def _name_cause(check: Check, advice: list[str]) -> Check:
-    """Add to what is odd about pairs that the corpus looks as if it was read in a wrong way."""
+    """Add to a bad check of pairs the likely cause, if the corpus looks as if it was read in the wrong way."""
     if not advice or check.rule not in _FROM_READING or check.verdict not in (LOOK, BAD):
         return check
     return dataclasses.replace(check, finding="; ".join([check.finding, *advice]))
@@ -102,9 +106,9 @@ def _share(part: float, whole: float) -> float:
 
 
 def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -> Check:
-    """A check whose figure is a share of things that are counted."""
+    """A check whose figure is a share: `part` of `whole` things."""
     share = _share(part, whole)
-    finding = f"{show_percent(share)}, {part:,} of {count_noun(whole, noun)}"
+    finding = f"{format_share(share)}, {part:,} of {count_of(whole, noun)}"
     return Check(rule=rule, figure=share, finding=finding, details={"count": part, "of": whole, **details})
 
 
@@ -124,7 +128,7 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
         num_segments = int(np.count_nonzero(facts.lens_b) + len(facts))
         yield _check_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
     else:
-        finding = "this tokenizer doesn't mark the first word of a sentence, so that it can't be told"
+        finding = "this tokenizer doesn't mark the first word of a sentence, so this can't be known"
         yield Check(rule=rules.SEGMENTS_INSIDE_WORD, figure=None, finding=finding)
 
 
@@ -132,7 +136,7 @@ def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
     rule = rules.ORDER_FROM_LENGTHS
     guessed = guess_order(facts.lens_a[is_pair], facts.lens_b[is_pair], facts.labels[is_pair] == 1)
     if guessed is None:
-        finding = f"{count_noun(int(is_pair.sum()), 'pair')} are too few to tell"
+        finding = f"{count_of(int(is_pair.sum()), 'pair')} are too few"
         return Check(rule=rule, figure=None, finding=finding)
     return judge_guess(rule, *guessed)
 
@@ -144,8 +148,8 @@ def _check_near_empty(subject: Subject) -> Check:
     asked = config.short_seq_prob * least / config.max_tokens
     share = _share(count, len(facts))
     finding = (
-        f"{show_percent(share)}, {count_noun(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
-        f"{show_percent(asked)}"
+        f"{format_share(share)}, {count_of(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
+        f"{format_share(asked)}"
     )
     details = {"count": count, "of": len(facts), "share": share, "asked_for": asked, "under_tokens": least}
     return Check(rule=rules.NEAR_EMPTY_ROWS, figure=max(0.0, share - asked), finding=finding, details=details)
@@ -159,16 +163,17 @@ def _check_copies(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     num_copied = int(np.count_nonzero(_find_copied(subject)))
     yield _check_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
-    has_twin = _stand_in_documents(facts.texts, subject.owners) >= 2
+    has_twin = _count_documents(facts.texts, subject.owners) >= 2
     yield _check_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(facts), "row")
     yield _check_boilerplate(subject)
 
 
 def _find_copied(subject: Subject) -> np.ndarray:
-    """Documents given more than once: bool, for each.
+    """Documents that occur more than once in the corpus: bool, for each.
 
-    Copies of a document have equal rows. So have passes over one of a few tokens, by chance; but given once, such a
-    one fits a row and has no more tokens than that in each pass. Passes over one too long for a row are never alike.
+    Copies of a document have equal rows. By chance, passes over a document of a few tokens may have equal rows too; but
+    if it occurs once, it fits into a row, and so has at most the tokens of its longest row in each pass. Passes over a
+    document that is longer than a row are never all equal.
     """
     facts = subject.facts
     _, which, counts = np.unique(facts.rows, return_inverse=True, return_counts=True)
@@ -186,17 +191,17 @@ def _check_shared(subject: Subject) -> Check:
     if len(parts) < 2:
         return Check(rule=rules.SHARED_DOCUMENTS, figure=None, finding="one split alone has rows")
     shared = np.intersect1d(parts[0], parts[1], assume_unique=True)
-    finding = f"{count_noun(len(shared), 'document')} of {len(parts[1]):,} in validation"
+    finding = f"{count_of(len(shared), 'document')} of {len(parts[1]):,} in validation"
     details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
     return Check(rule=rules.SHARED_DOCUMENTS, figure=len(shared), finding=finding, details=details)
 
 
-def _stand_in_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """In how many different documents each hash stands: int64, for each of them."""
+def _count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """In how many different documents each hash occurs: int64, for each element of `hashes`."""
     _, which = np.unique(hashes, return_inverse=True)
     num_owners = int(owners.max(initial=0)) + 1
-    both = np.unique(which.astype(np.int64) * num_owners + owners)  # below 2**63 for a billion of each
-    counts: np.ndarray = np.bincount(both // num_owners)[which]
+    pairs = np.unique(which.astype(np.int64) * num_owners + owners)  # below 2**63 for a billion of each
+    counts: np.ndarray = np.bincount(pairs // num_owners)[which]
     return counts
 
 
@@ -206,29 +211,30 @@ def _check_boilerplate(subject: Subject) -> Check:
     windows, num_chosen = gather_windows(subject.shards, is_chosen[subject.owners], part), int(is_chosen.sum())
     if len(windows) == 0:
         return Check(rule=rule, figure=None, finding=f"no segment has {WINDOW} tokens")
-    spread = _stand_in_documents(windows.hashes, subject.owners[windows.rows])
+    num_documents = _count_documents(windows.hashes, subject.owners[windows.rows])
     least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
-    share, most = _share(int(np.count_nonzero(spread >= least)), len(spread)), int(np.argmax(spread))
-    documents = count_noun(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
-    finding = f"{show_percent(share)} of the runs of {WINDOW} tokens stand in at least {least:,} of {documents} each"
+    share = _share(int(np.count_nonzero(num_documents >= least)), len(num_documents))
+    most = int(np.argmax(num_documents))
+    documents = count_of(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
+    finding = f"{format_share(share)} of the windows of {WINDOW} tokens occur in at least {least:,} of {documents}"
     details: dict[str, Any] = {
         "share": share,
         "in_documents": least,
         "window_tokens": WINDOW,
-        "num_sampled": len(spread),
+        "num_sampled": len(num_documents),
         "num_documents_sampled": num_chosen,
     }
     if share > 0:
-        text = _decode_window(subject, int(windows.rows[most]), int(windows.places[most]))
-        finding += f'; most of all "{text}", in {spread[most]:,}'
-        details |= {"example": text, "example_documents": int(spread[most])}
+        text = _decode_window(subject, int(windows.rows[most]), int(windows.positions[most]))
+        finding += f'; the most frequent: "{text}", in {num_documents[most]:,}'
+        details |= {"example": text, "example_documents": int(num_documents[most])}
     return Check(rule=rule, figure=share, finding=finding, details=details)
 
 
-def _decode_window(subject: Subject, row: int, place: int) -> str:
+def _decode_window(subject: Subject, row: int, position: int) -> str:
     number = int(np.searchsorted(subject.begins, row, side="right")) - 1
     example = subject.shards[number][row - subject.begins[number]]
-    return subject.tokenizer.decode(example.original_ids[place : place + WINDOW])
+    return subject.tokenizer.decode(example.original_ids[position : position + WINDOW])
 
 
 # ---- text ----
@@ -263,7 +269,7 @@ def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     yield Check(
         rule=rules.UNKNOWN_BY_SOURCE,
         figure=worst.unknown_rate or 0.0,
-        finding=f"{show_percent(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
+        finding=f"{format_share(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
         details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in sources.files}},
     )
     if len(sources.files) == 1:
@@ -272,7 +278,7 @@ def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     yield Check(
         rule=rules.LARGEST_SOURCE,
         figure=largest.share,
-        finding=f"{show_percent(largest.share)} of the tokens are from {largest.name}{missing}",
+        finding=f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}",
         details={**coverage, "shares": {file.name: file.share for file in sources.files}},
     )
 
@@ -284,9 +290,9 @@ def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
         return Check(rule=rule, figure=None, finding=finding)
     total, lost = find_lost(corpus.characters, subject.tokenizer)
     count = sum(one.count for one in lost)
-    finding = f"{show_percent(_share(count, total))}, {count:,} of {count_noun(total, 'visible character')}"
+    finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'visible character')}"
     if lost:
         shown = (f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN])
-        finding += f"; most of all: {'; '.join(shown)}"
+        finding += f"; the most frequent: {'; '.join(shown)}"
     details = {"count": count, "of": total, "characters": [one.to_dict() for one in lost[:_SHOWN]]}
     return Check(rule=rule, figure=_share(count, total), finding=finding, details=details)

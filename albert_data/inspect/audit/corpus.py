@@ -1,7 +1,6 @@
-"""What shards can't tell and the corpus can: which file a document is from, and which characters are lost.
+"""Reads the corpus for what shards and manifest don't hold: the file of each document, and the lost characters.
 
-In: the files that a build read. Out: a source for each document key, and counts of characters before
-normalisation. Shards and manifest hold neither.
+In: the files that a build read. Out: a file for each document key, and counts of characters before normalisation.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 
 _NUM_CHARACTERS = 0x110000
-_JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji are spelt with them
+_JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji need them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +41,13 @@ class Corpus:
         """The file of each document: int32, -1 where no file has it."""
         if len(self.keys) == 0:
             return np.full(len(keys), -1, np.int32)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        found: np.ndarray = np.where(self.keys[places] == keys, self.sources[places], -1).astype(np.int32)
+        indices = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found: np.ndarray = np.where(self.keys[indices] == keys, self.sources[indices], -1).astype(np.int32)
         return found
 
 
 def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
-    """Read all documents once, as a build with these settings reads them. Raises InputError as that does."""
+    """Read all documents once, as a build with these settings does. Raises InputError as a build does."""
     names = [name_as_text(item.path) for item in inputs]
     numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
@@ -67,7 +66,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """A character that does not reach the model as it is. how: what becomes of it."""
+    """A character that the tokenizer loses. how: what happens to it."""
 
     character: str
     count: int
@@ -80,9 +79,9 @@ class Lost:
 def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[Lost]]:
     """The number of visible characters, and those that the tokenizer loses, the most frequent first.
 
-    Each distinct character is normalised and encoded by itself. One is lost that normalises to nothing, to a
-    letter without its marks, or to what the vocabulary has no piece for; case and compatibility forms, such as
-    full-width letters, are no loss.
+    Each distinct character is normalised and encoded by itself. It is lost if normalisation removes it or its marks, or
+    if the vocabulary has no piece for the result. Changes of case and of compatibility forms, such as full-width
+    letters, are no loss.
     """
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(tokenizer.model)

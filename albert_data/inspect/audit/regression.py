@@ -1,9 +1,10 @@
 """A logistic regression with an L2 penalty, cross-validated.
 
-In: a design (what is known of each row) and whether each row is swapped. Out: whether a guess for each row, fitted on
-the rows of other folds, is right; a row of which nothing is known counts a half. The curvature of the loss is replaced
-by its bound, a quarter of the Gram matrix (Böhning and Lindsay 1988), so that it is factored once for each fold; near
-chance, where it matters, bound and curvature agree, and a few steps suffice.
+In: a design (the features of each row) and whether each row is swapped. Out: whether the guess for each row, fitted on
+the rows of other folds, is right; a row without features counts as half right. Newton's method is used with a bound of
+the curvature, a quarter of the Gram matrix (Böhning and Lindsay 1988), in place of the curvature itself: the bound does
+not depend on the weights, so it is inverted once for each fold. Near chance, where precision matters, the two are
+nearly equal, and a few steps suffice.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from albert_data.kernels import kernel
 
 FOLDS = 5
 _STEPS = 25
-_CLOSE = 1e-3  # of a score, on the scale of logits
-_NO_GUESS = 1e-9
+_CLOSE = 1e-3  # stop if no score changed by more, on the scale of logits
+_NO_GUESS = 1e-9  # a score nearer to 0 is no guess
 RIDGE = 1e-3
-SPREAD = 4 / 3  # folds share rows they learn from: by simulation 1.15 to 1.33 times the deviation of other guesses
+SPREAD = (
+    4 / 3
+)  # folds share training rows: in simulations the deviation is 1.15 to 1.33 times that of independent guesses
 
 
 class Design(Protocol):
@@ -38,7 +41,7 @@ class Design(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """A design written out. values: float64, (rows, weights)."""
+    """A dense design. values: float64, (rows, weights)."""
 
     values: np.ndarray
 
@@ -56,7 +59,7 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class States:
-    """A design of states: a column is 1 where A alone is in its state, -1 where B alone is. So there is no constant.
+    """A sparse design: a column is 1 where only A has its state, -1 where only B has. So there is no constant.
 
     states_a, states_b: int16, (rows, features).
     """
@@ -82,7 +85,7 @@ class States:
 
 
 def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Whether each row's guess is right: 1.0, 0.0, or 0.5 where there is none. fold: int, under FOLDS, of each row."""
+    """Whether each row's guess is right: 1.0, 0.0, or 0.5 where there is none. fold: int below FOLDS, of each row."""
     grams = design.gram(fold)
     guesses = np.zeros(len(fold))
     for held_out in range(FOLDS):
@@ -95,7 +98,7 @@ def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> 
 
 
 def _fit(design: Design, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray) -> np.ndarray:
-    """The scores of all rows, by weights fitted on those that count. learns: 1.0 for these, 0.0 for the others."""
+    """The scores of all rows, with weights fitted on some of them. learns: 1.0 for these, 0.0 for the others."""
     penalty = RIDGE * max(learns.sum(), 1.0)
     bound = np.linalg.inv(gram / 4 + penalty * np.eye(len(gram)))
     weights, scores = np.zeros(len(gram)), np.zeros(len(learns))

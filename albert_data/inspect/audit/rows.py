@@ -1,8 +1,8 @@
-"""What the audit needs to know of each row, gathered in one pass over the shards, and runs of tokens, in a second.
+"""What the audit knows about all rows of a folder, gathered in one pass over the shards, and windows, in a second.
 
-In: a split. Out: a few numbers a row, and all runs of WINDOW tokens of a sample of documents. Rows are compared by
-64-bit hashes of their original ids: among 10 million rows two unequal ones have the same with a chance of 1 in
-400,000.
+In: the splits that have rows. Out: a few numbers for each row, and its document; and all windows of a sample of
+documents. A window is WINDOW tokens in a row. Rows are compared by 64-bit hashes of their original ids: among 10
+million rows, the chance that two different rows have the same hash is 1 in 400,000.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ import numpy as np
 
 from albert_data.draws import mix, threshold
 from albert_data.examples.pairs import SOP_SWAPPED
+from albert_data.examples.ragged import ExampleArrays
+from albert_data.inspect.decoding import read_byte
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.proto import read_settings
 
 WINDOW = 12
-MAX_WINDOWS = 1_000_000  # sampled runs of tokens: half a second to sort
-LEAST_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
-_SAMPLING = np.uint64(0xD1B54A32D192ED03)
+MAX_WINDOWS = 1_000_000  # the sample of windows; sorting them takes half a second
+MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
+_SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
+_APOSTROPHES = ("'", "\u2019")  # punctuation, yet inside a word
 _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
 
 
@@ -30,7 +35,7 @@ class RowFacts:
     """Arrays of one value a row.
 
     lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, of the original ids.
-    texts: uint64, hash of the text in the document's order, wherever the segments part.
+    texts: uint64, hash of the text in the order of the document, wherever the split is.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
     """
@@ -57,11 +62,11 @@ class RowFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Runs of WINDOW tokens. hashes: uint64; rows: int64, of all splits; places: int32, of the first token."""
+    """Sampled windows. hashes: uint64; rows: int64, of all splits; positions: int32, of the first token in the row."""
 
     hashes: np.ndarray
     rows: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -75,7 +80,7 @@ def join_facts(parts: Sequence[RowFacts]) -> RowFacts:
 
 
 def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
-    """Look at every row of a split.
+    """The facts about every row of a split.
 
     traits: uint8 over the vocabulary, see make_traits. Raises ShardError at a row that leaves its bounds.
     """
@@ -83,9 +88,7 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
     for batch in shards.batches():
         original = restore_ids(batch)
         lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
-        texts, rows, is_equal, num_inside, num_unknown = measure_rows(
-            batch.input_ids, original, batch.offsets, batch.segment_a_len, batch.sop_label, batch.document_keys, traits
-        )
+        texts, rows, is_equal, num_inside, num_unknown = measure_rows(batch.arrays, original, traits)
         parts.append(
             RowFacts(
                 lens_a=batch.segment_a_len.astype(np.int32),
@@ -103,70 +106,109 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
 
 
 def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, float]:
-    """A sample of documents of about MAX_WINDOWS tokens, and the share of their windows to take, 1 if it can be.
+    """A sample of documents with about MAX_WINDOWS tokens, and the share of their windows to take, at most 1.
 
-    lens: tokens of each. Out: bool, for each. Where documents are long, LEAST_DOCUMENTS are taken, or all, and of
-    their windows fewer, by the hash of a window: no header is then a large part of its document.
+    lens: tokens of each document. Out: bool, for each. Where documents are long, at least MIN_DOCUMENTS are taken, or
+    all, with a smaller share of their windows, chosen by hash: so a header that they share still shows.
     """
     order = np.argsort(rank_documents(keys))
     sizes = np.cumsum(lens[order])
-    count = max(int(np.searchsorted(sizes, MAX_WINDOWS, side="right")), min(LEAST_DOCUMENTS, len(keys)))
+    count = max(int(np.searchsorted(sizes, MAX_WINDOWS, side="right")), min(MIN_DOCUMENTS, len(keys)))
     is_chosen = np.zeros(len(keys), np.bool_)
     is_chosen[order[:count]] = True
     return is_chosen, min(1.0, MAX_WINDOWS / max(float(sizes[count - 1]), 1.0))
 
 
 def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float) -> Windows:
-    """A share of the windows of the rows chosen. is_chosen: bool, for each row of all splits, one after another."""
+    """A share of the windows of the chosen rows. is_chosen: bool, for each row of all splits, one after another."""
     parts, row = [], 0
     for batch in (batch for shards in opened for batch in shards.batches()):
         chosen = is_chosen[row : row + len(batch)]
         if chosen.any():
             ids = restore_ids(batch)
-            hashes, rows, places = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
-            parts.append((hashes.copy(), rows + row, places.copy()))
+            hashes, rows, positions = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
+            parts.append((hashes.copy(), rows + row, positions.copy()))
         row += len(batch)
-    hashes, rows, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Windows(hashes=hashes, rows=rows, places=places)
+    hashes, rows, positions = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Windows(hashes=hashes, rows=rows, positions=positions)
 
 
 def make_traits(starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: np.ndarray) -> np.ndarray:
-    """uint8 over the vocabulary, of: pieces that go on with a word, where none of the third kind stands before;
-    pieces for what the vocabulary lacks; pieces after which a word begins, such as a dash."""
+    """Traits of pieces, uint8 over the vocabulary.
+
+    starts_inside: a segment that begins with such a piece begins inside a word, except after a piece that parts words;
+    is_unknown: stands for text that the vocabulary lacks; parts_words: a word begins after it, such as a dash.
+    """
     traits: np.ndarray = starts_inside * _STARTS_INSIDE + is_unknown * _IS_UNKNOWN + parts_words * _PARTS_WORDS
     return traits.astype(np.uint8)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """All rows and documents of a folder. facts: of all splits, one after another; begins: the first row of each split.
+
+    documents: uint64, all keys, sorted; owners: int64, the index of each row's document in these.
+    """
+
+    shards: list[Shards]
+    begins: list[int]
+    facts: RowFacts
+    documents: np.ndarray
+    owners: np.ndarray
+    has_prefix: bool
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.shards[0].tokenizer
+
+    def add_by_document(self, values: np.ndarray) -> np.ndarray:
+        """The sum of `values`, one for each row, over the rows of each document: float64."""
+        summed: np.ndarray = np.bincount(self.owners, values, len(self.documents))
+        return summed
+
+
+def gather_subject(opened: list[Shards]) -> Subject:
+    """Gather the facts about every row of these splits. Raises ShardError at a row that leaves its bounds."""
+    tokenizer = opened[0].tokenizer
+    words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.pieces
+    is_byte = np.array([read_byte(piece) is not None for piece in pieces])
+    is_unknown = is_byte.copy()
+    is_unknown[tokenizer.unk_id] = True
+    starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown)
+    is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
+    traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe)
+    parts = [gather_facts(shards, traits) for shards in opened]
+    begins = np.cumsum([0, *map(len, parts)]).tolist()
+    facts = join_facts(parts)
+    documents, owners = np.unique(facts.keys, return_inverse=True)
+    has_prefix = read_settings(tokenizer.model).add_dummy_prefix
+    return Subject(shards=opened, begins=begins, facts=facts, documents=documents, owners=owners, has_prefix=has_prefix)
+
+
 @kernel
 def measure_rows(
-    ids: np.ndarray,
-    original: np.ndarray,
-    offsets: np.ndarray,
-    segment_a_len: np.ndarray,
-    labels: np.ndarray,
-    keys: np.ndarray,
-    traits: np.ndarray,
+    batch: ExampleArrays, original: np.ndarray, traits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """RowFacts.texts, rows, is_equal, num_inside and num_unknown."""
-    num_rows = len(labels)
+    """RowFacts.texts, rows, is_equal, num_inside and num_unknown. original: the ids before masking."""
+    num_rows = len(batch.sop_label)
     texts, rows = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint64)
     is_equal, num_inside = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.int8)
     num_unknown = np.zeros(num_rows, np.int32)
     for row in range(num_rows):
-        begin, end = offsets[row], offsets[row + 1]
-        sep = begin + 1 + segment_a_len[row]
-        whole = mix(keys[row] ^ np.uint64(segment_a_len[row]))
+        begin, end = batch.offsets[row], batch.offsets[row + 1]
+        sep = begin + 1 + batch.segment_a_len[row]
+        whole = mix(batch.document_keys[row] ^ np.uint64(batch.segment_a_len[row]))
         for at in range(begin, end):
-            whole = mix(whole ^ (np.uint64(ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
+            whole = mix(whole ^ (np.uint64(batch.input_ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
             num_unknown[row] += (traits[original[at]] & _IS_UNKNOWN) > 0
-        is_swapped = labels[row] == SOP_SWAPPED
+        is_swapped = batch.sop_label[row] == SOP_SWAPPED
         text = np.uint64(0)
         for part in range(2):
             first, last = (sep + 1, end - 1) if (part == 0) == is_swapped else (begin + 1, sep)
             for at in range(first, last):
                 text = mix(text + np.uint64(1) + np.uint64(original[at]))
         rows[row], texts[row] = whole, text
-        is_equal[row] = end - 1 - (sep + 1) == sep - (begin + 1)
+        is_equal[row] = end - 1 - (sep + 1) == sep - (begin + 1)  # equal lengths; then token by token
         for at in range(begin + 1, sep):
             if not is_equal[row]:
                 break
@@ -174,6 +216,7 @@ def measure_rows(
         num_inside[row] = traits[original[begin + 1]] & _STARTS_INSIDE
         if sep + 1 < end - 1:
             num_inside[row] += traits[original[sep + 1]] & _STARTS_INSIDE
+            # The later segment may follow a dash that ends the earlier one: then it begins a word.
             later, before = (begin + 1, end - 2) if is_swapped else (sep + 1, sep - 1)
             if traits[original[later]] & _STARTS_INSIDE and traits[original[before]] & _PARTS_WORDS:
                 num_inside[row] -= 1
@@ -182,7 +225,7 @@ def measure_rows(
 
 @kernel
 def rank_documents(keys: np.ndarray) -> np.ndarray:
-    """A number for each document that says how early it is sampled, drawn from its key alone: uint64."""
+    """A random number for each document, drawn from its key alone: uint64. The lowest are sampled first."""
     ranks = np.empty(len(keys), np.uint64)
     for i in range(len(keys)):
         ranks[i] = mix(keys[i] ^ _SAMPLING)
@@ -193,25 +236,27 @@ def rank_documents(keys: np.ndarray) -> np.ndarray:
 def sample_windows(
     ids: np.ndarray, offsets: np.ndarray, segment_a_len: np.ndarray, is_chosen: np.ndarray, limit: np.uint64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The runs of WINDOW tokens inside a segment of a chosen row whose hash is at most `limit`: hash, row, first token.
+    """The windows in a segment of a chosen row whose hash is at most `limit`: hash, row, position of the first token.
 
-    The hash decides, so that a run is taken wherever it stands, or nowhere.
+    The hash decides, so equal windows are all taken or all left out.
     """
+    # A rolling hash, a polynomial of the ids: each step multiplies by the base, adds the id that enters the window and
+    # subtracts the one that leaves it, times base ** WINDOW.
     base, leaving = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
     for _ in range(WINDOW):
         leaving *= base
-    room = 0
+    capacity = 0
     for row in range(len(segment_a_len)):
         if is_chosen[row]:
-            room += offsets[row + 1] - offsets[row]
-    hashes, rows, places = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int32)
+            capacity += offsets[row + 1] - offsets[row]
+    hashes, rows, positions = np.empty(capacity, np.uint64), np.empty(capacity, np.int64), np.empty(capacity, np.int32)
     count = 0
     for row in range(len(segment_a_len)):
         if not is_chosen[row]:
             continue
         begin, end = offsets[row], offsets[row + 1]
         sep = begin + 1 + segment_a_len[row]
-        rolling, filled = np.uint64(0), 0
+        rolling, filled = np.uint64(0), 0  # filled: tokens in the window, up to WINDOW
         for at in range(begin + 1, end - 1):
             if at == sep:
                 rolling, filled = np.uint64(0), 0
@@ -224,6 +269,6 @@ def sample_windows(
             if filled == WINDOW:
                 mixed = mix(rolling)
                 if mixed <= limit:
-                    hashes[count], rows[count], places[count] = mixed, row, at - WINDOW + 1 - begin
+                    hashes[count], rows[count], positions[count] = mixed, row, at - WINDOW + 1 - begin
                     count += 1
-    return hashes[:count], rows[:count], places[:count]
+    return hashes[:count], rows[:count], positions[:count]

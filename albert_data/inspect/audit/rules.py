@@ -1,6 +1,6 @@
-"""What the audit looks for: for each check its limits, why they lie there, and what to do.
+"""The rules of the audit: for each check its limits, the reason for them, and what to do.
 
-This is the one place of the thresholds; docs/audit.md has them in a table.
+All thresholds are here; the table in docs/audit.md is made from this file.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 OK, LOOK, BAD, NOT_KNOWN = "ok", "look", "bad", "not known"
-VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from the best on
-
-
-def show_percent(share: float) -> str:
-    return f"{100 * share:,.2f} %"
+VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from best to worst
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One check. look, bad: the figure from which on the verdict is so. why: what the limits rest on."""
+    """One check. look, bad: the lowest figure with this verdict. why: the reason for these limits."""
 
     name: str
     title: str
@@ -30,7 +26,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A rule's outcome. figure: None where nothing could be measured; details: more figures, by stable names."""
+    """The result of a rule. figure: None where nothing could be measured; details: more figures, by stable names."""
 
     rule: Rule
     figure: float | None
@@ -61,29 +57,29 @@ ORDER_FROM_LENGTHS = Rule(
     title="sentence order guessed from segment lengths",
     look=0.02,
     bad=0.05,
-    why="the figure is what a guess fitted on lengths gains over chance, 0 within three standard errors. A guess that "
-    "is right at 52 % tells 0.1 % of the label's one bit, at 55 % 0.7 %. Sets of this program have been at 53.8 %, by "
-    "filling rows from the front of each document alone, which was fixed",
-    advice="a model can learn the label without reading; look at how the pairs were made, and that both orders occur",
+    why="the figure is what a guess fitted on lengths gains over chance; 0 if within three standard errors. A guess "
+    "that is right in 52 % of the cases gives 0.1 % of the label's one bit, at 55 % 0.7 %. If rows are only filled "
+    "from the front of each document, 53.8 % are right",
+    advice="a model can learn the label without reading; check how the pairs were made, and that both orders occur",
 )
 ORDER_FROM_SURFACE = Rule(
     name="order_from_surface",
     title="sentence order guessed from the surface of segments",
     look=0.08,
     bad=0.1,
-    why="the figure is what a guess gains over chance from how segments begin and end, 0 within three standard errors. "
-    "Sound books and classics are at 1 to 7 %: who speaks, how chapters open. A quarter of the pairs cut inside a "
-    "sentence makes it 16 %, sentences too long at the edges of rows 10 %",
-    advice="look at the strongest sign: it names what a model can learn without reading",
+    why="the figure is what a guess gains over chance from how segments begin and end; 0 if within three standard "
+    "errors. Sound books and classics have 1 to 7 %: who speaks, how chapters open. With a quarter of the pairs cut "
+    "inside a sentence it is 16 %, with long sentences at the edges of rows 10 %",
+    advice="see the strongest sign: it names what a model can learn without reading",
 )
 ORDER_FROM_FRAGMENTS = Rule(
     name="order_from_fragments",
-    title="sentence order guessed from what is no whole sentence",
+    title="sentence order guessed from incomplete sentences",
     look=0.01,
     bad=0.04,
-    why="the same from lower case at the beginning, stops at the end, brackets and headings alone: under 0.1 % in "
-    "books, and all of it a fault. Where a share s of the pairs is cut inside a sentence, it is about 0.45 s",
-    advice="segments begin or end inside sentences, or headings are segments: look at the pairs, and whether "
+    why="the same, only from lower case at the beginning, stops at the end, brackets and headings: under 0.1 % in "
+    "books, and always a fault. If a share s of the pairs is cut inside a sentence, it is about 0.45 s",
+    advice="segments begin or end inside sentences, or headings are segments: check the pairs, and whether "
     "--language is that of the text",
 )
 ORDER_FROM_OUTER_SENTENCES = Rule(
@@ -91,26 +87,26 @@ ORDER_FROM_OUTER_SENTENCES = Rule(
     title="sentence order guessed from first and last sentences",
     look=0.03,
     bad=0.06,
-    why="the same from the lengths of the first and the last sentence of A and B: 0 to 1.5 % in sound sets, 4.5 to "
-    "9.6 % where the sentence that did not fit into a row begins or ends one",
-    advice="long sentences lie at the edges of rows: look at how rows are filled and where pairs are split",
+    why="the same, from the lengths of the first and the last sentence of A and B: 0 to 1.5 % in sound sets, 4.5 to "
+    "9.6 % if the sentence that did not fit into a row always begins or ends one",
+    advice="long sentences are at the edges of rows: check how rows are filled and where pairs are split",
 )
 LABELS_AGAINST_QUOTES = Rule(
     name="labels_against_quotes",
     title="labels that contradict quotation marks",
     look=0.4,
     bad=0.47,
-    why="the segment that leaves a quotation or bracket open mostly comes before the one that closes it. Of such pairs "
-    "of books 19 % (length 512) to 30 % (128) contradict that, where a long speech begins before a row or ends after "
-    "it. Labels drawn at random contradict a half, inverted ones more. Judged is the share less two standard errors",
-    advice="labels do not say which segment comes first: look at what wrote them",
+    why="the segment that leaves a quotation or bracket open usually comes before the one that closes it. In books 19 "
+    "% (length 512) to 30 % (128) of such pairs contradict that, as a long speech may begin before a row or end after "
+    "it. With random labels half of them do, with inverted ones more. The figure is the share less two standard errors",
+    advice="labels do not say which segment comes first: check the program that wrote them",
 )
 EQUAL_SEGMENTS = Rule(
     name="equal_segments",
     title="pairs whose segments are equal",
     look=0.001,
     bad=0.01,
-    why="their label is noise; prose has none, lists and refrains a few",
+    why="their label is noise; prose has none, lists and refrains have a few",
     advice="drop repeated lines and sentences from the corpus",
 )
 SHARED_DOCUMENTS = Rule(
@@ -118,7 +114,7 @@ SHARED_DOCUMENTS = Rule(
     title="documents in training and validation",
     look=1,
     bad=1,
-    why="a build puts equal documents on one side, so that one alone is a fault",
+    why="a build puts equal documents into one split, so a single one is a fault",
     advice="build anew; the shards of several builds were mixed, or edited",
 )
 DUPLICATE_DOCUMENTS = Rule(
@@ -126,8 +122,8 @@ DUPLICATE_DOCUMENTS = Rule(
     title="documents given more than once",
     look=0.005,
     bad=0.05,
-    why="a few stray copies do little; one in twenty is a source that was read twice",
-    advice="build without --keep-duplicates, and anew where an older version built; look for a file under two names",
+    why="a few copies do little harm; one in twenty means that a source was read twice",
+    advice="build without --keep-duplicates, and build anew if an older version built; look for a file with two names",
 )
 DUPLICATE_ROWS = Rule(
     name="duplicate_rows",
@@ -135,15 +131,15 @@ DUPLICATE_ROWS = Rule(
     look=0.005,
     bad=0.05,
     why="as for documents: near copies share some of their rows; prose has none",
-    advice="deduplicate the corpus by passages; nearly equal documents differ in a line or two",
+    advice="deduplicate the corpus by passages; near copies differ in a line or two",
 )
 NEAR_EMPTY_ROWS = Rule(
     name="near_empty_rows",
-    title="near-empty rows, beyond those asked for",
+    title="near-empty rows, more than short_seq_prob asks for",
     look=0.02,
     bad=0.1,
-    why="rows of under a sixteenth of the room; short_seq_prob / 16 of the rows are so by design, and one in 16 of "
-    "the last rows of documents: more than 2 % means documents of three rows and less",
+    why="rows with under a sixteenth of the possible tokens; short_seq_prob / 16 of the rows are so by design, and one "
+    "in 16 of the last rows of documents: more than 2 % means documents of at most three rows",
     advice="documents are short for this length: join them, drop the shortest, or build with a smaller --max-seq-len",
 )
 UNPAIRED_ROWS = Rule(
@@ -153,15 +149,15 @@ UNPAIRED_ROWS = Rule(
     bad=0.5,
     why="a row that can hold only one sentence teaches no order: 20 % of books at 128 tokens, 2 % at 512, under 1 % of "
     "classics. More than a quarter means documents of one sentence, or sentences that are long for this length",
-    advice="look whether each line was taken for a document; build with a larger --max-seq-len",
+    advice="check whether each line was read as a document; build with a larger --max-seq-len",
 )
 SEGMENTS_INSIDE_WORD = Rule(
     name="segments_inside_word",
     title="segments that begin inside a word",
     look=0.005,
     bad=0.03,
-    why="a sentence longer than a row is cut at a word; only a longer word is cut inside. Counted too is what can't be "
-    "told from that: a row that begins after a dash, and cuts after an apostrophe; 0.2 % of books at 128 tokens",
+    why="a sentence longer than a row is cut between words; only a word longer than a row is cut inside. Rows that "
+    "begin after a dash or an apostrophe look the same and are counted too; 0.2 % of books at 128 tokens",
     advice="look for base64, hashes and lines without spaces, and drop them; or the tokenizer is for another script",
 )
 UNKNOWN_RATE = Rule(
@@ -177,31 +173,31 @@ UNKNOWN_BY_SOURCE = Rule(
     title="unknown tokens of the worst source",
     look=0.02,
     bad=0.1,
-    why="a source of its own script or of broken text shows here, though it may be small in the whole",
-    advice="look into that file: another language, another encoding, or tables and code",
+    why="finds a source in another script or of broken text, even if it is a small part of the whole",
+    advice="check that file: another language, another encoding, or tables and code",
 )
 LARGEST_DOCUMENT = Rule(
     name="largest_document",
     title="share of the largest document",
     look=0.1,
     bad=0.5,
-    why="a tenth of all tokens in one document is one voice; a half is mostly a file read as one document",
-    advice="look whether documents were parted: in .txt by a blank line, in .jsonl one a line",
+    why="a tenth of all tokens is much for one voice; a half usually is a file that was read as one document",
+    advice="check that documents are separated: in .txt by a blank line, in .jsonl by line",
 )
 LARGEST_SOURCE = Rule(
     name="largest_source",
     title="share of the largest source",
     look=0.8,
     bad=0.95,
-    why="of two equal files one has a half; where one has four fifths, the others hardly count",
-    advice="weigh the sources: take a part of the largest, or more of the others",
+    why="of two equal files each has a half; if one has four fifths, the others hardly count",
+    advice="balance the sources: take a part of the largest, or more of the others",
 )
 BOILERPLATE = Rule(
     name="boilerplate",
-    title="text that stands in many documents",
+    title="text that occurs in many documents",
     look=0.01,
     bad=0.05,
-    why="runs of 12 tokens in at least 1 % of the documents, and in 5; idioms are shorter",
+    why="windows of 12 tokens in at least 1 % of the documents, and at least 5; idioms are shorter",
     advice="drop lines that repeat across documents: headers, licences, navigation",
 )
 LOST_CHARACTERS = Rule(

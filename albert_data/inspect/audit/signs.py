@@ -1,7 +1,8 @@
-"""Signs by which a model could guess the order of a pair: states that a segment is in, each with its name in words.
+"""Signs by which a model could guess the order of a pair: states that a segment can have, each named in words.
 
-In: the surface of pairs. Out: for each pair and each feature the state of A and the state of B, as numbers that count
-on from feature to feature. A state weighs as much for A as against B, so that exchanging the segments negates a guess.
+In: the surface of pairs. Out: for each pair and each feature the state of A and the state of B. The states of all
+features are numbered in one sequence. A state counts as much for A as against B, so exchanging the segments negates a
+guess.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Signs:
         return tuple(dict.fromkeys(self.groups))
 
     def choose(self, groups: tuple[str, ...]) -> Signs:
-        """The features of these groups alone, their states counted anew."""
+        """Only the features of these groups, with their states numbered anew."""
         chosen = [i for i, first in enumerate(self.firsts[:-1]) if self.groups[first] in groups]
         sizes = np.diff(self.firsts)[chosen]
         firsts = np.cumsum([0, *sizes])

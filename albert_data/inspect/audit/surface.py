@@ -1,11 +1,11 @@
 """The surface of segments: how each begins and ends, what it leaves open, how long its outer sentences are.
 
-In: the rows of splits, masks undone. Out: for each pair and each of its segments a few numbers; audit/signs.py makes
-signs of them. What a piece shows (its first character, its quotation marks) is looked up once for each piece of the
+In: the rows of splits. Out: for each segment of each pair a few numbers, from the ids before masking; signs.py makes
+signs of them. What a piece shows (its first character, its quotation marks) is found once for each piece of the
 vocabulary, not for each token.
 
-A sentence ends here at a piece whose last character, closing marks aside, is a stop. So "Mr." ends one: lengths of
-sentences are distances to stops, alike in both segments.
+Here a sentence ends at a piece whose last character, except closing marks, is a stop. So "Mr." ends one: lengths of
+sentences are distances between stops, measured alike in both segments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from functools import cache
 import numpy as np
 
 from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
-from albert_data.examples.ragged import Examples
+from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.inspect.decoding import read_byte
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
@@ -30,7 +31,7 @@ STOPS = ".!?…‥。．！？؟۔।॥།༎။።፧፨។៕։⸮"
 OPENING_QUOTES, CLOSING_QUOTES, STRAIGHT_QUOTES = "“„「『《〈﹁﹃", "”」』》〉﹂﹄", "\"＂'＇"
 OPENING_GUILLEMETS, CLOSING_GUILLEMETS = "«‹", "»›"  # in French; in German and Danish the other way round
 OPENING_BRACKETS, CLOSING_BRACKETS = "([{（［｛〔【〖", ")]}）］｝〕】〗"
-APOSTROPHES = "‘’"  # a quotation mark or not: they have no part in the balance
+APOSTROPHES = "‘’"  # may be quotation marks or not, so the balance leaves them out
 CLOSERS = CLOSING_QUOTES + CLOSING_BRACKETS + OPENING_GUILLEMETS + CLOSING_GUILLEMETS + STRAIGHT_QUOTES + "’"
 _VISIBLE, _HAS_LETTER, _IS_STOP, _IS_CLOSER = 1, 2, 4, 8
 
@@ -39,9 +40,9 @@ _VISIBLE, _HAS_LETTER, _IS_STOP, _IS_CLOSER = 1, 2, 4, 8
 class PieceTable:
     """What each piece of a vocabulary shows.
 
-    traits: uint8, whether it shows a character, a letter or digit, ends in a stop, is of closing marks alone.
-    marks: int8, (vocabulary, 7): by how much it changes the depth of quotation marks and how far the depth falls on
-    the way; the same for brackets and for guillemets; its straight double quotation marks.
+    traits: uint8, whether it shows a character, a letter or digit, ends in a stop, consists of closing marks.
+    marks: int8, (vocabulary, 7): by how much it changes the depth of quotation marks, and the lowest depth within it;
+    the same for brackets and for guillemets; the number of its straight double quotation marks.
     """
 
     traits: np.ndarray
@@ -61,7 +62,7 @@ def show_pieces(tokenizer: Tokenizer) -> list[str]:
     hidden = tokenizer.specials.is_special.copy()
     hidden[tokenizer.unk_id] = True
     return [
-        "\ufffd" if is_hidden or (piece.startswith("<0x") and len(piece) == 6) else piece.replace(SPACE, "")
+        "\ufffd" if is_hidden or read_byte(piece) is not None else piece.replace(SPACE, "")
         for piece, is_hidden in zip(tokenizer.pieces, hidden.tolist(), strict=True)
     ]
 
@@ -132,14 +133,14 @@ MEASURES = [field.name for field in fields(Surface)][:-2]
 
 
 def gather_surface(opened: Sequence[Shards]) -> Surface:
-    """Measure the first pairs of these splits, MAX_PAIRS at most: rows are shuffled, so that these are any."""
+    """Measure the first pairs of these splits, at most MAX_PAIRS: rows are shuffled, so they are a random sample."""
     table = PieceTable.from_tokenizer(opened[0].tokenizer)
     measured, labels, keys, num_left = [], [], [], MAX_PAIRS
     for batch in _read_batches(opened):
         rows = np.flatnonzero(batch.sop_label != SOP_NONE)[:num_left]
         ids = restore_ids(batch)
         out = np.empty((len(rows), 2, len(MEASURES)), np.int32)
-        measure_surface(ids, batch.offsets, batch.segment_a_len, rows, table.traits, table.marks, out)
+        measure_surface(batch.arrays, ids, rows, table.traits, table.marks, out)
         measured.append(out)
         labels.append(batch.sop_label[rows] == SOP_SWAPPED)
         keys.append(batch.document_keys[rows])
@@ -161,26 +162,25 @@ def _read_batches(opened: Sequence[Shards]) -> Iterator[Examples]:
 
 @kernel
 def measure_surface(
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    segment_a_len: np.ndarray,
+    batch: ExampleArrays,
+    original: np.ndarray,
     rows: np.ndarray,
     traits: np.ndarray,
     marks: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Fill in MEASURES of both segments of the rows named. out: int32, (rows, 2, measures)."""
+    """Fill in MEASURES of both segments of the given rows. original: the ids before masking; out: int32."""
     depths, lowest = np.empty(3, np.int64), np.empty(3, np.int64)
     for i in range(len(rows)):
-        begin, end = offsets[rows[i]], offsets[rows[i] + 1]
-        sep = begin + 1 + segment_a_len[rows[i]]
+        begin, end = batch.offsets[rows[i]], batch.offsets[rows[i] + 1]
+        sep = begin + 1 + batch.segment_a_len[rows[i]]
         for segment in range(2):
             first, stop = (begin + 1, sep) if segment == 0 else (sep + 1, end - 1)
             first_piece = last_piece = letter_piece = -1
             depths[:], lowest[:] = 0, 0
             straight, first_len, last_begin, is_over = 0, 0, first, False
             for at in range(first, stop):
-                piece = ids[at]
+                piece = original[at]
                 trait = traits[piece]
                 if not trait & _VISIBLE:
                     continue
@@ -195,7 +195,7 @@ def measure_surface(
                 straight += marks[piece, 6]
                 if trait & _IS_STOP:
                     is_over = True
-                elif is_over and not trait & _IS_CLOSER:  # what follows a stop and its closing marks is a new sentence
+                elif is_over and not trait & _IS_CLOSER:  # the first token after a stop and its closing marks
                     if first_len == 0:
                         first_len = at - first
                     last_begin, is_over = at, False

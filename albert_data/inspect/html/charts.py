@@ -20,9 +20,10 @@ from albert_data.inspect.html.svg import COLOURS, RC, to_inline
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import describe_build_time, format_figure
-from albert_data.inspect.terminal import count_noun, escape_controls
+from albert_data.inspect.terminal import escape_controls
 from albert_data.pipeline.stages import tabulate_stages
 from albert_data.pipeline.times import BuildTimes
+from albert_data.wording import count_of
 
 _SIZE = (5.0, 3.0)  # inches of 72 points: at 360 points a letter is still large enough to read
 _NUM_BINS = 32
@@ -221,7 +222,7 @@ def _say_labels(name: str, measured: Statistics) -> str:
     error = 0.5 / math.sqrt(pairs) if pairs else 0.0
     share = _percent(swapped / pairs) if pairs else "none"
     chance = f" (50 % intended; chance alone moves it by {100 * error:.2f} points)" if pairs else ""
-    return f"{name}: {share} of the pairs are swapped{chance}, {count_noun(unpaired, 'row')} without a pair"
+    return f"{name}: {share} of the pairs are swapped{chance}, {count_of(unpaired, 'row')} without a pair"
 
 
 def _draw_padding(statistics: Measured) -> Chart:

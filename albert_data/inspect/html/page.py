@@ -22,11 +22,12 @@ from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.sources import Sources
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
-from albert_data.inspect.terminal import count_noun, escape_controls
+from albert_data.inspect.terminal import escape_controls
 from albert_data.inspect.view import ORDERS
 from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
+from albert_data.wording import count_of
 
 _PADDING_NOTE = (
     "Padding is counted as if each row were padded to the next multiple of the group's length; "
@@ -93,8 +94,8 @@ def _hash(text: str) -> str:
 def _describe(manifest: Manifest) -> str:
     config = manifest.config.examples
     parts = (
-        f"Built by albert-data {manifest.albert_data_version} from {count_noun(len(manifest.inputs), 'input')}",
-        f"tokenizer of {count_noun(manifest.tokenizer.vocab_size, 'piece')}",
+        f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}",
+        f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {config.max_seq_len:,} tokens",
         "whole words masked" if config.whole_word else "single pieces masked",
         f"seed {config.seed}",
@@ -178,7 +179,7 @@ def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> s
 
 
 def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
-    rows = f"{count_noun(num_embedded, 'row')} of the {len(shards):,} of {shards.split}"
+    rows = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}"
     if choice.numbers:
         how = "asked for by number"
     elif choice.text is not None:
