@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer import chunks
-from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.charsmap import read_charsmap
+from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule
 from albert_data.tokenizer.cutting import PADDING, SINGLE, SOLID
 from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.model import Tokenizer
@@ -251,7 +253,7 @@ def test_nothing_behind_the_padding_is_read():
             size = count * len(filling.encode())
             text = memory[page - size - PADDING : page]
             text[:] = np.frombuffer((filling * (count + PADDING)).encode()[: len(text)], np.uint8)
-            assert len(list(encoder.encode(text, np.zeros(1, np.int64), np.array([size]), lengths))) == 1
+            assert len(list(encoder.encode(Sentences(text, np.zeros(1, np.int64), np.array([size])), lengths))) == 1
     assert protect(guarded, page, mmap.PROT_READ) == 0
 
 
@@ -259,7 +261,9 @@ def test_a_vocabulary_of_wide_ids_gives_the_same():
     """As where there are over 65,536 pieces, whose ids fit no slot."""
     tokenizer = train()
     wide = Tokenizer(tokenizer.model, "model")
-    wide._chunks._trie = wide._chunks._trie._replace(is_wide=True)
+    rules = wide._chunks._rules
+    trie = rules.trie._replace(settings=rules.trie.settings._replace(is_wide=True))
+    wide._chunks._rules = rules._replace(trie=trie)
     wide.id_dtype = wide._chunks._dtype = np.uint32
     assert wide.encode(LINES)[0].dtype == np.uint32
     assert encode(wide, LINES) == encode_by_sentencepiece(tokenizer, LINES)
@@ -365,9 +369,9 @@ def test_the_strings_that_are_replaced_are_all_found():
     assert load_normalizer(model).normalize(list(replaced)) == [text.replace(" ", SPACE) for text in replaced.values()]
     joined = {ord(character) for key in replaced for character in key[1:]}
     assert np.flatnonzero(found.joined).tolist() == sorted(code for code in joined if code < 1 << 16)
-    heads = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
-    expected = sorted(text << 16 | key for text, key in heads if max(text, key) < 1 << 16)
-    assert np.sort(found.heads).tolist() == expected
+    contractions = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
+    expected = sorted(text << 16 | key for text, key in contractions if max(text, key) < 1 << 16)
+    assert np.sort(found.contractions).tolist() == expected
 
 
 def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
@@ -376,8 +380,8 @@ def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
     assert not found.joined[[ord("a"), ord("中")]].any()
     assert not found.single[ord("½")]
     assert found.single[[ord("中"), ord("，")]].all()
-    assert ord("é") << 16 | ord("e") in found.heads
-    assert ord("1") << 16 | ord("①") not in found.heads
+    assert ord("é") << 16 | ord("e") in found.contractions
+    assert ord("1") << 16 | ord("①") not in found.contractions
 
 
 def test_neighbours_are_those_within_a_piece_and_the_basic_plane():
@@ -390,14 +394,16 @@ def test_neighbours_are_those_within_a_piece_and_the_basic_plane():
 code_pairs = st.sets(st.tuples(st.integers(1, 5), st.integers(1, 5)))
 
 
-@given(bigrams=code_pairs, heads=code_pairs)
-def test_neighbours_are_found_by_the_head_of_what_is_contracted(
-    bigrams: set[tuple[int, int]], heads: set[tuple[int, int]]
+@given(bigrams=code_pairs, contractions=code_pairs)
+def test_neighbours_are_found_also_where_normalisation_contracts_the_right_one(
+    bigrams: set[tuple[int, int]], contractions: set[tuple[int, int]]
 ):
     first = np.array([0, 1, 2, 3, 3, 5], np.uint16)
-    arrays = [np.array(sorted(left << 16 | right for left, right in each), np.uint32) for each in (bigrams, heads)]
+    arrays = [
+        np.array(sorted(left << 16 | right for left, right in each), np.uint32) for each in (bigrams, contractions)
+    ]
     found = find_contracted(*arrays, first)
-    expected = {left << 16 | int(first[key]) for left, right in bigrams for text, key in heads if text == right}
+    expected = {left << 16 | int(first[key]) for left, right in bigrams for text, key in contractions if text == right}
     assert found.dtype == np.uint32
     assert set(found.tolist()) == expected
 
@@ -426,7 +432,7 @@ def segment_slowly(text: str, pieces: dict[str, float]) -> list[tuple[float, lis
 def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: str, pieces: dict[str, float]):
     """Any bytes of UTF-8: what the trie takes for a piece or its beginning decides too."""
     numbers, scores = list(range(len(pieces))), list(pieces.values())
-    trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, unknown_is_whole=False)
+    trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, byte_fallback=False)
     utf8 = text.encode()
     ids, lengths, limits = segment(np.frombuffer(utf8, np.uint8), np.array([0, len(utf8)]), trie)
     ways = segment_slowly(text, pieces)

@@ -19,11 +19,11 @@ from albert_data.tokenizer.cutting import (
     AFTER,
     BEFORE,
     BLOCK,
+    FILTER_BYTES,
     PADDING,
-    PAIR_BYTES,
     SOLID,
     CutRule,
-    make_places,
+    make_cut_scratch,
     mark_cuts,
 )
 from albert_data.tokenizer.proto import read_settings
@@ -40,7 +40,7 @@ def find_chunks(before: bytes, sentence: str, after: bytes, rule: CutRule) -> li
     text = before + sentence.encode() + after
     begin, end = len(before), len(before + sentence.encode())
     cuts = np.empty(len(text) // BLOCK + 1, np.uint64)
-    mark_cuts(np.frombuffer(text + bytes(PADDING), np.uint8), len(text), rule, cuts, make_places())
+    mark_cuts(np.frombuffer(text + bytes(PADDING), np.uint8), len(text), rule, cuts, make_cut_scratch())
     chunks, inner = [], 0
     for place in range(begin + 1, end):
         if int(cuts[place // BLOCK]) >> place % BLOCK & 1:
@@ -61,7 +61,7 @@ def trim(chunks: list[Chunk], sentence: str) -> list[Chunk]:
 
 def may_be_pair(rule: CutRule, left: int, right: int) -> bool:
     value = (left << 16 | right) * 0x9E3779B97F4A7C15 & references.BITS_64
-    return bool(rule.pairs[value >> 40 & PAIR_BYTES - 1] >> (value >> 61) & 1)
+    return bool(rule.pairs[value >> 40 & FILTER_BYTES - 1] >> (value >> 61) & 1)
 
 
 def flags(rule: CutRule, code: int) -> int:
