@@ -8,6 +8,7 @@ there are registers, addresses are loaded again for each chunk.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -148,7 +149,51 @@ def encode_sentences(
     sentences: with PADDING bytes behind the last one; cuts: those of mark_cuts. A sentence is NOT_DONE where the table
     does not suffice. Returns the number of ids and of fresh chunks.
     """
-    work = Work(
+    work = point_to_work(sentences, cuts, rules, table, scratch, out)
+    put(work.state, _NUM_FRESH, 0)
+    filled = 0
+    for sentence in range(len(sentences.begins)):
+        begin, end, first, is_inner = sentences.begins[sentence], sentences.ends[sentence], filled, rules.first_is_inner
+        if end - begin > LONG_SENTENCE:
+            out.lengths[sentence] = NOT_DONE
+            continue
+        put(work.state, _IS_DONE, 1)
+        put(work.state, _MAX_UNKNOWN, 0)
+        put(work.state, _NUM_SUMMED, 0)
+        at, batch_end = begin & -BLOCK, _FIRST_ENTRY
+        bits = item(work.cuts, at >> 6) & (_ALL_BITS << _1) << U64(begin & 63)  # the cuts behind the first byte
+        while at < end:
+            if end - at < BLOCK:
+                bits &= ~(_ALL_BITS << U64(end - at))
+            while bits != 0:
+                cut = at + count_trailing_zeros(bits)
+                bits &= bits - _1  # clears the lowest bit
+                batch_end = hash_chunk(begin, cut, is_inner, batch_end, work)
+                is_inner = I64(item(work.text, cut) != 32)
+                begin = cut + 1 - is_inner  # a space is left out
+                if rarely(load_u64(work.text, cut) & _TWO_BYTES == _TWO_SPACES):
+                    begin = skip_spaces(work.text, begin, end)
+            at += BLOCK
+            if at < end:
+                bits = item(work.cuts, at >> 6)
+                if batch_end < _FULL:
+                    continue
+            elif begin < end:
+                batch_end = hash_chunk(begin, end, is_inner, batch_end, work)
+            filled = look_up_batch(batch_end, first, filled, work)
+            batch_end = _FIRST_ENTRY
+        if is_exact(first, filled, work):
+            out.lengths[sentence] = filled - first
+        else:
+            filled, out.lengths[sentence] = first, NOT_DONE
+    return filled, item(work.state, _NUM_FRESH)
+
+
+@helper
+def point_to_work(
+    sentences: Sentences, cuts: np.ndarray, rules: ChunkRules, table: Table, scratch: EncodingScratch, out: Output
+) -> Work:
+    return Work(
         pointer(sentences.utf8),
         pointer(cuts),
         point_to_table(table),
@@ -161,47 +206,6 @@ def encode_sentences(
         len(out.ids),
         pointer(out.fresh),
     )
-    put(work.state, _NUM_FRESH, 0)
-    filled = 0
-    for sentence in range(len(sentences.begins)):
-        first, begin, end = filled, sentences.begins[sentence], sentences.ends[sentence]
-        if end - begin <= LONG_SENTENCE:
-            filled = encode_sentence(begin, end, rules.first_is_inner, first, work)
-            if is_exact(first, filled, work):
-                out.lengths[sentence] = filled - first
-                continue
-        filled, out.lengths[sentence] = first, NOT_DONE
-    return filled, item(work.state, _NUM_FRESH)
-
-
-@helper
-def encode_sentence(begin: int, end: int, is_inner: int, first: int, work: Work) -> int:
-    """Cut a sentence into chunks and write their ids from index `first` on. Returns the index behind them."""
-    put(work.state, _IS_DONE, 1)
-    put(work.state, _MAX_UNKNOWN, 0)
-    put(work.state, _NUM_SUMMED, 0)
-    filled, at, batch_end = first, begin & -BLOCK, _FIRST_ENTRY
-    bits = item(work.cuts, at >> 6) & (_ALL_BITS << _1) << U64(begin & 63)  # the cuts behind the first byte
-    while at < end:
-        if end - at < BLOCK:
-            bits &= ~(_ALL_BITS << U64(end - at))
-        while bits != 0:
-            cut = at + count_trailing_zeros(bits)
-            bits &= bits - _1  # clears the lowest bit
-            batch_end = hash_chunk(begin, cut, is_inner, batch_end, work)
-            is_inner = I64(item(work.text, cut) != 32)
-            begin = cut + 1 - is_inner  # a space is left out
-            if rarely(load_u64(work.text, cut) & _TWO_BYTES == _TWO_SPACES):
-                begin = skip_spaces(work.text, begin, end)
-        at += BLOCK
-        if at < end:
-            bits = item(work.cuts, at >> 6)
-        elif begin < end:
-            batch_end = hash_chunk(begin, end, is_inner, batch_end, work)
-        if batch_end >= _FULL or at >= end:
-            filled = look_up_batch(batch_end, first, filled, work)
-            batch_end = _FIRST_ENTRY
-    return filled
 
 
 @helper
@@ -234,40 +238,35 @@ def hash_chunk(begin: int, end: int, is_inner: int, entry: int, work: Work) -> i
     return entry + _ENTRY
 
 
-@helper
+@partial(helper, inline=True)  # a call would push 30 arguments for each sentence
 def look_up_batch(batch_end: int, first: int, filled: int, work: Work) -> int:
     """Write the ids of the chunks of a batch, and add those that the table lacks."""
-    text, table, entry = work.text, work.table, _FIRST_ENTRY
+    batch, table, entry = work.batch, work.table, _FIRST_ENTRY
     while entry < batch_end:
-        if filled <= work.ids_capacity - SPARE_IDS:  # write_common does not check
+        has_capacity = filled <= work.ids_capacity - SPARE_IDS  # then no store of this batch needs a check
+        if has_capacity:
             entry, filled = write_common(entry, batch_end, filled, work)
             if entry == batch_end:
                 break
-        begin = I64(item(work.batch, entry + _BEGIN))
-        low, high, tag = item(work.batch, entry + LOW), item(work.batch, entry + HIGH), item(work.batch, entry + TAG)
-        key = ChunkKey(begin, low, high, tag)
-        slot = find_slot(text, key, I64(item(work.batch, entry + _HOME)), table)
-        if item(table.slots, slot + TAG) == 0 and not is_full(table):
-            add_chunk(text, key, slot, table)
-            if work.rules.trie.settings.root != LEAF:
-                learn_chunk(text, begin, slot, table, work.rules, work.learning)
-            if item(table.slots, slot + TAG) & PENDING:
-                num_fresh = item(work.state, _NUM_FRESH)
-                put(work.fresh, 3 * num_fresh, slot)
-                put(work.fresh, 3 * num_fresh + 1, begin)
-                put(work.fresh, 3 * num_fresh + 2, begin + I64(tag & LENGTH))
-                put(work.state, _NUM_FRESH, num_fresh + 1)
-        filled = write_ids(slot, first, filled, work)
+        begin = I64(item(batch, entry + _BEGIN))
+        key = ChunkKey(begin, item(batch, entry + LOW), item(batch, entry + HIGH), item(batch, entry + TAG))
+        slot = find_slot(work.text, key, I64(item(batch, entry + _HOME)), table)
+        if rarely(item(table.slots, slot + TAG) == 0) and not is_full(table):
+            add_new_chunk(key, slot, work)
+        tag = item(table.slots, slot + TAG)
+        if has_capacity and tag != 0 and tag & ODD == 0:  # not in its home slot, but else a common one
+            filled = copy_ids(slot, tag, filled, work)
+        else:
+            filled = write_ids(slot, first, filled, work)
         entry += _ENTRY
     return filled
 
 
 @helper
 def write_common(entry: int, batch_end: int, filled: int, work: Work) -> tuple[int, int]:
-    """Write the ids of chunks up to the first that is not in its home slot or has ids of an odd kind.
+    """Write the ids of chunks up to the first that is not in its home slot or has a flag of ODD.
 
-    A store always writes four ids; the next one overwrites those that are too many. Returns the entry of that chunk, or
-    `batch_end`, and the index behind the ids.
+    Returns the entry of that chunk, or `batch_end`, and the index behind the ids.
     """
     while entry < batch_end:
         slot = I64(item(work.batch, entry + _HOME))
@@ -278,10 +277,32 @@ def write_common(entry: int, batch_end: int, filled: int, work: Work) -> tuple[i
         unlike |= item(work.table.slots, slot + HIGH) ^ item(work.batch, entry + HIGH)
         if unlike != 0:
             break
-        store_u64(work.ids, filled, item(work.table.slots, slot + IDS))
-        filled += I64((tag >> COUNT_SHIFT) & COUNT)
+        filled = copy_ids(slot, tag, filled, work)
         entry += _ENTRY
     return entry, filled
+
+
+@helper
+def copy_ids(slot: int, tag: U64, filled: int, work: Work) -> int:
+    """Write the ids of a slot without flags: always four of 16 bits. The next store replaces the surplus."""
+    store_u64(work.ids, filled, item(work.table.slots, slot + IDS))
+    behind: int = filled + I64((tag >> COUNT_SHIFT) & COUNT)
+    return behind
+
+
+@helper
+def add_new_chunk(key: ChunkKey, slot: int, work: Work) -> None:
+    """Add a chunk to the table; it becomes fresh if its ids can't be found here."""
+    table = work.table
+    add_chunk(work.text, key, slot, table)
+    if work.rules.trie.settings.root != LEAF:
+        learn_chunk(work.text, key.begin, slot, table, work.rules, work.learning)
+    if item(table.slots, slot + TAG) & PENDING:
+        num_fresh = item(work.state, _NUM_FRESH)
+        put(work.fresh, 3 * num_fresh, slot)
+        put(work.fresh, 3 * num_fresh + 1, key.begin)
+        put(work.fresh, 3 * num_fresh + 2, key.begin + I64(key.tag & LENGTH))
+        put(work.state, _NUM_FRESH, num_fresh + 1)
 
 
 @helper
