@@ -1,4 +1,4 @@
-"""The chunk table gives SentencePiece's ids, for any text and any model, or says why it stands aside."""
+"""The chunk table gives SentencePiece's ids for any text, and a model that it can't serve has a reason for that."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_spaces_may_stand_anywhere(name: str):
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_a_model_whose_text_does_not_fall_apart_goes_through_sentencepiece(name: str):
+def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(name: str):
     settings, reason = SLOW[name]
     tokenizer = train(**settings)
     assert reason in str(tokenizer.slow_reason)
@@ -170,7 +170,7 @@ def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type: str)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_characters_that_become_many_pieces_have_room(kind: str):
+def test_characters_that_become_many_pieces_fit_the_buffer_of_ids(kind: str):
     """U+FDFA, of three bytes, is normalised to 18 characters: there may be more ids than bytes."""
     for count in range(0, 400, 9):
         texts = ["\ufdfa" * count + " a" * 60, "b" * count]
@@ -241,7 +241,7 @@ def test_replacements_of_any_kind_change_no_id(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guards a page by Linux's mprotect")
 def test_nothing_behind_the_padding_is_read():
-    """A page that must not be touched lies there: to read it ends the process."""
+    """The page there is protected: reading it ends the process."""
     page, protect = mmap.PAGESIZE, ctypes.CDLL(None).mprotect
     pages = mmap.mmap(-1, 2 * page)
     guarded = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)) + page)
@@ -258,7 +258,7 @@ def test_nothing_behind_the_padding_is_read():
 
 
 def test_a_vocabulary_of_wide_ids_gives_the_same():
-    """As where there are over 65,536 pieces, whose ids fit no slot."""
+    """As with over 65,536 pieces: their ids fit no slot."""
     tokenizer = train()
     wide = Tokenizer(tokenizer.model, "model")
     rules = wide._chunks._rules
@@ -269,7 +269,7 @@ def test_a_vocabulary_of_wide_ids_gives_the_same():
     assert encode(wide, LINES) == encode_by_sentencepiece(tokenizer, LINES)
 
 
-def test_a_chunk_of_more_ids_than_16_bits_count():
+def test_a_chunk_may_have_more_ids_than_16_bits_can_count():
     tokenizer = train(model_type="bpe", lines=("صلى الله عليه وسلم",) * 20, vocab_size=19)
     texts = ["\ufdfa" * 10_000]  # each becomes 18 characters, and they are never cut
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
@@ -287,14 +287,14 @@ def test_unknown_characters_that_meet_at_a_cut_are_one():
 
 
 @pytest.mark.parametrize("settings", [{}, {"byte_fallback": True}, {"user_defined_symbols": "foo,中国"}])
-def test_scores_and_kinds_of_pieces_are_those_of_sentencepiece(settings: dict[str, object]):
+def test_scores_and_types_of_pieces_are_those_of_sentencepiece(settings: dict[str, object]):
     model = train(**settings).model
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    kinds = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
+    unmatched = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
     ids = range(processor.get_piece_size())
     read = read_settings(model)
     assert read.scores.tolist() == [processor.get_score(i) for i in ids]
-    assert read.is_matched.tolist() == [not any(is_kind(i) for is_kind in kinds) for i in ids]
+    assert read.is_matched.tolist() == [not any(has_type(i) for has_type in unmatched) for i in ids]
 
 
 def test_a_piece_may_be_written_in_any_order_and_with_fields_unknown():
@@ -430,7 +430,7 @@ def segment_slowly(text: str, pieces: dict[str, float]) -> list[tuple[float, lis
 
 @given(st.text(characters, max_size=7), pieces_with_scores)
 def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: str, pieces: dict[str, float]):
-    """Any bytes of UTF-8: what the trie takes for a piece or its beginning decides too."""
+    """For characters of all widths: a piece of the trie may be the beginning of another one."""
     numbers, scores = list(range(len(pieces))), list(pieces.values())
     trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, byte_fallback=False)
     utf8 = text.encode()
@@ -468,7 +468,7 @@ def change_scores(model: bytes, scores: dict[str, float]) -> bytes:
 def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(
     powers: list[int], signs: list[float], gain: float, words: list[str], repeats: int
 ):
-    """Two ways to write a word differ by little, behind much or little text. gain: makes a score positive."""
+    """Two ways to write a word have nearly equal scores, behind much or little text. gain > 0: a score is positive."""
     lines = ("ab", "abba", "cd", "cdab", "ef", "abef", "cdef") * 20
     model = train(lines=lines, vocab_size=18, hard_vocab_limit=False).model
     scores = {SPACE: -2.0, "a": -3.3, "b": -2.7 + gain, "c": -1.1, "d": -4.9}
