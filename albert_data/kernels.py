@@ -52,7 +52,8 @@ def helper(function: Function, *, inline: bool = False) -> Function:
     A plain `njit` would be compiled again for each constant that it is called with; `register_jitable` takes the
     constant's type.
     """
-    return cast(Function, register_jitable(forceinline=inline)(function))
+    compiled: Function = register_jitable(forceinline=inline)(function)
+    return compiled
 
 
 # Casts in kernels. They are NumPy's types, but its stubs do not let values of them be used as an int.
