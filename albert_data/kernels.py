@@ -44,13 +44,16 @@ def kernel(function: Function, *, nogil: bool = True) -> Function:
     return cast(Function, call)
 
 
-def helper(function: Function) -> Function:
+def helper(function: Function, *, inline: bool = False) -> Function:
     """Let kernels call a function. Python can call it too, uncompiled, unless it takes pointers.
+
+    inline: insert it into its callers although it is long, so that no call passes its arguments over the stack.
 
     A plain `njit` would be compiled again for each constant that it is called with; `register_jitable` takes the
     constant's type.
     """
-    return register_jitable(function)
+    compiled: Function = register_jitable(forceinline=inline)(function)
+    return compiled
 
 
 # Casts in kernels. They are NumPy's types, but its stubs do not let values of them be used as an int.

@@ -1,4 +1,4 @@
-"""The chunk table gives SentencePiece's ids, for any text and any model, or says why it stands aside."""
+"""The chunk table gives SentencePiece's ids for any text, and a model that it can't serve has a reason for that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer import chunks
-from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule, read_charsmap
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.charsmap import read_charsmap
+from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule
 from albert_data.tokenizer.cutting import PADDING, SINGLE, SOLID
 from albert_data.tokenizer.lattice import segment
 from albert_data.tokenizer.model import Tokenizer
@@ -123,7 +125,7 @@ def test_spaces_may_stand_anywhere(name: str):
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_a_model_whose_text_does_not_fall_apart_goes_through_sentencepiece(name: str):
+def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(name: str):
     settings, reason = SLOW[name]
     tokenizer = train(**settings)
     assert reason in str(tokenizer.slow_reason)
@@ -168,7 +170,7 @@ def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type: str)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_characters_that_become_many_pieces_have_room(kind: str):
+def test_characters_that_become_many_pieces_fit_the_buffer_of_ids(kind: str):
     """U+FDFA, of three bytes, is normalised to 18 characters: there may be more ids than bytes."""
     for count in range(0, 400, 9):
         texts = ["\ufdfa" * count + " a" * 60, "b" * count]
@@ -239,7 +241,7 @@ def test_replacements_of_any_kind_change_no_id(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guards a page by Linux's mprotect")
 def test_nothing_behind_the_padding_is_read():
-    """A page that must not be touched lies there: to read it ends the process."""
+    """The page there is protected: reading it ends the process."""
     page, protect = mmap.PAGESIZE, ctypes.CDLL(None).mprotect
     pages = mmap.mmap(-1, 2 * page)
     guarded = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)) + page)
@@ -251,21 +253,23 @@ def test_nothing_behind_the_padding_is_read():
             size = count * len(filling.encode())
             text = memory[page - size - PADDING : page]
             text[:] = np.frombuffer((filling * (count + PADDING)).encode()[: len(text)], np.uint8)
-            assert len(list(encoder.encode(text, np.zeros(1, np.int64), np.array([size]), lengths))) == 1
+            assert len(list(encoder.encode(Sentences(text, np.zeros(1, np.int64), np.array([size])), lengths))) == 1
     assert protect(guarded, page, mmap.PROT_READ) == 0
 
 
 def test_a_vocabulary_of_wide_ids_gives_the_same():
-    """As where there are over 65,536 pieces, whose ids fit no slot."""
+    """As with over 65,536 pieces: their ids fit no slot."""
     tokenizer = train()
     wide = Tokenizer(tokenizer.model, "model")
-    wide._chunks._trie = wide._chunks._trie._replace(is_wide=True)
+    rules = wide._chunks._rules
+    trie = rules.trie._replace(settings=rules.trie.settings._replace(is_wide=True))
+    wide._chunks._rules = rules._replace(trie=trie)
     wide.id_dtype = wide._chunks._dtype = np.uint32
     assert wide.encode(LINES)[0].dtype == np.uint32
     assert encode(wide, LINES) == encode_by_sentencepiece(tokenizer, LINES)
 
 
-def test_a_chunk_of_more_ids_than_16_bits_count():
+def test_a_chunk_may_have_more_ids_than_16_bits_can_count():
     tokenizer = train(model_type="bpe", lines=("صلى الله عليه وسلم",) * 20, vocab_size=19)
     texts = ["\ufdfa" * 10_000]  # each becomes 18 characters, and they are never cut
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
@@ -283,14 +287,14 @@ def test_unknown_characters_that_meet_at_a_cut_are_one():
 
 
 @pytest.mark.parametrize("settings", [{}, {"byte_fallback": True}, {"user_defined_symbols": "foo,中国"}])
-def test_scores_and_kinds_of_pieces_are_those_of_sentencepiece(settings: dict[str, object]):
+def test_scores_and_types_of_pieces_are_those_of_sentencepiece(settings: dict[str, object]):
     model = train(**settings).model
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    kinds = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
+    unmatched = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
     ids = range(processor.get_piece_size())
     read = read_settings(model)
     assert read.scores.tolist() == [processor.get_score(i) for i in ids]
-    assert read.is_matched.tolist() == [not any(is_kind(i) for is_kind in kinds) for i in ids]
+    assert read.is_matched.tolist() == [not any(has_type(i) for has_type in unmatched) for i in ids]
 
 
 def test_a_piece_may_be_written_in_any_order_and_with_fields_unknown():
@@ -365,9 +369,9 @@ def test_the_strings_that_are_replaced_are_all_found():
     assert load_normalizer(model).normalize(list(replaced)) == [text.replace(" ", SPACE) for text in replaced.values()]
     joined = {ord(character) for key in replaced for character in key[1:]}
     assert np.flatnonzero(found.joined).tolist() == sorted(code for code in joined if code < 1 << 16)
-    heads = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
-    expected = sorted(text << 16 | key for text, key in heads if max(text, key) < 1 << 16)
-    assert np.sort(found.heads).tolist() == expected
+    contractions = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
+    expected = sorted(text << 16 | key for text, key in contractions if max(text, key) < 1 << 16)
+    assert np.sort(found.contractions).tolist() == expected
 
 
 def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
@@ -376,8 +380,8 @@ def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
     assert not found.joined[[ord("a"), ord("中")]].any()
     assert not found.single[ord("½")]
     assert found.single[[ord("中"), ord("，")]].all()
-    assert ord("é") << 16 | ord("e") in found.heads
-    assert ord("1") << 16 | ord("①") not in found.heads
+    assert ord("é") << 16 | ord("e") in found.contractions
+    assert ord("1") << 16 | ord("①") not in found.contractions
 
 
 def test_neighbours_are_those_within_a_piece_and_the_basic_plane():
@@ -390,14 +394,16 @@ def test_neighbours_are_those_within_a_piece_and_the_basic_plane():
 code_pairs = st.sets(st.tuples(st.integers(1, 5), st.integers(1, 5)))
 
 
-@given(bigrams=code_pairs, heads=code_pairs)
-def test_neighbours_are_found_by_the_head_of_what_is_contracted(
-    bigrams: set[tuple[int, int]], heads: set[tuple[int, int]]
+@given(bigrams=code_pairs, contractions=code_pairs)
+def test_neighbours_are_found_also_where_normalisation_contracts_the_right_one(
+    bigrams: set[tuple[int, int]], contractions: set[tuple[int, int]]
 ):
     first = np.array([0, 1, 2, 3, 3, 5], np.uint16)
-    arrays = [np.array(sorted(left << 16 | right for left, right in each), np.uint32) for each in (bigrams, heads)]
+    arrays = [
+        np.array(sorted(left << 16 | right for left, right in each), np.uint32) for each in (bigrams, contractions)
+    ]
     found = find_contracted(*arrays, first)
-    expected = {left << 16 | int(first[key]) for left, right in bigrams for text, key in heads if text == right}
+    expected = {left << 16 | int(first[key]) for left, right in bigrams for text, key in contractions if text == right}
     assert found.dtype == np.uint32
     assert set(found.tolist()) == expected
 
@@ -424,9 +430,9 @@ def segment_slowly(text: str, pieces: dict[str, float]) -> list[tuple[float, lis
 
 @given(st.text(characters, max_size=7), pieces_with_scores)
 def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: str, pieces: dict[str, float]):
-    """Any bytes of UTF-8: what the trie takes for a piece or its beginning decides too."""
+    """For characters of all widths: a piece of the trie may be the beginning of another one."""
     numbers, scores = list(range(len(pieces))), list(pieces.values())
-    trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, unknown_is_whole=False)
+    trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, byte_fallback=False)
     utf8 = text.encode()
     ids, lengths, limits = segment(np.frombuffer(utf8, np.uint8), np.array([0, len(utf8)]), trie)
     ways = segment_slowly(text, pieces)
@@ -462,7 +468,7 @@ def change_scores(model: bytes, scores: dict[str, float]) -> bytes:
 def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(
     powers: list[int], signs: list[float], gain: float, words: list[str], repeats: int
 ):
-    """Two ways to write a word differ by little, behind much or little text. gain: makes a score positive."""
+    """Two ways to write a word have nearly equal scores, behind much or little text. gain > 0: a score is positive."""
     lines = ("ab", "abba", "cd", "cdab", "ef", "abef", "cdef") * 20
     model = train(lines=lines, vocab_size=18, hard_vocab_limit=False).model
     scores = {SPACE: -2.0, "a": -3.3, "b": -2.7 + gain, "c": -1.1, "d": -4.9}

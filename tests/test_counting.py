@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from albert_data.config import VocabConfig
 from albert_data.sentences.text import Text
 from albert_data.tokenizer.alphabet import choose_alphabet, measure_unspaced, show_character
+from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.counting import (
     CharacterCounter,
     CharacterCounts,
@@ -78,7 +79,9 @@ def test_sentences_are_found_that_hold_a_character_after_normalisation(
     rule: NormalRule, sentences: list[str], wanted: set[str]
 ):
     text = as_text(sentences)
-    found = CharacterFinder(rule, set(map(ord, wanted))).find(text.utf8, text.sentence_begins, text.sentence_ends)
+    found = CharacterFinder(rule, set(map(ord, wanted))).find(
+        Sentences(text.utf8, text.sentence_begins, text.sentence_ends)
+    )
     assert found.tolist() == [bool(wanted & set(rule.normalise(sentence))) for sentence in sentences]
 
 

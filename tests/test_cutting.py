@@ -1,4 +1,4 @@
-"""Sentences are cut where a plain walk over their characters cuts them, wherever they stand and whatever is beside."""
+"""Sentences are cut where a plain walk over their characters cuts them, at any position and beside any text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from albert_data.tokenizer.cutting import (
     AFTER,
     BEFORE,
     BLOCK,
+    FILTER_BYTES,
     PADDING,
-    PAIR_BYTES,
     SOLID,
     CutRule,
-    make_places,
+    make_cut_scratch,
     mark_cuts,
 )
 from albert_data.tokenizer.proto import read_settings
@@ -36,16 +36,16 @@ RULES = {
 
 
 def find_chunks(before: bytes, sentence: str, after: bytes, rule: CutRule) -> list[Chunk]:
-    """By mark_cuts: begin, end, and whether it goes on a word. Spaces that end a sentence may be left out."""
+    """By mark_cuts: begin, end, and whether the chunk continues a word. Spaces that end a sentence may be left out."""
     text = before + sentence.encode() + after
     begin, end = len(before), len(before + sentence.encode())
     cuts = np.empty(len(text) // BLOCK + 1, np.uint64)
-    mark_cuts(np.frombuffer(text + bytes(PADDING), np.uint8), len(text), rule, cuts, make_places())
+    mark_cuts(np.frombuffer(text + bytes(PADDING), np.uint8), len(text), rule, cuts, make_cut_scratch())
     chunks, inner = [], 0
-    for place in range(begin + 1, end):
-        if int(cuts[place // BLOCK]) >> place % BLOCK & 1:
-            chunks.append((begin, place, inner))
-            begin, inner = place, int(text[place : place + 1] != b" ")
+    for cut in range(begin + 1, end):
+        if int(cuts[cut // BLOCK]) >> cut % BLOCK & 1:
+            chunks.append((begin, cut, inner))
+            begin, inner = cut, int(text[cut : cut + 1] != b" ")
             while text[begin : begin + 1] == b" ":
                 begin += 1
     if begin < end:
@@ -54,14 +54,14 @@ def find_chunks(before: bytes, sentence: str, after: bytes, rule: CutRule) -> li
 
 
 def trim(chunks: list[Chunk], sentence: str) -> list[Chunk]:
-    """Without the spaces that end a sentence, be they a part of its last chunk or not."""
+    """Without the spaces at the end of the sentence, which may belong to its last chunk or not."""
     size = len(sentence.rstrip(" ").encode()) or len(sentence)
     return [(begin, min(end, size), inner) for begin, end, inner in chunks]
 
 
 def may_be_pair(rule: CutRule, left: int, right: int) -> bool:
     value = (left << 16 | right) * 0x9E3779B97F4A7C15 & references.BITS_64
-    return bool(rule.pairs[value >> 40 & PAIR_BYTES - 1] >> (value >> 61) & 1)
+    return bool(rule.pairs[value >> 40 & FILTER_BYTES - 1] >> (value >> 61) & 1)
 
 
 def flags(rule: CutRule, code: int) -> int:
@@ -78,9 +78,9 @@ def can_cut(rule: CutRule, left: int, right: int) -> bool:
 
 
 def walk(sentence: str, rule: CutRule) -> list[Chunk]:
-    """The chunks by the rule's words: within a word between two characters, and at the spaces between two words."""
+    """The chunks, by applying the rule to each pair of characters in a word, and to the spaces between two words."""
     codes = [code if code < 1 << 16 else 0 for code in map(ord, sentence)]
-    places = np.cumsum([0, *(len(character.encode()) for character in sentence)]).tolist()
+    positions = np.cumsum([0, *(len(character.encode()) for character in sentence)]).tolist()
     chunks: list[Chunk] = []
     begin, inner, at = 0, 0, 1
     while at < len(codes):
@@ -93,10 +93,10 @@ def walk(sentence: str, rule: CutRule) -> list[Chunk]:
         else:
             is_cut = left != 32 and can_cut(rule, left, right)
         if is_cut:
-            chunks.append((places[begin], places[at], inner))
+            chunks.append((positions[begin], positions[at], inner))
             begin, inner = behind, next_inner
         at = max(behind, at) + 1
-    return trim([*chunks, (places[begin], places[-1], inner)] if codes else [], sentence)
+    return trim([*chunks, (positions[begin], positions[-1], inner)] if codes else [], sentence)
 
 
 pieces = st.one_of(
@@ -117,7 +117,7 @@ def test_chunks_are_those_of_a_plain_walk(kind: str, sentence: str, before: byte
     assert find_chunks(before, sentence, after, RULES[kind]) == walk(sentence, RULES[kind])
 
 
-def test_chunks_are_found_at_every_place_around_the_borders_of_blocks():
+def test_chunks_are_found_at_every_position_around_the_borders_of_blocks():
     rule = RULES["unigram"]
     for size in range(200):
         for tail in ("", ".", " a", "  a", "中文", ". 中", "é!", "😀x", " ", "\0", "…” b"):
@@ -125,13 +125,13 @@ def test_chunks_are_found_at_every_place_around_the_borders_of_blocks():
                 assert find_chunks(b"", sentence, b" b", rule) == walk(sentence, rule)
 
 
-def test_a_block_of_nothing_but_cuts_has_room():
+def test_a_block_in_which_every_byte_is_a_cut_fits_the_batch():
     assert max(len(walk("." * size, RULES["unigram"])) for size in range(200)) > BLOCK
     for size in range(200):
         assert find_chunks(b"", "." * size, b"", RULES["unigram"]) == walk("." * size, RULES["unigram"])
 
 
-def test_two_ascii_characters_are_parted_unless_a_piece_holds_both():
+def test_two_ascii_characters_are_cut_unless_a_piece_holds_both():
     tokenizer = train(normalization_rule_name="nmt_nfkc_cf")
     rule = RULES["uncased"]
     held = {pair for piece in tokenizer.pieces for pair in pairwise(piece)}
@@ -173,7 +173,7 @@ def hash_long(chunk: bytes) -> int:
     return value
 
 
-def test_a_long_chunk_is_told_by_its_bytes_not_its_hash():
+def test_a_long_chunk_is_identified_by_its_bytes_not_its_hash():
     """Two words of 24 letters with one hash: of the last eight letters, those of one follow from those of the other."""
     draw = random.Random(7)
     letters = [byte for byte in range(65, 123) if chr(byte).isalpha()]

@@ -70,7 +70,7 @@ SPECIALS = Specials(pad_id=9, unk_id=9, cls_id=9, sep_id=9, mask_id=9, is_specia
         ("<unk>", 0, 0),
     ],
 )
-def test_what_a_piece_says_of_the_places_around_it(piece: str, starts: int, standalone: int):
+def test_whether_words_begin_before_and_behind_a_piece(piece: str, starts: int, standalone: int):
     assert judge_piece(piece) == (starts, standalone)
 
 
@@ -115,7 +115,7 @@ def count_clusters(text: str) -> int:
     return len(regex.findall(r"\X", text))
 
 
-def test_marks_are_those_of_uax_29_and_the_ones_that_it_excepts():
+def test_continuing_characters_are_those_of_uax_29_and_its_exceptions():
     assigned = [chr(code) for code in range(0x110000) if category(chr(code)) not in ("Cn", "Cs")]
     ours = {character for character in assigned if continues(character)}
     theirs = {character for character in assigned if count_clusters("中" + character) == 1}
@@ -143,7 +143,7 @@ def test_no_word_begins_inside_a_grapheme_cluster(pieces: list[str]):
             assert count_clusters(text) == count_clusters(text[:end]) + count_clusters(text[end:])
 
 
-# ---- all that reads rows, by one rule ----
+# ---- all readers of rows follow one rule ----
 
 
 @kernel
@@ -182,7 +182,7 @@ def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first: list[in
     assert begins_by_rule == [references.begins_word(first, at, vocabulary) for at in range(len(first))]
 
 
-def test_the_check_of_rows_parts_two_pieces_where_the_rule_does():
+def test_the_check_of_rows_separates_two_pieces_where_the_rule_does():
     bits = {1: (STARTS, STANDALONE), 0: (0, 0), NEVER: (CONTINUES, JOINS_NEXT)}
     for left, after in bits.items():
         for right, before in bits.items():

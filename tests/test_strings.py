@@ -1,4 +1,4 @@
-"""A list's strings are copied as UTF-8, as Python encodes each."""
+"""The strings of a list are copied as the UTF-8 that Python makes of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(texts: list[str]) -> list[bytes]:
 @given(st.lists(texts | texts.map(lambda text: text * 9), max_size=20))
 @example([])
 @example([""])
-@example(["a" * SIZE])  # as much as there is room for, one less and one more
+@example(["a" * SIZE])  # the capacity, one byte less and one more
 @example(["a" * (SIZE - 1), "b"])
 @example(["a" * SIZE, "b"])
 @example(["a" * (SIZE + 1), "b", "", "c" * 1000, "中" * 1000])
@@ -42,14 +42,14 @@ def test_more_strings_are_read_than_one_slice_may_hold(monkeypatch: pytest.Monke
 
 
 class Name(str):
-    """A string of a class of its own, which thinks little of surrogates."""
+    """A string of a subclass whose `encode` ignores everything."""
 
     def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
         return b""
 
 
 class Lazy:
-    """What says that it is a string."""
+    """An object that claims to be a string."""
 
     __class__ = str  # type: ignore[assignment]
 
@@ -57,7 +57,7 @@ class Lazy:
         return b"text"
 
 
-def test_a_string_of_another_class_is_read():
+def test_a_string_of_a_subclass_is_read_and_an_impostor_refused():
     assert read([Name("Ishmael"), Name("é"), Name("a" * 1000)]) == [b"Ishmael", "é".encode(), b"a" * 1000]
     with pytest.raises(UnicodeEncodeError):
         read([Name("half \ud83d")])

@@ -1,4 +1,4 @@
-"""Objects that learn or keep scratch memory give the same to several threads at once, and to copies of themselves."""
+"""Objects that learn or keep scratch buffers give the same results in several threads at once, and as copies."""
 
 from __future__ import annotations
 

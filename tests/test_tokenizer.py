@@ -125,7 +125,7 @@ def test_ordinary_ids_are_no_special_unknown_or_byte_piece(tokenizer: Tokenizer)
     assert ordinary.isdisjoint({"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<0x00>", "<0xE4>", "<0xFF>"})
 
 
-def test_a_padding_piece_by_name_will_do():
+def test_a_padding_piece_is_also_found_by_its_name():
     model = train_model(pad_id=-1, unk_id=0, control_symbols=["[CLS]", "[SEP]", "[MASK]", "[PAD]"])
     specials = Tokenizer(model, "named").specials
     assert (specials.unk_id, specials.pad_id) == (0, 4)
@@ -145,7 +145,7 @@ def test_a_model_without_a_special_piece_is_refused(options: dict[str, object], 
         Tokenizer(train_model(**options), "tokenizer x")
 
 
-def test_a_damaged_table_of_replacements_is_told_before_text_is_encoded(
+def test_a_damaged_table_of_replacements_is_reported_before_text_is_encoded(
     tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*arguments: object) -> None:
@@ -272,7 +272,7 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path):
         ("<unk>", False, False),
     ],
 )
-def test_where_a_piece_stands_among_words(piece: str, starts: bool, standalone: bool):
+def test_which_words_a_piece_begins_and_ends(piece: str, starts: bool, standalone: bool):
     rule = WordRule.from_pieces([piece])
     assert (rule.starts.tolist(), rule.standalone.tolist()) == ([int(starts)], [int(standalone)])
     assert is_standalone(piece) == standalone

@@ -1,7 +1,7 @@
 """Choose the characters of a vocabulary from those of the whole corpus.
 
-In: how often each character occurs, after normalisation. Out: the characters that get a piece of their own, and those
-that are lost, which become unknown tokens. Printable ASCII and the characters that the user names are required. The
+In: how often each character occurs, after normalisation. Out: the characters that get a piece of their own, and the
+lost ones, which become unknown tokens. Printable ASCII and the characters that the user names are required. The
 most frequent characters follow, until all of them cover the share that `character_coverage` asks for.
 """
 
@@ -19,7 +19,7 @@ from albert_data.tokenizer.words import SPACE, is_unspaced
 from albert_data.unicode_tables import categories, category
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
-_UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at the one, and puts the other for what is unknown
+_UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
 _COVERAGES = (0.999, 0.9999, 0.99999, 0.999999, 1.0)
 _NUM_SHOWN = 12
 
@@ -30,7 +30,7 @@ class Alphabet:
 
     codes: those that get a piece, ascending; num_required: how many of them are required.
     lost: the others of the corpus, most frequent first, and how often each occurs.
-    num_characters: of the corpus, spaces included. kept_by: how many of the lost ones a higher coverage keeps.
+    num_characters: of the corpus, spaces included. kept_by: how many lost characters a higher coverage would keep.
     """
 
     codes: tuple[int, ...]
@@ -41,7 +41,7 @@ class Alphabet:
 
     @property
     def characters(self) -> str:
-        """Those that get a piece."""
+        """The characters that get a piece."""
         return "".join(map(chr, self.codes))
 
     @property
@@ -50,7 +50,7 @@ class Alphabet:
         return sum(self.lost.values())
 
     def describe(self) -> list[str]:
-        """Sentences on what is lost, and on the options that keep it."""
+        """Lines of text on what is lost, and on the options that keep it."""
         head = f"{len(self.codes):,} have a piece"
         if not self.lost:
             return [f"{head}; none of the corpus is lost"]
@@ -68,7 +68,7 @@ class Alphabet:
 
 
 def show_character(code: int) -> str:
-    """A character, or its number where it can't be seen alone."""
+    """A character, or its number if it can't be seen alone."""
     return chr(code) if category(chr(code))[0] in "LNPS" else f"U+{code:04X}"
 
 
@@ -77,12 +77,12 @@ def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
     required = _find_required(config)
     is_required = np.isin(counts.codes, required)
     covered, num_characters = int(counts.counts[is_required].sum()), int(counts.counts.sum())
-    order = np.lexsort((counts.codes, -counts.counts))  # the most frequent first, of equals the lower code
+    order = np.lexsort((counts.codes, -counts.counts))  # most frequent first, equally frequent ones by code
     order = order[~(is_required | np.isin(counts.codes, list(_UNUSABLE)))[order]]
-    before = covered + np.cumsum(counts.counts[order]) - counts.counts[order]
+    covered_before = covered + np.cumsum(counts.counts[order]) - counts.counts[order]  # without the character itself
 
     def count_kept(coverage: float) -> int:
-        return int(np.searchsorted(before, coverage * num_characters))
+        return int(np.searchsorted(covered_before, coverage * num_characters))
 
     num_kept = count_kept(config.character_coverage)
     codes = sorted([*required, *counts.codes[order[:num_kept]].tolist()])
@@ -90,7 +90,7 @@ def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
     lost = sorted(occurring.keys() - set(codes), key=lambda code: (-occurring[code], code))
     kept_by: dict[float, int] = {}
     for coverage in _COVERAGES:
-        if (more := count_kept(coverage) - num_kept) > max(kept_by.values(), default=0):
+        if (more := count_kept(coverage) - num_kept) > max(kept_by.values(), default=0):  # more than the last one keeps
             kept_by[coverage] = more
     return Alphabet(
         codes=tuple(codes),

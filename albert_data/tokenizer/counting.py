@@ -4,8 +4,9 @@ In: sentences. Out: how often each character occurs in them after normalisation,
 can be chosen from the whole corpus and not from a sample of it. Counts are added up, so they do not depend on how the
 corpus is split. Memory: 11 MB, whatever the corpus.
 
-At each place the normaliser replaces the longest string that its table (a double-array trie) holds. So the kernel
-counts replacements, and characters that stay as they are; the few different replacements are written out at the end.
+At each position the normaliser replaces the longest string of its table (charsmap.py). So the kernel counts *symbols*,
+without writing normalised text: a character that stays as it is has its code as its symbol; a replaced string has
+NUM_CODES + where its replacement begins in the table. The characters of the replacements are added up at the end.
 """
 
 from __future__ import annotations
@@ -19,23 +20,25 @@ import sentencepiece
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.sentences.text import Text
-from albert_data.tokenizer.cuts import find_base
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.charsmap import find_base, split_charsmap
 from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.words import SPACE
 from albert_data.utf8 import read_character
 
 NUM_CODES = 0x110000
+_NUM_ASCII = 128
 
 
 @dataclass(frozen=True)
 class NormalRule:
-    """The normalisation that a vocabulary is trained with: NFKC with a few repairs, and folded case where not cased."""
+    """The normalisation that a vocabulary is trained with: NFKC with a few changes, and case folding unless cased."""
 
     cased: bool
 
     @property
     def name(self) -> str:
-        """SentencePiece's name of it."""
+        """SentencePiece's name for it."""
         return "nmt_nfkc" if self.cased else "nmt_nfkc_cf"
 
     def normalise(self, text: str) -> str:
@@ -49,15 +52,13 @@ class NormalRule:
         )
 
     def read_table(self) -> tuple[np.ndarray, bytes]:
-        """The units of the trie (int64), and the strings that its values point to, each with a 0 behind it."""
-        charsmap = read_settings(self._normaliser.serialized_model_proto()).charsmap
-        end = 4 + int.from_bytes(charsmap[:4], "little")
-        return np.frombuffer(charsmap[4:end], "<u4").astype(np.int64), charsmap[end:]
+        """The units of the trie (int64), and the replacements, each with a 0 behind it."""
+        return split_charsmap(read_settings(self._normaliser.serialized_model_proto()).charsmap)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterCounts:
-    """codes: uint32, ascending; counts: int64, how often each occurs: once or more. A space counts as "▁"."""
+    """codes: uint32, ascending; counts: int64, how often each occurs, at least once. A space counts as "▁"."""
 
     codes: np.ndarray
     counts: np.ndarray
@@ -86,20 +87,21 @@ class CharacterCounter:
 
     def __init__(self, rule: NormalRule) -> None:
         self._rule, (self._units, self._strings) = rule, rule.read_table()
-        self._plain, self._replaced = np.zeros(NUM_CODES, np.int64), np.zeros(len(self._strings), np.int64)
+        self._counts = np.zeros(NUM_CODES + len(self._strings), np.int64)
 
     def add(self, text: Text) -> None:
-        count_characters(text.utf8, text.sentence_begins, text.sentence_ends, self._units, self._plain, self._replaced)
+        sentences = Sentences(text.utf8, text.sentence_begins, text.sentence_ends)
+        count_symbols(sentences, self._units, self._counts)
 
     def finish(self) -> CharacterCounts:
         """All that was counted."""
-        totals = self._plain.copy()
-        totals[:128] = 0
-        for code in np.flatnonzero(self._plain[:128]).tolist():
-            _add_each(totals, self._rule.normalise(chr(code)), self._plain[code])
-        for begin in np.flatnonzero(self._replaced).tolist():
+        totals = self._counts[:NUM_CODES].copy()
+        totals[:_NUM_ASCII] = 0  # the kernel counts ASCII without looking for replacements (find_symbol)
+        for code in np.flatnonzero(self._counts[:_NUM_ASCII]).tolist():
+            _add_each(totals, self._rule.normalise(chr(code)), self._counts[code])
+        for begin in np.flatnonzero(self._counts[NUM_CODES:]).tolist():
             end = self._strings.index(b"\0", begin)
-            _add_each(totals, self._strings[begin:end].decode(), self._replaced[begin])
+            _add_each(totals, self._strings[begin:end].decode(), self._counts[NUM_CODES + begin])
         totals[ord(SPACE)] += totals[ord(" ")]
         totals[ord(" ")] = 0
         return _list_counts(totals)
@@ -115,96 +117,71 @@ class CharacterFinder:
 
     def __init__(self, rule: NormalRule, codes: Collection[int]) -> None:
         self._units, strings = rule.read_table()
-        self._plain, self._replaced = np.zeros(NUM_CODES, bool), np.zeros(len(strings), bool)
-        self._plain[list(codes)] = True
-        self._plain[:128] = [any(self._plain[ord(c)] for c in rule.normalise(chr(code))) for code in range(128)]
-        begin = 0
+        self._is_wanted = np.zeros(NUM_CODES + len(strings), bool)
+        self._is_wanted[list(codes)] = True
+        is_wanted = self._is_wanted[:NUM_CODES].copy()
+        self._is_wanted[:_NUM_ASCII] = [
+            any(is_wanted[ord(c)] for c in rule.normalise(chr(code))) for code in range(_NUM_ASCII)
+        ]
+        begin = NUM_CODES
         for replacement in strings.split(b"\0"):
-            # A value of the trie may point into a string: the end of one serves as another.
+            # A replacement may begin inside a string of the table: "bc" is stored as the end of "abc".
             text = replacement.decode()
-            for at in range(len(text)):
-                here = begin + len(text[:at].encode())
-                self._replaced[here] = any(self._plain[ord(character)] for character in text[at:])
+            for i in range(len(text)):
+                here = begin + len(text[:i].encode())
+                self._is_wanted[here] = any(is_wanted[ord(character)] for character in text[i:])
             begin += len(replacement) + 1
 
-    def find(self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Whether each slice of text holds one (bool)."""
-        found = np.zeros(len(begins), bool)
-        find_characters(utf8, begins, ends, self._units, self._plain, self._replaced, found)
+    def find(self, sentences: Sentences) -> np.ndarray:
+        """Whether each sentence holds one (bool)."""
+        found = np.zeros(len(sentences.begins), bool)
+        find_symbols(sentences, self._units, self._is_wanted, found)
         return found
 
 
 @kernel
-def count_characters(
-    utf8: np.ndarray,
-    begins: np.ndarray,
-    ends: np.ndarray,
-    units: np.ndarray,
-    plain: np.ndarray,
-    replaced: np.ndarray,
-) -> None:
-    """Count the characters of slices: in `plain` by code, in `replaced` by where in the table their replacement is.
-
-    ASCII before ASCII or an end is counted in `plain` even if it is replaced: no longer string of the table begins so.
-    """
-    text = pointer(utf8)
-    for i in range(len(begins)):
-        at, end = begins[i], ends[i]
-        while at < end:
-            byte = I64(item(text, at))
-            if byte < 0x80 and (at + 1 == end or I64(item(text, at + 1)) < 0x80):
-                plain[byte] += 1
-                at += 1
-                continue
-            value, after = find_replacement(text, at, end, units)
-            if value >= 0:
-                replaced[value] += 1
-            else:
-                code, after = read_character(text, at)
-                plain[code] += 1
-            at = after
+def count_symbols(sentences: Sentences, units: np.ndarray, counts: np.ndarray) -> None:
+    """Count the symbols of sentences."""
+    text = pointer(sentences.utf8)
+    for i in range(len(sentences.begins)):
+        position, end = sentences.begins[i], sentences.ends[i]
+        while position < end:
+            symbol, position = find_symbol(text, position, end, units)
+            counts[symbol] += 1
 
 
 @kernel
-def find_characters(
-    utf8: np.ndarray,
-    begins: np.ndarray,
-    ends: np.ndarray,
-    units: np.ndarray,
-    plain: np.ndarray,
-    replaced: np.ndarray,
-    found: np.ndarray,
-) -> None:
-    """Note which slices hold a character of `plain` (bool, by code) or of `replaced` (bool, by place in the table)."""
-    text = pointer(utf8)
-    for i in range(len(begins)):
-        at, end = begins[i], ends[i]
-        while at < end and not found[i]:
-            byte = I64(item(text, at))
-            if byte < 0x80 and (at + 1 == end or I64(item(text, at + 1)) < 0x80):
-                found[i] = plain[byte]
-                at += 1
-                continue
-            value, after = find_replacement(text, at, end, units)
-            if value >= 0:
-                found[i] = replaced[value]
-            else:
-                code, after = read_character(text, at)
-                found[i] = plain[code]
-            at = after
+def find_symbols(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray, found: np.ndarray) -> None:
+    """Mark the sentences that hold a wanted symbol."""
+    text = pointer(sentences.utf8)
+    for i in range(len(sentences.begins)):
+        position, end = sentences.begins[i], sentences.ends[i]
+        while position < end and not found[i]:
+            symbol, position = find_symbol(text, position, end, units)
+            found[i] = is_wanted[symbol]
 
 
 @helper
-def find_replacement(text: Pointer, at: int, end: int, units: np.ndarray) -> tuple[int, int]:
-    """Where in the table the replacement of the longest string at a place is, -1 for none, and its end."""
+def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tuple[int, int]:
+    """The symbol at a position, and where the next one begins.
+
+    ASCII before ASCII or an end is its own symbol even if the table replaces it: no longer string of the table begins
+    so, and the callers replace single characters afterwards.
+    """
+    byte = I64(item(text, position))
+    if byte < _NUM_ASCII and (position + 1 == end or I64(item(text, position + 1)) < _NUM_ASCII):
+        return byte, position + 1
     base = find_base(units, 0)
-    value, after = -1, at
+    found, after, at = I64(-1), position, position
     while at < end:
         byte = I64(item(text, at))
         node = base ^ byte
-        if units[node] & 0x800000FF != byte:  # no child by this byte
+        if units[node] & 0x800000FF != byte:  # a leaf (bit 31), or of another label
             break
         at, base = at + 1, find_base(units, node)
         if units[node] >> 8 & 1:
-            value, after = units[base] & 0x7FFFFFFF, at
-    return value, after
+            found, after = units[base] & 0x7FFFFFFF, at  # the longest so far
+    if found >= 0:
+        return NUM_CODES + found, after
+    code, after = read_character(text, position)
+    return code, after

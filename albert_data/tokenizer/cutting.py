@@ -1,9 +1,10 @@
-"""The compiled search for cuts: which places in a text its sentences may be cut at, 64 bytes at a time.
+"""The compiled search for cuts: positions at which a sentence can be cut, found 64 bytes at a time.
 
-A cut can be where two characters meet that are not both ASCII letters. Masks of 64 bytes tell these places, and
-most of the cuts: a space between two visible ASCII characters is one. The others are listed, and asked about one
-after another, without a branch on the answer, for no processor could foretell it: those between two ASCII characters
-have a list of their own, for one look in a table answers them. Which pairs of characters may be cut, cuts.py says.
+A cut may lie where two characters meet that are not both ASCII letters. Bit masks of 64 bytes find these positions, and
+decide most of them: a space between two visible ASCII characters is a cut. The other positions are candidates. They
+are written to lists and checked one after another without a branch on the result, since no processor could predict it.
+Those between two ASCII characters have a list of their own: one look-up in a table decides each. cuts.py says which
+pairs of characters may be cut.
 """
 
 from __future__ import annotations
@@ -28,33 +29,41 @@ from albert_data.kernels import (
 )
 from albert_data.utf8 import decode_three, read_character
 
-PAIR_BYTES = 1 << 18
-BLOCK = 64  # bytes that are looked at together
-PADDING = BLOCK + 8  # bytes that can be read behind the text: a block, and a word at its last byte
-_BLOCKS = 64  # their places are listed before the first is asked about
-_LISTED = 4  # places of a block that are listed in any case
+BLOCK = 64  # bytes of one mask
+PADDING = BLOCK + 8  # bytes behind the text that may be read: a block, and a u64 from the last byte on
+FILTER_BYTES = 1 << 18  # of the Bloom filter of pairs
+_WINDOW = 64 * BLOCK  # bytes whose candidates are listed before the first is checked
+_UNCONDITIONAL = 4  # stores of list_positions for each block; few blocks of prose have more candidates
 
-# Flags of a character: a cut may be made before it; after it, in a word; after it, at a space; it becomes a single one;
-# no cut is worth it between two such, for elsewhere than in ASCII, Thai and all after it, letters make words.
+# Flags of a character. BEFORE: a cut may lie before it. AFTER: a cut may lie behind it, inside a word. SOLID: a cut may
+# lie behind it, at a space. SINGLE: normalisation makes exactly one character of it. NARROW: between two of these a cut
+# is allowed but not made, since letters of alphabets form words, and a word is a good chunk; not so in Thai and
+# the scripts above it in Unicode, most of which set no spaces.
 BEFORE, AFTER, SOLID, SINGLE, NARROW = 1, 2, 4, 8, 16
 NARROW_CODES = slice(0x80, 0x0E00)
-_BEFORE, _AFTER, _SOLID, _NARROW = (U64(n) for n in (32, 33, 34, 36))  # their bits in `characters`
+_FLAGS_SHIFT = 32
+_BEFORE_SHIFT, _AFTER_SHIFT, _SOLID_SHIFT, _NARROW_SHIFT = (U64(_FLAGS_SHIFT + bit) for bit in (0, 1, 2, 4))
+_FIRST_MASK, _LAST_MASK = U64(0xFFFF), U64(0xFFFF0000)
 
-_A, _Z_FROM_A, _CASE, _SPACE, _TAIL, _NUM_TAILS, _NUM_WIDE = (
-    np.uint8(n) for n in (0x61, 26, 0x20, 32, 0x80, 0x40, 0x80)
-)
-_NONE, _ONE, _VISIBLE, _NUM_VISIBLE = (np.uint8(n) for n in (0, 1, 0x21, 94))
-_0, _1, _6, _40, _61, _63 = (U64(n) for n in (0, 1, 6, 40, 61, 63))
-_ALL, _HASH = U64(0xFFFFFFFFFFFFFFFF), U64(0x9E3779B97F4A7C15)
-_FIRST, _LAST, _PAIR = U64(0xFFFF), U64(0xFFFF0000), U64(0x7FFF)
+# Sets of bytes as find_bytes takes them: bits to set first, the lowest byte, the number of bytes.
+_LETTERS = (np.uint8(0x20), np.uint8(ord("a")), np.uint8(26))  # 0x20 makes capitals small
+_SPACES = (np.uint8(0), np.uint8(ord(" ")), np.uint8(1))
+_VISIBLE = (np.uint8(0), np.uint8(0x21), np.uint8(94))  # ASCII without the space and control characters
+_CONTINUATIONS = (np.uint8(0), np.uint8(0x80), np.uint8(0x40))  # all bytes of a character except the first
+_NON_ASCII = (np.uint8(0), np.uint8(0x80), np.uint8(0x80))
+
+_0, _1, _LAST_BIT, _ALL_BITS = U64(0), U64(1), U64(BLOCK - 1), U64(2**64 - 1)
+_TWO_ASCII = U64(0x7FFF)  # the bits of two ASCII characters
+_GOLDEN = U64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: multiplying by it mixes low bits into the high ones
+_BYTE_SHIFT, _BIT_SHIFT = U64(40), U64(61)  # of a hash: 18 of the upper 24 bits choose a byte, the top 3 a bit of it
 
 
 class CutRule(NamedTuple):
-    """Where a word may be cut: arrays over the characters of the basic plane, and over pairs of them.
+    """Where text may be cut, for each character of the basic plane and for pairs of them.
 
-    characters: uint64, from the lowest bit the first and the last character of what one is normalised to, 16 bits
-    each, and the flags above; pairs: uint8, the neighbours in some piece, and a few more (`may_be_pair`); ascii_cuts:
-    uint8, 1 where two ASCII characters, first | second << 8, may be parted. In kernels, pointers to these.
+    characters: uint64, from the lowest bit on: the first and the last character of what a character is normalised to,
+    16 bits each, and its flags. pairs: uint8, a Bloom filter of the pairs of neighbours in all pieces. ascii_cuts:
+    uint8, 1 where a cut may lie between two ASCII characters, at index first | second << 8.
     """
 
     characters: np.ndarray
@@ -62,146 +71,177 @@ class CutRule(NamedTuple):
     ascii_cuts: np.ndarray
 
 
-def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray) -> CutRule:
-    """flags: uint8, of BEFORE, AFTER, SOLID and SINGLE; first, last: uint16; pairs: uint32, first << 16 | second."""
-    flags = flags.copy()
-    flags[NARROW_CODES] |= NARROW
-    parts = (part.astype(np.uint64) << np.uint64(shift) for part, shift in ((first, 0), (last, 16), (flags, 32)))
-    characters = sum(parts, np.zeros(len(flags), np.uint64))
-    ascii_cuts = np.zeros((128, 256), np.uint8)
-    is_open = (flags[:128] & AFTER > 0) & (flags[:128, np.newaxis] & BEFORE > 0)
-    ascii_cuts[:, :128] = is_open & ~np.isin(last[:128].astype(np.uint32) << 16 | first[:128, np.newaxis], pairs)
-    return CutRule(characters, mark_pairs(pairs, np.zeros(PAIR_BYTES, np.uint8)), ascii_cuts.ravel())
+class CutRulePointers(NamedTuple):
+    characters: Pointer
+    pairs: Pointer
+    ascii_cuts: Pointer
 
 
-@helper
-def point_to_rule(rule: CutRule) -> CutRule:
-    return CutRule(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts))
-
-
-@helper
-def find_character(utf8: Pointer, at: int, characters: Pointer) -> tuple[U64, int]:
-    """What the rule says of a character, that of 0 beyond the basic plane, and where the next one begins."""
-    code, after = read_character(utf8, at)
-    return item(characters, code if code < 0x10000 else 0), after
-
-
-@helper
-def find_replacement(character: U64) -> int:
-    """The code of the one character that another is normalised to, whatever stands before it; 0 if there is no such."""
-    is_sure = I64(character >> _BEFORE) & (SINGLE | BEFORE) == SINGLE | BEFORE
-    return I64(character & _FIRST) if is_sure else 0
-
-
-@helper
-def may_be_pair(pairs: Pointer, pair: U64) -> U64:
-    """Whether some piece may hold two characters, first << 16 | second, side by side (bit 0). If not, none does."""
-    value = pair * _HASH
-    return U64(item(pairs, I64(value >> _40) & (PAIR_BYTES - 1))) >> (value >> _61)
-
-
-@kernel
-def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """Mark pairs (uint32, first << 16 | second) in a Bloom filter of one hash (uint8, PAIR_BYTES)."""
-    for pair in pairs:
-        value = U64(pair) * _HASH
-        marks[I64(value >> _40) & (PAIR_BYTES - 1)] |= 1 << I64(value >> _61)
-    return marks
-
-
-class Places(NamedTuple):
-    """Places to be asked about, int64: those between two ASCII characters, and others. In kernels, pointers."""
+class CutScratch(NamedTuple):
+    """Scratch buffers: candidates of a window (int64), those between two ASCII characters and all others."""
 
     ascii: np.ndarray
     others: np.ndarray
 
 
-def make_places() -> Places:
-    return Places(*(np.empty(_BLOCKS * BLOCK, np.int64) for _ in Places._fields))
+def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray) -> CutRule:
+    """flags: uint8, of BEFORE, AFTER, SOLID and SINGLE; first, last: uint16; pairs: uint32, first << 16 | second."""
+    flags = flags.copy()
+    flags[NARROW_CODES] |= NARROW
+    parts = ((first, 0), (last, 16), (flags, _FLAGS_SHIFT))
+    characters = sum((part.astype(np.uint64) << np.uint64(shift) for part, shift in parts), np.zeros(1, np.uint64))
+    ascii_cuts = np.zeros((128, 256), np.uint8)
+    is_open = (flags[:128] & AFTER > 0) & (flags[:128, np.newaxis] & BEFORE > 0)
+    ascii_cuts[:, :128] = is_open & ~np.isin(last[:128].astype(np.uint32) << 16 | first[:128, np.newaxis], pairs)
+    return CutRule(characters, mark_pairs(pairs, np.zeros(FILTER_BYTES, np.uint8)), ascii_cuts.ravel())
 
 
-@kernel
-def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarray, places: Places) -> None:
-    """Mark where sentences in the first `size` bytes can be cut: before the byte, in a word; at the space, between two.
-
-    utf8: uint8, with PADDING bytes behind; cuts: uint64, a bit a byte; places: to work in.
-    The first character of a sentence is no cut; a cut at spaces that end it leaves them out.
-    """
-    text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
-    listed = Places(pointer(places.ascii), pointer(places.others))
-    simple = _ALL  # a space between visible characters is a cut, whatever these are
-    for code in range(0x21, 0x7F):
-        if item(rule.characters, code) >> _BEFORE & item(rule.characters, code) >> _SOLID & _1 == 0:
-            simple = _0
-    odd_before, visible_before, wide_before, last = _0, _0, _0, item(rule.characters, 0)
-    for window in range(0, size, _BLOCKS * BLOCK):
-        num_ascii = num_others = 0
-        for at in range(window, min(window + _BLOCKS * BLOCK, size), BLOCK):
-            spaces = find_bytes(text, at, _NONE, _SPACE, _ONE)
-            odd = ~(find_bytes(text, at, _CASE, _A, _Z_FROM_A) | spaces)
-            tails = find_bytes(text, at, _NONE, _TAIL, _NUM_TAILS)
-            wide = find_bytes(text, at, _NONE, _TAIL, _NUM_WIDE)
-            visible = find_bytes(text, at, _NONE, _VISIBLE, _NUM_VISIBLE)
-            asked = (odd | spaces | odd << _1 | odd_before) & ~(tails | spaces & spaces << _1)
-            certain = spaces & (visible << _1 | visible_before) & visible >> _1 & simple
-            put(marks, at >> 6, certain)
-            asked &= ~certain
-            others = asked & (wide | wide << _1 | wide_before | spaces)
-            num_ascii = list_places(asked & ~others, at, listed.ascii, num_ascii)
-            num_others = list_places(others, at, listed.others, num_others)
-            odd_before, visible_before, wide_before = odd >> _63, visible >> _63, wide >> _63
-        ask_about_ascii(text, listed.ascii, num_ascii, rule.ascii_cuts, marks)
-        last = ask_about_others(text, size, listed.others, num_others, last, rule, marks)
+def make_cut_scratch() -> CutScratch:
+    return CutScratch(np.empty(_WINDOW, np.int64), np.empty(_WINDOW, np.int64))
 
 
 @helper
-def list_places(bits: U64, at: int, places: Pointer, count: int) -> int:
-    """Put the places of bits behind `count` others, and some that will be written over. Returns how many there are."""
-    number, count = count, count + count_ones(bits)
-    for _ in range(_LISTED):
-        put(places, number, at + count_trailing_zeros(bits))
-        number, bits = number + 1, bits & (bits - _1)
+def point_to_rule(rule: CutRule) -> CutRulePointers:
+    return CutRulePointers(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts))
+
+
+@helper
+def look_up_character(utf8: Pointer, position: int, characters: Pointer) -> tuple[U64, int]:
+    """The entry of a character in CutRule.characters (beyond the basic plane that of 0), and where the next begins."""
+    code, after = read_character(utf8, position)
+    return item(characters, code if code < 0x10000 else 0), after
+
+
+@helper
+def find_single(character: U64) -> int:
+    """The one character that a character is normalised to, whatever stands before it; 0 if there is no such."""
+    is_sure = I64(character >> _BEFORE_SHIFT) & (SINGLE | BEFORE) == SINGLE | BEFORE
+    return I64(character & _FIRST_MASK) if is_sure else 0
+
+
+@helper
+def may_be_pair(pairs: Pointer, pair: U64) -> U64:
+    """Bit 0: whether a piece may hold two characters, first << 16 | second, as neighbours.
+
+    The Bloom filter never misses a pair. A false alarm forbids a cut, which makes a longer chunk and no other ids.
+    """
+    hashed = pair * _GOLDEN
+    return U64(item(pairs, I64(hashed >> _BYTE_SHIFT) & (FILTER_BYTES - 1))) >> (hashed >> _BIT_SHIFT)
+
+
+@kernel
+def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
+    """Mark pairs (uint32, first << 16 | second) in a Bloom filter of one hash (uint8, FILTER_BYTES)."""
+    for pair in pairs:
+        hashed = U64(pair) * _GOLDEN
+        marks[I64(hashed >> _BYTE_SHIFT) & (FILTER_BYTES - 1)] |= 1 << I64(hashed >> _BIT_SHIFT)
+    return marks
+
+
+@kernel
+def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarray, scratch: CutScratch) -> None:
+    """Mark where sentences in the first `size` bytes can be cut.
+
+    A cut inside a word is marked at the byte behind it, a cut between two words at the first of the spaces there.
+    utf8: uint8, with PADDING bytes behind; cuts: uint64, a bit for each byte. The callers ignore a mark at the first
+    byte of a sentence. Spaces at the end of a sentence may belong to its last chunk or not.
+    """
+    text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
+    ascii_listed, others_listed = pointer(scratch.ascii), pointer(scratch.others)
+    spaces_cut = are_spaces_cuts(rule)
+    # The last bits of the masks of the block before. A window begins where the one before ends, so they carry over.
+    odd_before, visible_before, wide_before, last = _0, _0, _0, item(rule.characters, 0)
+    for window in range(0, size, _WINDOW):
+        num_ascii = num_others = 0
+        for at in range(window, min(window + _WINDOW, size), BLOCK):
+            # Bit i is byte at + i, lowest first; so `mask << 1` says of each byte what mask says of the one before it.
+            spaces = find_bytes(text, at, *_SPACES)
+            odd = ~(find_bytes(text, at, *_LETTERS) | spaces)
+            continuations = find_bytes(text, at, *_CONTINUATIONS)
+            wide = find_bytes(text, at, *_NON_ASCII)
+            visible = find_bytes(text, at, *_VISIBLE)
+            # "ab, c": before the comma and before the space, not before the other letters.
+            # Only the first of several spaces counts, and nothing inside a character.
+            candidates = (odd | spaces | odd << _1 | odd_before) & ~(continuations | spaces & spaces << _1)
+            # The byte behind the block is unknown here (`>> 1` shifts in a 0), so a space at its end is checked below.
+            certain = spaces & (visible << _1 | visible_before) & visible >> _1 & spaces_cut
+            put(marks, at >> 6, certain)
+            candidates &= ~certain
+            others = candidates & (wide | wide << _1 | wide_before | spaces)
+            num_ascii = list_positions(candidates & ~others, at, ascii_listed, num_ascii)
+            num_others = list_positions(others, at, others_listed, num_others)
+            odd_before, visible_before, wide_before = odd >> _LAST_BIT, visible >> _LAST_BIT, wide >> _LAST_BIT
+        check_ascii(text, ascii_listed, num_ascii, rule.ascii_cuts, marks)
+        last = check_others(text, size, others_listed, num_others, last, rule, marks)
+
+
+@helper
+def are_spaces_cuts(rule: CutRulePointers) -> U64:
+    """All bits if a space between any two visible ASCII characters is a cut, as for nearly all models; else 0."""
+    for code in range(0x21, 0x7F):
+        flags = item(rule.characters, code)
+        if flags >> _BEFORE_SHIFT & flags >> _SOLID_SHIFT & _1 == 0:
+            return _0
+    return _ALL_BITS
+
+
+@helper
+def list_positions(bits: U64, at: int, positions: Pointer, count: int) -> int:
+    """Append the positions of set bits to a list of `count`, and return the new count."""
+    index, count = count, count + count_ones(bits)
+    # These stores need no branch. Those behind the last bit are overwritten later; the array has room for 64 a block.
+    for _ in range(_UNCONDITIONAL):
+        put(positions, index, at + count_trailing_zeros(bits))
+        index, bits = index + 1, bits & (bits - _1)  # clears the lowest bit
     while bits != 0:
-        put(places, number, at + count_trailing_zeros(bits))
-        number, bits = number + 1, bits & (bits - _1)
+        put(positions, index, at + count_trailing_zeros(bits))
+        index, bits = index + 1, bits & (bits - _1)
     return count
 
 
 @helper
-def ask_about_ascii(utf8: Pointer, places: Pointer, count: int, ascii_cuts: Pointer, marks: Pointer) -> None:
-    """Mark the cuts among places between two ASCII characters."""
-    for number in range(count):
-        place = item(places, number)
-        pair = load_u64(utf8, max(place - 1, 0)) & _PAIR  # of place 0 a wrong one: it begins a sentence
-        put(marks, place >> 6, item(marks, place >> 6) | U64(item(ascii_cuts, I64(pair))) << U64(place & 63))
+def check_ascii(utf8: Pointer, positions: Pointer, count: int, ascii_cuts: Pointer, marks: Pointer) -> None:
+    """Mark the cuts among positions between two ASCII characters."""
+    for index in range(count):
+        position = item(positions, index)
+        # At position 0 this reads the wrong pair. It does no harm: a sentence begins there.
+        pair = load_u64(utf8, max(position - 1, 0)) & _TWO_ASCII
+        put_mark(marks, position, U64(item(ascii_cuts, I64(pair))))
 
 
 @helper
-def ask_about_others(
-    utf8: Pointer, size: int, places: Pointer, count: int, last: U64, rule: CutRule, marks: Pointer
-) -> U64:
-    """Mark the cuts among other places. last: what the rule says of the last character before them that is not ASCII.
+def put_mark(marks: Pointer, position: int, bit: U64) -> None:
+    """Set the bit of a position if `bit` is 1."""
+    put(marks, position >> 6, item(marks, position >> 6) | bit << U64(position & 63))
 
-    Returns that of the last one in them.
+
+@helper
+def check_others(
+    utf8: Pointer, size: int, positions: Pointer, count: int, last: U64, rule: CutRulePointers, marks: Pointer
+) -> U64:
+    """Mark the cuts among the other positions.
+
+    last: the entry of the last non-ASCII character before them. Each such character is a candidate, so the one to
+    the left of a position is always the last one that was read: no character is decoded twice. Returns the new `last`.
     """
-    for number in range(count):
-        place = item(places, number)
-        before, here = I64(item(utf8, max(place - 1, 0))), I64(item(utf8, place))
+    for index in range(count):
+        position = item(positions, index)
+        before, here = I64(item(utf8, max(position - 1, 0))), I64(item(utf8, position))
         left = last if before >= 128 else item(rule.characters, before)
         if here == 32:
-            behind = place + 1
+            behind = position + 1
             while before != 32 and behind < size and item(utf8, behind) == 32:
                 behind += 1
-            right, _ = find_character(utf8, behind, rule.characters)
-            is_cut = left >> _SOLID & right >> _BEFORE
+            right, _ = look_up_character(utf8, behind, rule.characters)
+            is_cut = left >> _SOLID_SHIFT & right >> _BEFORE_SHIFT
         else:
-            if here & 0xF0 == 0xE0:
-                right = item(rule.characters, decode_three(load_u64(utf8, place)))
+            if here & 0xF0 == 0xE0:  # three bytes, as most characters of Asian scripts have: one load, no branch
+                right = item(rule.characters, decode_three(load_u64(utf8, position)))
             else:
-                right, _ = find_character(utf8, place, rule.characters)
+                right, _ = look_up_character(utf8, position, rule.characters)
             if here >= 128:
                 last = right
-            pair = may_be_pair(rule.pairs, left & _LAST | right & _FIRST)
-            is_cut = left >> _AFTER & right >> _BEFORE & ~pair & ~(left & right) >> _NARROW
-        put(marks, place >> 6, item(marks, place >> 6) | (is_cut & _1) << U64(place & 63))
+            pair = may_be_pair(rule.pairs, left & _LAST_MASK | right & _FIRST_MASK)
+            is_cut = left >> _AFTER_SHIFT & right >> _BEFORE_SHIFT & ~pair & ~(left & right) >> _NARROW_SHIFT
+        put_mark(marks, position, is_cut & _1)
     return last

@@ -1,7 +1,14 @@
-"""The compiled loop of the tokenizer: cut a sentence into chunks, look each up, write its ids."""
+"""The compiled loop of the tokenizer: cut a sentence into chunks, look each up, write its ids.
+
+Chunks are looked up in batches. A chunk is hashed as soon as its end is known, and the processor is asked for the cache
+line of its slot. When 32 chunks or more are waiting, they are looked up one after another; by then their lines have
+arrived. The loops are bound by the number of their instructions, so a batch lies in one array: with more addresses than
+there are registers, addresses are loaded again for each chunk.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +29,15 @@ from albert_data.kernels import (
     rarely,
     store_u64,
 )
-from albert_data.tokenizer.cutting import BLOCK, CutRule, point_to_rule
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.cutting import BLOCK
 from albert_data.tokenizer.table import (
     COUNT,
     COUNT_SHIFT,
     FRAGILE,
+    HIGH,
     IDENTITY,
+    IDS,
     INLINE_BYTES,
     INLINE_IDS,
     INNER_SHIFT,
@@ -36,262 +46,331 @@ from albert_data.tokenizer.table import (
     LONG_COUNT,
     LONG_IDS,
     LONG_SHIFT,
+    LOW,
     ODD,
     PENDING,
     STURDY,
+    TAG,
     UNKNOWN,
-    Desk,
+    ChunkKey,
+    ChunkRulePointers,
+    ChunkRules,
+    LearningPointers,
+    LearningScratch,
     Table,
+    TablePointers,
     add_chunk,
     find_slot,
     hash_long,
     hash_short,
     home_slot,
+    is_full,
     learn_chunk,
-    make_desk,
-    point_to_desk,
+    make_learning_scratch,
+    point_to_learning,
+    point_to_rules,
     point_to_table,
 )
-from albert_data.tokenizer.trie import LEAF, Trie, point_to_trie
+from albert_data.tokenizer.trie import LEAF
 
 NOT_DONE = -1
-LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece
-_MAX_PIECES = 18  # of a character: U+FDFA is normalised to so many characters
-_BATCH = 32  # chunks, and those of a block more, are hashed before the first is looked up: their cache lines come
-_MAX_BATCH = _BATCH + BLOCK + 1  # less than _BATCH before a block, a chunk for each of its bytes, one at the end
-_NUM_FRESH, _IS_DONE, _NUM_UNKNOWN, _NUM_SUMMED = range(4)  # the places in Workplace.state
-SPARE_IDS = INLINE_IDS * _MAX_BATCH  # room that is left behind the ids
-_1 = U64(1)
-_ID = _PAIR = U64(0xFFFF)
-_SPACES = U64(0x2020)
-_ALL = U64(0xFFFFFFFFFFFFFFFF)
-_MASKS = [(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)]  # of n - 8 bytes
+LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece. The length of a chunk has 16 bits in its tag
+_MAX_PIECES = 18  # that a character becomes: U+FDFA is normalised to so many characters
+_1, _ALL_BITS, _ID, _TWO_BYTES, _TWO_SPACES = U64(1), U64(2**64 - 1), U64(0xFFFF), U64(0xFFFF), U64(0x2020)
 
-# Workplace.cells: the masks, then a cell for each chunk of a batch. Its words are the first three of the chunk's slot,
-# the place to look for that, and the chunk's begin. All in one array, for the loops have hardly a register to spare.
-_CELL, _HOME, _BEGIN = 5, 3, 4
-_FIRST_CELL = len(_MASKS)
-_FULL = _FIRST_CELL + _BATCH * _CELL
+# A batch holds up to _BATCH - 1 chunks before a block, then one for each byte of the block, and the last of a sentence.
+_BATCH = 32
+_MAX_BATCH = _BATCH + BLOCK + 1
+SPARE_IDS = INLINE_IDS * _MAX_BATCH  # capacity behind the ids, for a batch whose chunks have as many as a slot holds
+
+# The array of a batch: the masks of hash_chunk, then an entry for each chunk: the first three uint64 of its slot, its
+# home slot, and where it begins.
+_ENTRY, _HOME, _BEGIN = 5, 3, 4
+_MASKS = [(1 << 8 * min(max(n - 8, 0), 8)) - 1 for n in range(INLINE_BYTES + 9)]  # keep n - 8 bytes of a uint64
+_FIRST_ENTRY = len(_MASKS)
+_FULL = _FIRST_ENTRY + _BATCH * _ENTRY
+
+# Indices of EncodingScratch.state: the number of fresh chunks; and for the sentence, whether the table suffices so far,
+# an upper bound of the number of its unknown pieces, and how many of its ids are in `score`.
+_NUM_FRESH, _IS_DONE, _MAX_UNKNOWN, _NUM_SUMMED = range(4)
 
 
-class Workplace(NamedTuple):
-    """Room to work in.
-
-    cells: uint64, of the chunks that are to be looked up (see above);
-    state: int64, the number of fresh chunks, and of a sentence: whether the table can do it, at most how many unknown
-    characters it has, and how many of its ids `score` (float64, one) sums the scores of, negated.
+class EncodingScratch(NamedTuple):
+    """Scratch buffers. batch: uint64, see above; state: int64, see above; score: float64, of one item: the magnitude of
+    the summed scores of the first ids of the sentence.
     """
 
-    cells: np.ndarray
-    desk: Desk
+    batch: np.ndarray
+    learning: LearningScratch
     state: np.ndarray
     score: np.ndarray
 
 
-def make_workplace() -> Workplace:
-    cells = np.empty(_FIRST_CELL + _MAX_BATCH * _CELL, np.uint64)
-    cells[:_FIRST_CELL] = _MASKS
-    return Workplace(cells, make_desk(), np.zeros(4, np.int64), np.zeros(1))
+class Output(NamedTuple):
+    """Filled in by encode_sentences.
+
+    ids: uint16 or uint32, with a capacity of SPARE_IDS or more; lengths: int64, ids of each sentence, or NOT_DONE;
+    fresh: int64, a row for each new chunk that needs SentencePiece: its slot, begin and end.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    fresh: np.ndarray
 
 
-@helper
-def hash_chunk(
-    utf8: Pointer, begin: int, end: int, inner: int, slots: Pointer, mask: int, cells: Pointer, cell: int
-) -> int:
-    """Put a chunk into a cell, and ask for its slot. mask: see home_slot. Returns the next cell."""
-    length = end - begin
-    tag = U64(length) | U64(inner) << INNER_SHIFT
-    if rarely(length > INLINE_BYTES):
-        value = hash_long(utf8, begin, end, tag)
-        low, high = _ALL, value  # no key stands there: the slot's bytes are compared
-    else:
-        low = load_u64(utf8, begin) & item(cells, length + 8)
-        high = load_u64(utf8, begin + 8) & item(cells, length)
-        value = hash_short(low, high, tag)
-    slot = home_slot(value, mask)
-    prefetch(slots, slot)
-    put(cells, cell, low)
-    put(cells, cell + 1, high)
-    put(cells, cell + 2, tag)
-    put(cells, cell + _HOME, U64(slot))
-    put(cells, cell + _BEGIN, U64(begin))
-    return cell + _CELL
+class Work(NamedTuple):
+    """What the helpers of encode_sentences read and write. ids_capacity: of ids."""
+
+    text: Pointer
+    cuts: Pointer
+    table: TablePointers
+    rules: ChunkRulePointers
+    batch: Pointer
+    learning: LearningPointers
+    state: Pointer
+    score: Pointer
+    ids: Pointer
+    ids_capacity: int
+    fresh: Pointer
 
 
-@helper
-def skip_spaces(utf8: Pointer, begin: int, end: int) -> int:
-    while begin < end and item(utf8, begin) == 32:
-        begin += 1
-    return begin
+def make_encoding_scratch() -> EncodingScratch:
+    batch = np.empty(_FIRST_ENTRY + _MAX_BATCH * _ENTRY, np.uint64)
+    batch[:_FIRST_ENTRY] = _MASKS
+    return EncodingScratch(batch, make_learning_scratch(), np.zeros(4, np.int64), np.zeros(1))
 
 
 @kernel
 def encode_sentences(
-    utf8: np.ndarray,
-    begins: np.ndarray,
-    ends: np.ndarray,
-    cuts: np.ndarray,
-    rule: CutRule,
-    table: Table,
-    trie: Trie,
-    workplace: Workplace,
-    first_inner: int,
-    max_chunks: int,
-    ids: np.ndarray,
-    lengths: np.ndarray,
-    fresh: np.ndarray,
+    sentences: Sentences, cuts: np.ndarray, rules: ChunkRules, table: Table, scratch: EncodingScratch, out: Output
 ) -> tuple[int, int]:
-    """Encode sentences by the table, and add the chunks that it lacks, up to max_chunks in all.
+    """Encode sentences with the table, and add the chunks that it lacks, as long as it has free slots.
 
-    utf8: uint8, with PADDING bytes behind the last end; begins, ends: int64, of sentences; cuts: those of mark_cuts.
-    first_inner: 1 if the first chunk of a sentence gets no "▁", like one that continues a word; else 0.
-    ids: with room for SPARE_IDS or more. Writes their ids and how many each has, NOT_DONE where the table can't do it.
-    A new chunk whose ids the trie can't tell is left pending; its slot, begin and end go into `fresh` (int64, a row a
-    chunk). Returns the number of ids and of those.
+    sentences: with PADDING bytes behind the last one; cuts: those of mark_cuts. A sentence is NOT_DONE where the table
+    does not suffice. Returns the number of ids and of fresh chunks.
     """
-    text, out, slots, mask = pointer(utf8), pointer(ids), pointer(table.slots), len(table.slots) - 4
-    entries, cut_rule, pieces = point_to_table(table), point_to_rule(rule), point_to_trie(trie)
-    cells, desk, state = pointer(workplace.cells), point_to_desk(workplace.desk), pointer(workplace.state)
-    score = pointer(workplace.score)
-    marks, can_learn, max_ids = pointer(cuts), trie.root != LEAF, len(ids) - SPARE_IDS
-    put(state, _NUM_FRESH, 0)
+    work = point_to_work(sentences, cuts, rules, table, scratch, out)
+    put(work.state, _NUM_FRESH, 0)
     filled = 0
-    for sentence in range(len(begins)):
-        begin, end, first = begins[sentence], ends[sentence], filled
+    for sentence in range(len(sentences.begins)):
+        begin, end, first, is_inner = sentences.begins[sentence], sentences.ends[sentence], filled, rules.first_is_inner
         if end - begin > LONG_SENTENCE:
-            lengths[sentence] = NOT_DONE
+            out.lengths[sentence] = NOT_DONE
             continue
-        put(state, _IS_DONE, 1)
-        put(state, _NUM_UNKNOWN, 0)
-        put(state, _NUM_SUMMED, 0)
-        at, inner, behind = begin & -BLOCK, first_inner, _FIRST_CELL
-        bits = item(marks, at >> 6) & (_ALL << _1) << U64(begin & 63)
+        put(work.state, _IS_DONE, 1)
+        put(work.state, _MAX_UNKNOWN, 0)
+        put(work.state, _NUM_SUMMED, 0)
+        at, batch_end = begin & -BLOCK, _FIRST_ENTRY
+        bits = item(work.cuts, at >> 6) & (_ALL_BITS << _1) << U64(begin & 63)  # the cuts behind the first byte
         while at < end:
             if end - at < BLOCK:
-                bits &= ~(_ALL << U64(end - at))
+                bits &= ~(_ALL_BITS << U64(end - at))
             while bits != 0:
-                place = at + count_trailing_zeros(bits)
-                bits &= bits - _1
-                behind = hash_chunk(text, begin, place, inner, slots, mask, cells, behind)
-                inner = I64(item(text, place) != 32)
-                begin = place + 1 - inner
-                if rarely(load_u64(text, place) & _PAIR == _SPACES):
-                    begin = skip_spaces(text, begin, end)
+                cut = at + count_trailing_zeros(bits)
+                bits &= bits - _1  # clears the lowest bit
+                batch_end = hash_chunk(begin, cut, is_inner, batch_end, work)
+                is_inner = I64(item(work.text, cut) != 32)
+                begin = cut + 1 - is_inner  # a space is left out
+                if rarely(load_u64(work.text, cut) & _TWO_BYTES == _TWO_SPACES):
+                    begin = skip_spaces(work.text, begin, end)
             at += BLOCK
             if at < end:
-                bits = item(marks, at >> 6)
-                if behind < _FULL:
+                bits = item(work.cuts, at >> 6)
+                if batch_end < _FULL:
                     continue
             elif begin < end:
-                behind = hash_chunk(text, begin, end, inner, slots, mask, cells, behind)
-            cell = _FIRST_CELL
-            while cell < behind:
-                if filled <= max_ids:  # there is room for a whole batch, which write_common does not look after
-                    cell, filled = write_common(cells, cell, behind, slots, out, filled)
-                    if cell == behind:
-                        break
-                low, high, tag = item(cells, cell), item(cells, cell + 1), item(cells, cell + 2)
-                start = I64(item(cells, cell + _BEGIN))
-                slot = find_slot(text, start, low, high, tag, I64(item(cells, cell + _HOME)), entries, mask)
-                if item(slots, slot + 2) == 0 and item(entries.counts, 0) < max_chunks:
-                    add_chunk(text, start, low, high, tag, slot, entries)
-                    if can_learn:
-                        learn_chunk(text, start, slot, entries, len(table.long_ids), cut_rule, pieces, desk)
-                    if item(slots, slot + 2) & PENDING:
-                        num_fresh, length = item(state, _NUM_FRESH), I64(tag & LENGTH)
-                        fresh[num_fresh, 0], fresh[num_fresh, 1], fresh[num_fresh, 2] = slot, start, start + length
-                        put(state, _NUM_FRESH, num_fresh + 1)
-                filled = write_ids(slot, entries, pieces, out, first, filled, len(ids), state, score)
-                cell += _CELL
-            behind = _FIRST_CELL
-        at_most = (filled - first) * trie.max_score - item(state, _NUM_UNKNOWN) * trie.unknown_score
-        if item(state, _IS_DONE) == 0 or (can_learn and at_most > STURDY):
-            filled, lengths[sentence] = first, NOT_DONE
+                batch_end = hash_chunk(begin, end, is_inner, batch_end, work)
+            filled = look_up_batch(batch_end, first, filled, work)
+            batch_end = _FIRST_ENTRY
+        if is_exact(first, filled, work):
+            out.lengths[sentence] = filled - first
         else:
-            lengths[sentence] = filled - first
-    return filled, item(state, _NUM_FRESH)
+            filled, out.lengths[sentence] = first, NOT_DONE
+    return filled, item(work.state, _NUM_FRESH)
 
 
 @helper
-def write_common(cells: Pointer, cell: int, behind: int, slots: Pointer, ids: Pointer, filled: int) -> tuple[int, int]:
-    """Write the ids of chunks as long as each stands in its home slot with ids of the common kind.
-
-    Returns the cell of the first that doesn't, or `behind`, and where the ids end.
-    """
-    while cell < behind:
-        slot = I64(item(cells, cell + _HOME))
-        found = item(slots, slot + 2)
-        unlike = (found ^ item(cells, cell + 2)) & (IDENTITY | ODD)
-        unlike |= (item(slots, slot) ^ item(cells, cell)) | (item(slots, slot + 1) ^ item(cells, cell + 1))
-        if unlike != 0:
-            break
-        store_u64(ids, filled, item(slots, slot + 3))
-        filled += I64((found >> COUNT_SHIFT) & COUNT)
-        cell += _CELL
-    return cell, filled
+def point_to_work(
+    sentences: Sentences, cuts: np.ndarray, rules: ChunkRules, table: Table, scratch: EncodingScratch, out: Output
+) -> Work:
+    return Work(
+        pointer(sentences.utf8),
+        pointer(cuts),
+        point_to_table(table),
+        point_to_rules(rules),
+        pointer(scratch.batch),
+        point_to_learning(scratch.learning),
+        pointer(scratch.state),
+        pointer(scratch.score),
+        pointer(out.ids),
+        len(out.ids),
+        pointer(out.fresh),
+    )
 
 
 @helper
-def write_ids(
-    slot: int,
-    table: Table,
-    trie: Trie,
-    ids: Pointer,
-    first: int,
-    filled: int,
-    max_ids: int,
-    state: Pointer,
-    score: Pointer,
-) -> int:
-    """Write the ids of any chunk, and note what they mean for its sentence, whose ids begin at `first`."""
-    tag, value = item(table.slots, slot + 2), item(table.slots, slot + 3)
-    num_ids = I64((tag >> COUNT_SHIFT) & COUNT)
-    if tag & LONG_IDS:
-        num_ids = I64(value & LONG_COUNT)
-    if tag == 0 or tag & PENDING or filled + num_ids > max_ids:
-        put(state, _IS_DONE, 0)
-        return filled
-    if tag & UNKNOWN:
-        put(state, _NUM_UNKNOWN, item(state, _NUM_UNKNOWN) + _MAX_PIECES * I64(tag & LENGTH))
-    for i in range(num_ids):
-        one = (
-            item(table.long_ids, I64(value >> LONG_SHIFT) + i) if tag & LONG_IDS else I64((value >> U64(16 * i)) & _ID)
-        )
-        if one != trie.unk_id or filled == first or item(ids, filled - 1) != trie.unk_id:
-            put(ids, filled, one)
-            filled += 1
-    if tag & FRAGILE and sum_scores(ids, first, filled, trie, state, score) + 1 >= I64(tag >> LIMIT_SHIFT):
-        put(state, _IS_DONE, 0)  # the 1: the other choice's score may be so much further from 0
+def skip_spaces(utf8: Pointer, position: int, end: int) -> int:
+    while position < end and item(utf8, position) == 32:
+        position += 1
+    return position
+
+
+@helper
+def hash_chunk(begin: int, end: int, is_inner: int, entry: int, work: Work) -> int:
+    """Append a chunk to the batch at index `entry`, and prefetch its slot. Returns the index of the next entry."""
+    length = end - begin
+    tag = U64(length) | U64(is_inner) << INNER_SHIFT
+    if rarely(length > INLINE_BYTES):
+        hashed = hash_long(work.text, begin, end, tag)
+        low, high = _ALL_BITS, hashed  # low is no index in long_keys, so write_common leaves this chunk to find_slot
+    else:
+        # Masks[n] keeps n - 8 bytes, at least 0 and at most 8. "the" has 3: low keeps 3 of them, high none.
+        low = load_u64(work.text, begin) & item(work.batch, length + 8)
+        high = load_u64(work.text, begin + 8) & item(work.batch, length)
+        hashed = hash_short(low, high, tag)
+    slot = home_slot(hashed, work.table.max_slot)
+    prefetch(work.table.slots, slot)
+    put(work.batch, entry + LOW, low)
+    put(work.batch, entry + HIGH, high)
+    put(work.batch, entry + TAG, tag)
+    put(work.batch, entry + _HOME, U64(slot))
+    put(work.batch, entry + _BEGIN, U64(begin))
+    return entry + _ENTRY
+
+
+@partial(helper, inline=True)  # a call would push 30 arguments for each sentence
+def look_up_batch(batch_end: int, first: int, filled: int, work: Work) -> int:
+    """Write the ids of the chunks of a batch, and add those that the table lacks."""
+    batch, table, entry = work.batch, work.table, _FIRST_ENTRY
+    while entry < batch_end:
+        has_capacity = filled <= work.ids_capacity - SPARE_IDS  # then no store of this batch needs a check
+        if has_capacity:
+            entry, filled = write_common(entry, batch_end, filled, work)
+            if entry == batch_end:
+                break
+        begin = I64(item(batch, entry + _BEGIN))
+        key = ChunkKey(begin, item(batch, entry + LOW), item(batch, entry + HIGH), item(batch, entry + TAG))
+        slot = find_slot(work.text, key, I64(item(batch, entry + _HOME)), table)
+        if rarely(item(table.slots, slot + TAG) == 0) and not is_full(table):
+            add_new_chunk(key, slot, work)
+        tag = item(table.slots, slot + TAG)
+        if has_capacity and tag != 0 and tag & ODD == 0:  # not in its home slot, but else a common one
+            filled = copy_ids(slot, tag, filled, work)
+        else:
+            filled = write_ids(slot, first, filled, work)
+        entry += _ENTRY
     return filled
 
 
 @helper
-def sum_scores(ids: Pointer, first: int, filled: int, trie: Trie, state: Pointer, score: Pointer) -> float:
-    """At most the magnitude of the score of a sentence so far, or of a part of it. Its ids begin at `first`."""
-    total = item(score, 0) if item(state, _NUM_SUMMED) else 0.0
-    for i in range(first + item(state, _NUM_SUMMED), filled):
-        total -= item(trie.scores, I64(item(ids, i)))
-    put(state, _NUM_SUMMED, filled - first)
-    put(score, 0, total)
-    return np.inf if trie.has_gains else total - item(state, _NUM_UNKNOWN) * trie.unknown_score
+def write_common(entry: int, batch_end: int, filled: int, work: Work) -> tuple[int, int]:
+    """Write the ids of chunks up to the first that is not in its home slot or has a flag of ODD.
+
+    Returns the entry of that chunk, or `batch_end`, and the index behind the ids.
+    """
+    while entry < batch_end:
+        slot = I64(item(work.batch, entry + _HOME))
+        tag = item(work.table.slots, slot + TAG)
+        # One branch for four comparisons: all differences are joined by OR. An entry has no flag of ODD.
+        unlike = (tag ^ item(work.batch, entry + TAG)) & (IDENTITY | ODD)
+        unlike |= item(work.table.slots, slot + LOW) ^ item(work.batch, entry + LOW)
+        unlike |= item(work.table.slots, slot + HIGH) ^ item(work.batch, entry + HIGH)
+        if unlike != 0:
+            break
+        filled = copy_ids(slot, tag, filled, work)
+        entry += _ENTRY
+    return entry, filled
+
+
+@helper
+def copy_ids(slot: int, tag: U64, filled: int, work: Work) -> int:
+    """Write the ids of a slot without flags: always four of 16 bits. The next store replaces the surplus."""
+    store_u64(work.ids, filled, item(work.table.slots, slot + IDS))
+    behind: int = filled + I64((tag >> COUNT_SHIFT) & COUNT)
+    return behind
+
+
+@helper
+def add_new_chunk(key: ChunkKey, slot: int, work: Work) -> None:
+    """Add a chunk to the table; it becomes fresh if its ids can't be found here."""
+    table = work.table
+    add_chunk(work.text, key, slot, table)
+    if work.rules.trie.settings.root != LEAF:
+        learn_chunk(work.text, key.begin, slot, table, work.rules, work.learning)
+    if item(table.slots, slot + TAG) & PENDING:
+        num_fresh = item(work.state, _NUM_FRESH)
+        put(work.fresh, 3 * num_fresh, slot)
+        put(work.fresh, 3 * num_fresh + 1, key.begin)
+        put(work.fresh, 3 * num_fresh + 2, key.begin + I64(key.tag & LENGTH))
+        put(work.state, _NUM_FRESH, num_fresh + 1)
+
+
+@helper
+def write_ids(slot: int, first: int, filled: int, work: Work) -> int:
+    """Write the ids of any chunk, and record what they mean for its sentence, whose ids begin at index `first`."""
+    table, ids, unk_id = work.table, work.ids, work.rules.trie.settings.unk_id
+    tag, packed = item(table.slots, slot + TAG), item(table.slots, slot + IDS)
+    num_ids = I64(packed & LONG_COUNT) if tag & LONG_IDS else I64((tag >> COUNT_SHIFT) & COUNT)
+    if tag == 0 or tag & PENDING or filled + num_ids > work.ids_capacity:
+        put(work.state, _IS_DONE, 0)
+        return filled
+    if tag & UNKNOWN:
+        put(work.state, _MAX_UNKNOWN, item(work.state, _MAX_UNKNOWN) + _MAX_PIECES * I64(tag & LENGTH))
+    for i in range(num_ids):
+        if tag & LONG_IDS:
+            one = item(table.long_ids, I64(packed >> LONG_SHIFT) + i)
+        else:
+            one = I64((packed >> U64(16 * i)) & _ID)
+        if one != unk_id or filled == first or item(ids, filled - 1) != unk_id:  # unknown ids in a row become one
+            put(ids, filled, one)
+            filled += 1
+    if tag & FRAGILE and bound_score(first, filled, work) >= I64(tag >> LIMIT_SHIFT):
+        put(work.state, _IS_DONE, 0)
+    return filled
+
+
+@helper
+def bound_score(first: int, filled: int, work: Work) -> float:
+    """An upper bound of the magnitude of the score of a sentence so far, and of any part of it.
+
+    One unknown id may stand for several unknown pieces; the id's own score is 0, and the pieces are counted apart.
+    """
+    trie, num_summed = work.rules.trie, item(work.state, _NUM_SUMMED)
+    total = item(work.score, 0) if num_summed else 0.0
+    for i in range(first + num_summed, filled):
+        total -= item(trie.scores, I64(item(work.ids, i)))  # scores are negative
+    put(work.state, _NUM_SUMMED, filled - first)
+    put(work.score, 0, total)
+    # With positive scores, the sum of a part may be larger than that of the whole.
+    return np.inf if trie.settings.has_gains else total - item(work.state, _MAX_UNKNOWN) * trie.settings.unknown_score
+
+
+@helper
+def is_exact(first: int, filled: int, work: Work) -> bool:
+    """Whether the ids of a sentence are known and certain to be SentencePiece's.
+
+    Chunks that are not marked fragile are certain for scores up to STURDY. A sentence of LONG_SENTENCE reaches that
+    only if much of it is unknown. The bound here is rougher than bound_score, and costs no loop.
+    """
+    trie = work.rules.trie.settings
+    bound = (filled - first) * trie.max_score - item(work.state, _MAX_UNKNOWN) * trie.unknown_score
+    return item(work.state, _IS_DONE) != 0 and not (trie.root != LEAF and bound > STURDY)
 
 
 @kernel
 def fill_in(ids: np.ndarray, lengths: np.ndarray, other_ids: np.ndarray, other_lengths: np.ndarray) -> np.ndarray:
-    """Put the ids of other sentences where sentences are NOT_DONE, in order; their lengths are filled in."""
+    """Insert the ids of other sentences where sentences are NOT_DONE, in order; fills in their lengths."""
     out = np.empty(len(ids) + len(other_ids), ids.dtype)
-    target, mine, others = pointer(out), pointer(ids), pointer(other_ids)
-    source, other_source, other, filled = 0, 0, 0, 0
+    target, own, others = pointer(out), pointer(ids), pointer(other_ids)
+    own_index, other_index, other, filled = 0, 0, 0, 0
     for i in range(len(lengths)):
         if lengths[i] == NOT_DONE:
-            length = other_lengths[other]
-            copy_items(target, filled, others, other_source, length)
-            other_source += length
-            other += 1
-            lengths[i] = length
+            length = lengths[i] = other_lengths[other]
+            copy_items(target, filled, others, other_index, length)
+            other_index, other = other_index + length, other + 1
         else:
             length = lengths[i]
-            copy_items(target, filled, mine, source, length)
-            source += length
+            copy_items(target, filled, own, own_index, length)
+            own_index += length
         filled += length
     return out

@@ -1,10 +1,10 @@
-"""Which pieces must not be parted from the one before or behind: a masking unit is never less than a grapheme cluster.
+"""Which pieces can't be separated from their neighbours: a masking unit is never less than a grapheme cluster.
 
-In: the text of a piece. Out: whether its first character continues a character before it, and whether its last one is
-continued by what is behind. Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the
+In: a character. Out: whether it continues the character before it, and whether the character behind it
+continues it. Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the
 shipped Unicode tables. Three deviations, all but the last towards larger units: every mark continues, also the few of
-Myanmar, Tai Tham and Ahom that UAX #29 lets begin a cluster; what is behind a ZERO WIDTH JOINER, a sign that stacks
-consonants or a Thai nikhahit is joined whatever it is; two regional indicators (a flag) in pieces of their own are two.
+Myanmar, Tai Tham and Ahom that UAX #29 lets begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a
+Thai nikhahit are joined to any character behind them; two regional indicators (a flag) in two pieces are two units.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from albert_data.unicode_tables import category, script
 _JOINER = "\u200d"
 # Skin tones and tags stand behind emoji.
 _EMOJI_PARTS = frozenset(chr(code) for codes in (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080)) for code in codes)
-# They continue a character too, and are no marks: ZERO WIDTH NON-JOINER, Thai and Lao AM, half-width voicing marks.
+# These continue a character although they are no marks: ZERO WIDTH NON-JOINER, Thai and Lao AM, half-width voicing
+# marks.
 _CONTINUING = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f") | _EMOJI_PARTS
 _KANA_MARKS = frozenset("\u3099\u309a")
-# Characters that the next one belongs to (GB9b); the signs that put the next consonant under the one before, in the
-# scripts without spaces that have one: Myanmar virama, Khmer coeng, Tai Tham sakot; and Thai nikhahit: NFKC makes it
-# and AA of the vowel AM.
+# Prepended marks: the next character belongs to them (GB9b).
 _PREPENDED = (
     (0x0600, 0x0605),
     (0x06DD, 0x06DD),
@@ -39,22 +38,24 @@ _PREPENDED = (
     (0x11D46, 0x11D46),
     (0x11F02, 0x11F02),
 )
+# Never the last character of a cluster. Three signs put the next consonant under the one before: Myanmar virama, Khmer
+# coeng, Tai Tham sakot. And Thai nikhahit: NFKC writes the vowel AM as nikhahit and AA.
 _NO_ENDS = frozenset("\u1039\u17d2\u1a60\u0e4d")
 _JOINING = _NO_ENDS | {_JOINER} | {chr(code) for first, last in _PREPENDED for code in range(first, last + 1)}
 
 
 @cache
 def continues(character: str) -> bool:
-    """Whether a character never begins a grapheme cluster, except at the start of text."""
+    """Whether a character never begins a grapheme cluster, except at the beginning of text."""
     return category(character) in ("Mn", "Mc", "Me") or character in _CONTINUING
 
 
 def joins_next(character: str) -> bool:
-    """Whether the character behind this one belongs to it, whatever it is."""
+    """Whether any character behind this one belongs to its cluster."""
     return character in _JOINING
 
 
 @cache
 def follows_whole_word(character: str) -> bool:
-    """Whether a character that continues another stands behind symbols, ideographs and kana alone."""
+    """Whether a continuing character occurs behind symbols, ideographs and kana only."""
     return script(character) == "VARIATION" or character in _EMOJI_PARTS or character in _KANA_MARKS

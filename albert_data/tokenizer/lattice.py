@@ -1,7 +1,8 @@
-"""Segment chunks with a unigram model, and tell how close the second best segmentation comes to the best.
+"""Segment chunks with a unigram model, and say for which sentences the result is certain to be SentencePiece's.
 
-The same choice as SentencePiece's, in float64: where the two best are further apart than its rounding, its
-choice is this one. Where they are not, the caller asks SentencePiece.
+The Viterbi algorithm over the lattice of all pieces that match, in float64. SentencePiece does the same in float32:
+where the scores of the best two ways to write a chunk differ by more than its rounding errors, its choice is this one.
+Where they do not, the caller asks SentencePiece.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer, put
-from albert_data.tokenizer.trie import NUM_HEADS, Trie, point_to_trie, read_entry, step
+from albert_data.tokenizer.trie import NUM_FIRST, Trie, TriePointers, point_to_trie, read_entry, step
 from albert_data.utf8 import read_character
+
+_FLOAT32_PRECISION = 2.0**24  # an addition errs by at most 1 / 2^24 of the sum
+_MAX_LIMIT = 2.0**31  # in the 32 bits of a slot (table.py)
 
 
 class Lattice(NamedTuple):
-    """Room for a chunk: the scores of the best two ways to each byte, and the last piece of the best."""
+    """Scratch buffers, over the positions in a chunk.
+
+    best, second: float64, the scores of the best two ways to write the text up to there; starts: int64, pieces: int32,
+    where the last piece of the best way begins, and that piece.
+    """
 
     best: np.ndarray
     second: np.ndarray
@@ -24,36 +32,78 @@ class Lattice(NamedTuple):
     pieces: np.ndarray
 
 
-def make_lattice(length: int) -> Lattice:
-    """Room for chunks of so many bytes."""
-    return Lattice(
-        np.empty(length + 1), np.empty(length + 1), np.empty(length + 1, np.int64), np.empty(length + 1, np.int32)
+class LatticePointers(NamedTuple):
+    best: Pointer
+    second: Pointer
+    starts: Pointer
+    pieces: Pointer
+
+
+class Segmented(NamedTuple):
+    """Segmented chunks. ids: int32, flat; lengths: int64, ids of each chunk; limits: int64, of each, see find_limit."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    limits: np.ndarray
+
+
+def make_lattice(capacity: int) -> Lattice:
+    """A lattice for chunks of up to `capacity` bytes."""
+    size = capacity + 1
+    return Lattice(np.empty(size), np.empty(size), np.empty(size, np.int64), np.empty(size, np.int32))
+
+
+@helper
+def point_to_lattice(lattice: Lattice) -> LatticePointers:
+    return LatticePointers(
+        pointer(lattice.best), pointer(lattice.second), pointer(lattice.starts), pointer(lattice.pieces)
     )
 
 
 @helper
-def point_to_lattice(lattice: Lattice) -> Lattice:
-    return Lattice(pointer(lattice.best), pointer(lattice.second), pointer(lattice.starts), pointer(lattice.pieces))
+def segment_chunk(
+    text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers, ids: Pointer
+) -> tuple[int, int]:
+    """Write the ids (int32) of the best way to write normalised text as pieces; unknown characters in a row give one.
+
+    Returns the number of ids, and the limit up to which they are certain (find_limit).
+    """
+    num_characters = fill_lattice(text, length, trie, lattice)
+    unk_id: Any = np.int32(trie.settings.unk_id)
+    count, num_pieces, end, has_unknown = 0, 0, length, False
+    while end > 0:  # from the end backwards
+        piece = item(lattice.pieces, end)
+        if piece != unk_id or count == 0 or item(ids, count - 1) != unk_id:
+            put(ids, count, piece)
+            count += 1
+        has_unknown = has_unknown or piece == unk_id
+        num_pieces += 1
+        end = item(lattice.starts, end)
+    for i in range(count // 2):
+        one, other = item(ids, i), item(ids, count - 1 - i)
+        put(ids, i, other)
+        put(ids, count - 1 - i, one)
+    if has_unknown and trie.settings.byte_fallback:
+        return count, 0  # never certain: SentencePiece writes the bytes of unknown characters
+    # The best way adds num_pieces scores, any other one at most a score for each character.
+    return count, find_limit(item(lattice.best, length) - item(lattice.second, length), num_pieces + num_characters)
 
 
 @helper
-def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
-    """The best segmentation of normalised text, unknown characters in a row as one. trie, lattice: of pointers.
-
-    Writes the ids (int32). Returns how many, and the limit up to which they are certain (`find_limit`).
-    """
+def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers) -> int:
+    """Find the best two ways to write the text up to each position. Returns the number of characters."""
     put(lattice.best, 0, 0.0)
     put(lattice.second, 0, -np.inf)
-    for at in range(1, length + 1):
-        put(lattice.best, at, -np.inf)
-        put(lattice.second, at, -np.inf)
+    for end in range(1, length + 1):
+        put(lattice.best, end, -np.inf)
+        put(lattice.second, end, -np.inf)
     start, num_characters = 0, 0
     while start < length:
         best, second = item(lattice.best, start), item(lattice.second, start)
         code, next_start = read_character(text, start)
-        node, piece, end, has_single = trie.root, -1, start, False
-        if code < NUM_HEADS:
-            node, piece = read_entry(item(trie.heads, code))
+        node, piece, end, has_single = trie.settings.root, -1, start, False
+        if code < NUM_FIRST:
+            node, piece = read_entry(item(trie.first_entries, code))
             end = next_start
         while True:
             if piece >= 0:
@@ -66,35 +116,21 @@ def segment_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids:
             if node < 0:
                 break
             end += 1
-        if not has_single:
-            unknown: Any = np.int32(trie.unk_id)
-            extend(lattice, start, next_start, unknown, best + trie.unknown_score, second + trie.unknown_score)
+        if not has_single:  # SentencePiece allows an unknown piece only where no piece is this one character
+            unknown: Any = np.int32(trie.settings.unk_id)
+            score = trie.settings.unknown_score
+            extend(lattice, start, next_start, unknown, best + score, second + score)
         start = next_start
         num_characters += 1
-    count, pieces, end, has_unknown = 0, 0, length, False
-    while end > 0:
-        piece = item(lattice.pieces, end)
-        if piece != trie.unk_id or count == 0 or item(ids, count - 1) != piece:
-            put(ids, count, piece)
-            count += 1
-        has_unknown = has_unknown or piece == trie.unk_id
-        pieces += 1
-        end = item(lattice.starts, end)
-    for i in range(count // 2):
-        one, other = item(ids, i), item(ids, count - 1 - i)
-        put(ids, i, other)
-        put(ids, count - 1 - i, one)
-    if has_unknown and trie.unknown_is_whole:
-        return count, 0
-    return count, find_limit(item(lattice.best, length) - item(lattice.second, length), pieces + num_characters)
+    return num_characters
 
 
 @helper
-def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, second: float) -> None:
-    """Extend the two best ways to `start` by a piece that ends at `end`."""
-    there = item(lattice.best, end)
-    if best > there:
-        put(lattice.second, end, max(there, second))
+def extend(lattice: LatticePointers, start: int, end: int, piece: int, best: float, second: float) -> None:
+    """Extend the best two ways to `start` by a piece that ends at `end`. best, second: their new scores."""
+    best_there = item(lattice.best, end)
+    if best > best_there:
+        put(lattice.second, end, max(best_there, second))
         put(lattice.best, end, best)
         put(lattice.starts, end, start)
         put(lattice.pieces, end, piece)
@@ -104,39 +140,30 @@ def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, seco
 
 @helper
 def find_limit(margin: float, additions: int) -> int:
-    """The score of a sentence (up to 2^31) up to which rounding can't decide between two choices.
+    """The magnitude of the score of a sentence below which rounding can't reverse the choice between two ways.
 
-    margin: how much their scores differ; additions: how many scores they sum. See cuts.py.
+    margin: how much their scores differ; additions: how many scores both sum up in all. If the sentence up to the end
+    of the chunk has a score of magnitude s by the best way, it has at most s + margin by the other one. Together their
+    errors are at most additions * (s + margin) / 2^24, and less than the margin if s is below the limit.
     """
-    return int(min(margin * 2.0**24 / max(additions, 1), 2.0**31))
+    return int(min(margin * (_FLOAT32_PRECISION / max(additions, 1) - 1.0), _MAX_LIMIT))
 
 
-def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Segment each slice of normalised text.
-
-    Returns ids (int32), how many each has (int64), and the limit of each (int64, find_limit).
-    """
-    lattice = make_lattice(int(np.diff(offsets).max(initial=0)))
-    ids = np.empty(len(text), np.int32)
-    lengths, limits = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int64)
-    filled = segment_slices(text, offsets, trie, lattice, ids, lengths, limits)
-    return ids[:filled], lengths, limits
+def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> Segmented:
+    """Segment each slice of normalised text."""
+    lattice, num_chunks = make_lattice(int(np.diff(offsets).max(initial=0))), len(offsets) - 1
+    found = Segmented(np.empty(len(text), np.int32), np.empty(num_chunks, np.int64), np.empty(num_chunks, np.int64))
+    filled = segment_slices(text, offsets, trie, lattice, found)
+    return found._replace(ids=found.ids[:filled])
 
 
 @kernel
-def segment_slices(
-    text: np.ndarray,
-    offsets: np.ndarray,
-    trie: Trie,
-    lattice: Lattice,
-    ids: np.ndarray,
-    lengths: np.ndarray,
-    limits: np.ndarray,
-) -> int:
+def segment_slices(text: np.ndarray, offsets: np.ndarray, trie: Trie, lattice: Lattice, found: Segmented) -> int:
     """Fill in what `segment` returns, and return the number of ids."""
-    pieces, room, filled = point_to_trie(trie), point_to_lattice(lattice), 0
-    for i in range(len(lengths)):
+    pieces, scratch, filled = point_to_trie(trie), point_to_lattice(lattice), 0
+    for i in range(len(found.lengths)):
         chunk = text[offsets[i] : offsets[i + 1]]
-        lengths[i], limits[i] = segment_chunk(pointer(chunk), len(chunk), pieces, room, pointer(ids[filled:]))
-        filled += lengths[i]
+        out = pointer(found.ids[filled:])
+        found.lengths[i], found.limits[i] = segment_chunk(pointer(chunk), len(chunk), pieces, scratch, out)
+        filled += found.lengths[i]
     return filled

@@ -21,23 +21,23 @@ from albert_data.config import ExampleConfig
 from albert_data.errors import TokenizerError
 from albert_data.rules import RULES_VERSION
 from albert_data.sentences.text import Text, slice_sentences
+from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
 from albert_data.tokenizer.cutting import PADDING
-from albert_data.tokenizer.growing import GrowingArray
 from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.words import WordRule
 
 MODEL_NAME = "spiece.model"
-_BYTES_PER_ID = 4  # most text has more; then the ids fit the array made for them
-_MAX_EXPECTED = 1 << 26  # ids: the sentences to come may be far shorter than those before
+_BYTES_PER_ID = 4  # most text has more, so its ids fit the first array and are not copied
+_MAX_RESERVED = 1 << 26  # ids; the sentences to come may be far shorter than those before
 PAD_PIECES = ("<pad>", "[PAD]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Specials:
-    """The ids of the special pieces; is_special: bool over the vocabulary, true for those never masked."""
+    """The ids of the special pieces. is_special: bool over the vocabulary, true for those that are never masked."""
 
     pad_id: int
     unk_id: int
@@ -71,12 +71,12 @@ class Documents:
 class Tokenizer:
     """A SentencePiece model with the special pieces that ALBERT needs.
 
-    Threads may share one: each encodes with a table and buffers of its own, of 8 to 130 MB. It pickles and copies as
-    its model alone.
+    Threads may share one: each encodes with its own table and buffers, of 8 to 130 MB. A pickle or copy has the
+    model alone.
 
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
-    id_dtype: uint16, or uint32 where the vocabulary is larger than that holds.
+    id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
     slow_reason: why this model's text goes through SentencePiece alone, or None if the chunk table serves it.
     """
 
@@ -87,7 +87,7 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last where its message quotes the model
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last if its message quotes damaged text
             raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
         self.vocab_size: int = self._processor.get_piece_size()
         self.pieces = self._read_pieces()
@@ -121,7 +121,7 @@ class Tokenizer:
         if missing := [piece for piece, i in found.items() if i is None]:
             raise TokenizerError(
                 f"{name} lacks {', '.join(missing)}; ALBERT needs [CLS], [SEP], [MASK] and <pad>: "
-                "train a model with `albert-data vocab`, or name them in --control_symbols and --pad_id"
+                "train a model with `albert-data vocab`, or with SentencePiece's --control_symbols and --pad_id"
             )
         ids = {piece: i for piece, i in found.items() if i is not None}
         is_special = np.zeros(self.vocab_size, bool)
@@ -136,14 +136,14 @@ class Tokenizer:
         )
 
     def prepare(self) -> None:
-        """Make what encoding takes beside the model, unless it is made: processes forked later share it.
+        """Make what encoding needs besides the model, if it is not made yet. Processes forked later share it.
 
         Raises TokenizerError if the model's table of replacements is damaged.
         """
         _ = self._chunks
 
     def compile_rare(self) -> None:
-        """Compile what encoding a few words does not. Raises what `prepare` does."""
+        """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
         if (chunks := self._chunks) is not None:
             chunks.compile_rare()
 
@@ -158,7 +158,7 @@ class Tokenizer:
 
     @property
     def _chunks(self) -> ChunkEncoder | None:
-        """The encoder of this thread, made at its first use."""
+        """The encoder of this thread, made on first use."""
         found: ChunkEncoder | None = getattr(self._of_thread, "chunks", None)
         if found is None and self._chunk_model is not None:
             found = self._of_thread.chunks = ChunkEncoder(self._chunk_model)
@@ -190,7 +190,7 @@ class Tokenizer:
         return self._word_rules[rules_version]
 
     def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
-        """The words that a build with these settings and rules masks whole."""
+        """The rule of words for a build with these settings and this version of the rules."""
         return self.word_rule(rules_version) if config.whole_word else WordRule.every_piece(self.vocab_size)
 
     @property
@@ -205,8 +205,7 @@ class Tokenizer:
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).
 
-        A sequence other than a list is made one first. Raises TypeError for a lone string and if one of the texts is no
-        string, and UnicodeEncodeError if it holds a surrogate.
+        Raises TypeError for a single string and for a text that is no string, UnicodeEncodeError for a surrogate.
         """
         if isinstance(texts, (str, bytes)):
             raise TypeError(f"encode takes a sequence of str, not one {type(texts).__name__}; give it as [text]")
@@ -214,28 +213,27 @@ class Tokenizer:
             texts = texts if type(texts) is list else list(texts)
         num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
         ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
-        for utf8, begins, ends in _read_batches(texts, num_sentences):
-            ids.expect(len(ids) + len(utf8) // _BYTES_PER_ID)
-            for part in self._encode_utf8(utf8, begins, ends, offsets[1 + done : 1 + done + len(begins)]):
+        for sentences in _read_batches(texts, num_sentences):
+            ids.reserve(len(ids) + len(sentences.utf8) // _BYTES_PER_ID)
+            end = done + len(sentences.begins)
+            for part in self._encode_batch(sentences, offsets[1 + done : 1 + end]):
                 ids.append(part)
-            done += len(begins)
-            if done < num_sentences:
-                ids.expect(min(len(ids) * num_sentences // done * 9 // 8, _MAX_EXPECTED))
+            done = end
+            if done < num_sentences:  # as many ids a sentence as so far, and an eighth more
+                ids.reserve(min(len(ids) * num_sentences // done * 9 // 8, _MAX_RESERVED))
         return ids.take(), np.cumsum(offsets, out=offsets)
 
-    def _encode_utf8(
-        self, utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, lengths: np.ndarray
-    ) -> Iterator[np.ndarray]:
+    def _encode_batch(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the ids of all sentences, part by part, and fill in how many each has."""
         if (chunks := self._chunks) is not None:
-            yield from chunks.encode(utf8, begins, ends, lengths)
-        elif len(begins):
-            encoded = encode_whole(self._processor, slice_sentences(utf8, begins, ends))
+            yield from chunks.encode(sentences, lengths)
+        elif len(lengths):
+            encoded = encode_whole(self._processor, slice_sentences(*sentences))
             lengths[:] = [len(ids) for ids in encoded]
             yield np.concatenate(encoded)
 
     def encode_documents(self, text: Text) -> Documents:
-        """Tokenise whole documents. A sentence may come out empty."""
+        """Tokenise whole documents. A sentence may have no tokens."""
         ids, offsets = self.encode(text)
         return Documents(
             ids=ids,
@@ -247,27 +245,26 @@ class Tokenizer:
         )
 
     def normalise(self, text: str) -> str:
-        """Text as the model sees it: its own rules applied, spaces as "▁"."""
+        """Text as the model sees it: normalised by its rules, spaces as "▁"."""
         return str(self._processor.normalize(text))
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of a sequence of ids, special pieces left out."""
+        """The text of a sequence of ids, without special pieces."""
         return str(self._processor.decode([int(i) for i in ids]))
 
 
-def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield UTF-8, and where sentences begin and end in it."""
+def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[Sentences]:
     if isinstance(texts, Text):
-        yield texts.utf8, texts.sentence_begins, texts.sentence_ends
+        yield Sentences(texts.utf8, texts.sentence_begins, texts.sentence_ends)
         return
     for utf8, offsets in read_strings(texts, num_sentences, SLICE_BYTES, PADDING):
-        yield utf8, offsets[:-1], offsets[1:]
+        yield Sentences(utf8, offsets[:-1], offsets[1:])
 
 
 def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:
     """Load a SentencePiece model from a file, or from a folder that holds `spiece.model` or one *.model.
 
-    to_encode: prepare it for that; else the first encoding does.
+    to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
     path = Path(path)
@@ -290,6 +287,6 @@ def _find_model(folder: Path) -> Path:
     if len(models) != 1:
         raise TokenizerError(
             f"tokenizer folder {folder} holds {len(models)} *.model files; "
-            f"it needs one, or one of the name {MODEL_NAME}: name the file itself"
+            f"it needs exactly one, or one named {MODEL_NAME}; or pass the path of a file"
         )
     return models[0]

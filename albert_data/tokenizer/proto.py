@@ -1,4 +1,4 @@
-"""Read what the fast path must know from a serialised SentencePiece model, and change two settings of it.
+"""Read the settings that decide about cuts from a serialised SentencePiece model, and change two of them.
 
 The format is a protocol buffer; only the few fields below are read, so no protobuf library is needed.
 Fields of sentencepiece_model.proto: ModelProto.pieces 1, .trainer_spec 2, .normalizer_spec 3;
@@ -17,15 +17,19 @@ import numpy as np
 from albert_data.kernels import I64, helper, kernel
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_PIECE, _TRAINER, _NORMALIZER = (field << 3 | _BYTES for field in (1, 2, 3))  # tags: a field and its wire type
+# Tags: the number of a field << 3 | its wire type.
+_PIECE, _TRAINER, _NORMALIZER = (field << 3 | _BYTES for field in (1, 2, 3))
 _SCORE, _TYPE = 2 << 3 | _FIXED32, 3 << 3 | _VARINT
+_MODEL_TYPE, _WHITESPACE_AS_SUFFIX, _BYTE_FALLBACK = (field << 3 | _VARINT for field in (3, 24, 35))
+_CHARSMAP = 2 << 3 | _BYTES
+_DUMMY_PREFIX, _EXTRA_WHITESPACES, _ESCAPE_WHITESPACES = (field << 3 | _VARINT for field in (3, 4, 5))
 UNIGRAM, BPE = 1, 2
 NORMAL, USER_DEFINED = 1, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """The settings of a model that decide how its text falls apart.
+    """The settings of a model that decide where its text can be cut.
 
     types: uint8, of each piece; scores: float32, of each.
     """
@@ -42,36 +46,36 @@ class ModelSettings:
 
     @property
     def is_matched(self) -> np.ndarray:
-        """Whether text can become a piece (bool, of each): it is no control, unknown, unused or byte piece."""
+        """Which pieces are matched against text (bool): all except control, unknown, unused and byte pieces."""
         return np.isin(self.types, (NORMAL, USER_DEFINED))
 
 
 def read_settings(model: bytes) -> ModelSettings:
-    """Raises ValueError where the bytes are no protocol buffer."""
+    """Raises ValueError if the bytes are no protocol buffer."""
     data = np.frombuffer(model, np.uint8)
     fields = _read_message(data, 0, len(data))
     trainer, normalizer = _read_messages(data, fields, _TRAINER), _read_messages(data, fields, _NORMALIZER)
     pieces = fields[fields[:, 0] == _PIECE]
     types, score_bits = np.full(len(pieces), NORMAL, np.uint8), np.zeros(len(pieces), np.uint32)
     read_pieces(data, pieces, types, score_bits)
-    begin, end = normalizer.get(2 << 3 | _BYTES, (0, 0))
+    begin, end = normalizer.get(_CHARSMAP, (0, 0))
     return ModelSettings(
-        model_type=_number(trainer, 3, UNIGRAM),
+        model_type=_number(trainer, _MODEL_TYPE, UNIGRAM),
         types=types,
         scores=score_bits.view(np.float32),
-        byte_fallback=bool(_number(trainer, 35, 0)),
-        treat_whitespace_as_suffix=bool(_number(trainer, 24, 0)),
+        byte_fallback=bool(_number(trainer, _BYTE_FALLBACK, 0)),
+        treat_whitespace_as_suffix=bool(_number(trainer, _WHITESPACE_AS_SUFFIX, 0)),
         charsmap=model[begin:end],
-        add_dummy_prefix=bool(_number(normalizer, 3, 1)),
-        remove_extra_whitespaces=bool(_number(normalizer, 4, 1)),
-        escape_whitespaces=bool(_number(normalizer, 5, 1)),
+        add_dummy_prefix=bool(_number(normalizer, _DUMMY_PREFIX, 1)),
+        remove_extra_whitespaces=bool(_number(normalizer, _EXTRA_WHITESPACES, 1)),
+        escape_whitespaces=bool(_number(normalizer, _ESCAPE_WHITESPACES, 1)),
     )
 
 
 def change_settings(model: bytes, *, add_dummy_prefix: bool, remove_extra_whitespaces: bool) -> bytes:
-    """The model with other settings: of a message given twice, a protocol buffer takes the later fields."""
-    later = bytes([3 << 3, add_dummy_prefix, 4 << 3, remove_extra_whitespaces])
-    return model + bytes([3 << 3 | _BYTES, len(later)]) + later
+    """The model with other settings: if a protocol buffer holds a message twice, readers take the later fields."""
+    later = bytes([_DUMMY_PREFIX, add_dummy_prefix, _EXTRA_WHITESPACES, remove_extra_whitespaces])
+    return model + bytes([_NORMALIZER, len(later)]) + later
 
 
 def _read_messages(data: np.ndarray, fields: np.ndarray, tag: int) -> dict[int, tuple[int, int]]:
@@ -82,12 +86,12 @@ def _read_messages(data: np.ndarray, fields: np.ndarray, tag: int) -> dict[int, 
     return found
 
 
-def _number(fields: dict[int, tuple[int, int]], field: int, default: int) -> int:
-    return fields.get(field << 3 | _VARINT, (default, 0))[0]
+def _number(fields: dict[int, tuple[int, int]], tag: int, default: int) -> int:
+    return fields.get(tag, (default, 0))[0]
 
 
 def _read_message(data: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """The fields of a message, a row each (int64): tag, number or place of its bytes, place behind it."""
+    """The fields of a message, a row each (int64): tag, its number or where its bytes begin, where it ends."""
     fields = np.empty(((end - begin) // 2, 3), np.int64)
     return fields[: read_fields(data, begin, end, fields)].copy()
 
@@ -118,25 +122,26 @@ def read_pieces(data: np.ndarray, fields: np.ndarray, types: np.ndarray, scores:
 
 @helper
 def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
-    """The tag of the field at a place, its number or the place of its bytes, and the place behind it."""
+    """The tag of the field at a position, its number or where its bytes begin, and where it ends."""
     tag, at = read_varint(data, at, end)
-    value, kind = at, tag & 7
-    if kind == _VARINT:
+    value, wire_type = at, tag & 7
+    if wire_type == _VARINT:
         value, at = read_varint(data, at, end)
-    elif kind == _BYTES:
+    elif wire_type == _BYTES:
         size, value = read_varint(data, at, end)
         at = value + size
-    elif kind in (_FIXED64, _FIXED32):
-        at += 8 if kind == _FIXED64 else 4
+    elif wire_type in (_FIXED64, _FIXED32):
+        at += 8 if wire_type == _FIXED64 else 4
     else:
         raise ValueError("the protocol buffer holds a field of an unknown wire type")
-    if not value <= at <= end and kind != _VARINT:
+    if not value <= at <= end and wire_type != _VARINT:  # overlong sizes may even be negative
         raise ValueError("the protocol buffer is cut short")
     return tag, value, at
 
 
 @helper
 def read_varint(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
+    """A number in groups of seven bits, the lowest first; bit 7 of a byte says that another follows."""
     value = shift = 0
     while True:
         if at >= end or shift > 63:

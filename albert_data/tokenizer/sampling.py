@@ -1,7 +1,7 @@
-"""A sample of distinct sentences that depends on the sentences alone, not on the order they come in.
+"""A sample of distinct sentences that depends on the sentences alone, not on their order.
 
-The sentences with the smallest hashes are kept, as many as fit the cap; a repeated sentence is kept once, and sentences
-of equal hashes stay or go together. Memory is bounded by a few caps.
+The sentences with the smallest hashes are kept, up to a number of bytes. A repeated sentence is kept once, and
+sentences of equal hashes are kept or dropped together. Memory is bounded: twice that number, and what one `add` brings.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import kernel
 from albert_data.sentences.text import Text, slice_sentences
 
-_ALL = 2**64 - 1
+_MAX_HASH = 2**64 - 1
 
 
 class SentenceSample:
     """Keeps the distinct sentences of the smallest hashes, at most `max_bytes` of them.
 
-    limit: a sentence with a hash above it can't be in the sample any more.
+    limit: a sentence with a larger hash can't be in the sample any more.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.limit = _ALL
+        self.limit = _MAX_HASH
         self._max_bytes, self._num_bytes = max_bytes, 0
         self._kept: dict[bytes, int] = {}
 
     def add(self, found: dict[bytes, int]) -> None:
-        """Take sentences and their hashes."""
+        """Add sentences and their hashes."""
         for sentence, key in found.items():
             if key <= self.limit and sentence not in self._kept:
                 self._kept[sentence] = key
@@ -44,7 +44,7 @@ class SentenceSample:
             end += 1
         if end < len(ordered):
             self.limit = self._kept[ordered[end]] - 1
-            # Sentences of one hash go together: the first that does not fit takes the others along.
+            # The first sentence that does not fit may share its hash with some that do: they are dropped too.
             while end and self._kept[ordered[end - 1]] > self.limit:
                 end -= 1
                 total -= len(ordered[end])

@@ -1,8 +1,8 @@
 """SentencePiece's trainer, in this process or as a program of its own.
 
 The program: in, on stdin, the length of a pickle and the pickle, sentences and options; out, on stdout, a pickle of the
-model or of the trainer's message; the trainer's log on stderr. It ends when its stdin does: the parent keeps that open.
-It imports nothing but SentencePiece, so that it starts at once.
+model or of the trainer's message; the trainer's log on stderr. The parent keeps stdin open, and the program ends when
+it is closed, as it is when the parent dies. It imports nothing but SentencePiece, so it starts at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def send(pipe: IO[bytes], sentences: list[bytes], options: dict[str, Any]) -> No
 
 
 def read_answer(answer: bytes) -> bytes | None:
-    """The model that the program answered with, None where it died. Raises what `train` raised there."""
+    """The model that the program answered with, None if it died. Raises what `train` raised there."""
     try:
         result: bytes | Exception = pickle.loads(answer)
     except (EOFError, pickle.UnpicklingError):
@@ -50,7 +50,7 @@ def read_answer(answer: bytes) -> bytes | None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
     stdin = sys.stdin.buffer
     sentences, options = pickle.loads(stdin.read(int.from_bytes(stdin.read(_LENGTH_BYTES), "little")))
     threading.Thread(target=_end_with, args=(stdin,), daemon=True).start()
@@ -60,9 +60,10 @@ def main() -> None:
         result = error
     sys.stdout.buffer.write(pickle.dumps(result))
     sys.stdout.flush()
-    os._exit(0)  # the thread still reads
+    os._exit(0)  # without waiting for the thread, which still reads
 
 
 def _end_with(pipe: IO[bytes]) -> None:
+    """End this process when the other side closes the pipe."""
     os.read(pipe.fileno(), 1)
     os._exit(1)

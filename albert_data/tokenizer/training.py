@@ -1,13 +1,13 @@
 """Train a SentencePiece model on a sample of sentences.
 
 In: sentences as bytes of UTF-8, in a fixed order, and the characters that get a piece. Out: the model. Ids: <pad> 0,
-<unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. The number of threads is fixed, for the sums of the trainer, and so the pieces,
+<unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. The number of threads is fixed, since the sums of the trainer, and so the pieces,
 depend on it.
 
-The trainer would choose the characters itself, from the sample, and drop required ones: it takes them by frequency and
-ends as soon as what it has taken covers the share asked for. So it is asked for all characters, and the lost ones are
-replaced beforehand by <unk>, which it takes for an unknown character. Some more <unk>, in sentences of their own, keep
-the share (a float32) below 1 until the last required character is taken.
+Left to itself, the trainer would choose the characters from the sample, and drop required ones: it takes characters by
+frequency, and stops as soon as those taken cover the share asked for. So it is asked for all characters, and the
+lost ones are replaced by <unk> beforehand, which it treats as an unknown character. More <unk>, in sentences of their
+own, keep the share that is covered (a float32) below 1 until the last required character is taken.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.alphabet import Alphabet
+from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.counting import CharacterFinder, NormalRule
 from albert_data.tokenizer.trainer import Trainer, train
 
@@ -28,14 +29,14 @@ CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 UNKNOWN = "<unk>"
 NUM_SPECIALS = 2 + len(CONTROL_SYMBOLS)  # <pad> and <unk>
 MAX_SENTENCE_BYTES = 4192  # longer ones are left out
-_MAX_REPLACED_BYTES = 1 << 20  # of a sentence as the trainer gets it: <unk> is longer than a character
-_BYTES_PER_UNKNOWN = 1_000_000  # float32 distinguishes 1 from 1 - 1/16,777,216
+_MAX_REPLACED_BYTES = 1 << 20  # of a sentence that the trainer gets: with <unk> it is longer than before
+_BYTES_PER_UNKNOWN = 1_000_000  # one <unk> in at most 1,000,000 characters; float32 can distinguish one in 16,777,216
 _UNKNOWN_PER_SENTENCE = 500
 _THREADS = 16
 
 
 class VocabularyTooLarge(TokenizerError):
-    """The text has too few different pieces. largest: the size that it supports."""
+    """The text has too few different pieces. largest: the largest size that it supports."""
 
     def __init__(self, vocab_size: int, largest: int) -> None:
         super().__init__(
@@ -50,7 +51,7 @@ class VocabularyTooLarge(TokenizerError):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """model: the serialised SentencePiece model; num_skipped, skipped_bytes: sentences too long to learn from."""
+    """model: the serialised SentencePiece model; num_skipped, skipped_bytes: of sentences too long to learn from."""
 
     model: bytes
     num_sentences: int
@@ -66,7 +67,7 @@ def train_model(
 
     config.dummy_prefix: True or False. Raises TokenizerError where the sentences don't support the vocabulary.
     """
-    assert config.dummy_prefix is not None, "the corpus decides before the training"
+    assert config.dummy_prefix is not None, "it must be decided before the training"
     used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
     if not used:
         raise TokenizerError("no sentence to learn a vocabulary from; give more text")
@@ -107,17 +108,17 @@ def _make_options(config: VocabConfig, alphabet: Alphabet) -> dict[str, Any]:
 
 
 def replace_lost(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet) -> list[bytes]:
-    """The sentences with <unk> in place of each lost character. Those that hold one are normalised for that."""
+    """The sentences with <unk> in place of each lost character. A sentence that holds one is normalised first."""
     if not alphabet.lost:
         return sentences
     rule = NormalRule(config.cased)
     lengths = np.array([len(sentence) for sentence in sentences])
     ends = np.cumsum(lengths)
     text = np.frombuffer(b"".join(sentences), np.uint8)
-    places = np.flatnonzero(CharacterFinder(rule, alphabet.lost.keys()).find(text, ends - lengths, ends))
+    chosen = np.flatnonzero(CharacterFinder(rule, alphabet.lost.keys()).find(Sentences(text, ends - lengths, ends)))
     table, replaced = dict.fromkeys(alphabet.lost, UNKNOWN), list(sentences)
-    for at in places.tolist():
-        replaced[at] = rule.normalise(sentences[at].decode()).translate(table).encode()
+    for i in chosen.tolist():
+        replaced[i] = rule.normalise(sentences[i].decode()).translate(table).encode()
     return replaced
 
 

@@ -1,12 +1,13 @@
 """Which pieces begin a word, for cutting and masking whole words (ALBERT, section 4.1).
 
-A piece that begins with "▁" begins a word. A piece of punctuation or symbols alone, and a piece in a
-script without spaces, is a word of its own: it begins one, and so does whatever follows it. But no word begins
-inside a grapheme cluster, the character that a reader sees: a piece that begins with a mark continues the word before
+A piece that begins with "▁" begins a word. A piece of only punctuation or symbols, and a piece in a script without
+spaces, is standalone, a word of its own: it begins one, and so does the piece after it. But no word begins inside a
+grapheme cluster, the character that a reader sees: a piece that begins with a mark continues the word before
 it, whatever that is (graphemes.py). A lone "▁" belongs to the word behind it, as it does in a piece "▁中国". The bytes
-that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first begins it if it is of CJK or an emoji.
+that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first one begins a word if the character is
+CJK or an emoji.
 
-A shard folder keeps the rules that built it: `words_version_1.py` decides for those of version 1.
+A shard folder keeps the rules that built it: `words_version_1.py` decides for folders of version 1.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from albert_data.tokenizer.graphemes import continues, follows_whole_word, joins
 from albert_data.unicode_tables import category, script
 
 SPACE = "\u2581"  # SentencePiece's visible space
-NEVER = -2  # outweighs the 1 of the other side
+NEVER = -2  # outweighs the 1 of the neighbour: no word begins between them
 
-# Scripts that set no space between words, by the names that unicode_tables.py has for them. TAI is Tai Le, Tai Tham and
-# Tai Viet, NEW is New Tai Lue.
+# Scripts that set no space between words, named as in unicode_tables.py. TAI is Tai Le, Tai Tham and Tai Viet, NEW is
+# New Tai Lue.
 _UNSPACED_SCRIPTS = frozenset(
     {"CJK", "HIRAGANA", "HENTAIGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "TANGUT", "NUSHU"}
     | {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW", "AHOM", "JAVANESE", "BALINESE", "BATAK", "KAWI"}
 )
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
-# First bytes of characters of which nearly all are words of their own: U+3000 to U+9FFF, emoji and rare ideographs.
+# First bytes of U+3000 to U+9FFF, emoji and rare ideographs; nearly all these characters are words of their own.
 _STARTING_BYTES = frozenset(range(0xE3, 0xEA)) | {0xF0}
-_LATER_BYTES = range(0x80, 0xC0)
+_CONTINUATION_BYTES = range(0x80, 0xC0)  # of UTF-8
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordRule:
-    """What each piece says of the place before it and of that behind it: int8 over the vocabulary.
+    """Two numbers of each piece, int8 over the vocabulary.
 
-    starts: 1, a word begins at the piece; 0, only behind a standalone one; NEVER, not even there.
-    standalone: 1, the next piece begins a word; 0, only if it starts one itself; NEVER, not even then.
-    A word begins where the two numbers at a place have a positive sum, and where a segment begins.
+    starts: 1 if the piece begins a word; 0 if only behind a standalone piece; NEVER if not even there.
+    standalone: 1 if the next piece begins a word; 0 if only where its `starts` is 1; NEVER if not even then.
+    A word begins where a segment begins, and where `standalone` of a piece + `starts` of the next one is positive.
     """
 
     starts: np.ndarray
@@ -59,7 +60,7 @@ class WordRule:
 
     @classmethod
     def every_piece(cls, vocab_size: int) -> WordRule:
-        """Each piece is a word, as `--pieces` asks for."""
+        """Each piece is a word, as with `--pieces`."""
         return cls(starts=np.ones(vocab_size, np.int8), standalone=np.ones(vocab_size, np.int8))
 
 
@@ -67,11 +68,12 @@ def judge_piece(piece: str) -> tuple[int, int]:
     """The two numbers of a piece, see WordRule."""
     if found := _BYTE_PIECE.fullmatch(piece):
         byte = int(found[1], 16)
-        return NEVER if byte in _LATER_BYTES else int(byte in _STARTING_BYTES), 0
+        return NEVER if byte in _CONTINUATION_BYTES else int(byte in _STARTING_BYTES), 0
     if piece == SPACE:
         return 1, NEVER
     alone = is_standalone(piece)
     starts = 1 if alone or piece.startswith(SPACE) else 0
+    # An empty piece has no first character; SPACE stands in for it, which continues nothing.
     return NEVER if continues(piece[:1] or SPACE) else starts, NEVER if joins_next(piece[-1:]) else int(alone)
 
 
@@ -79,7 +81,7 @@ def is_standalone(piece: str) -> bool:
     """Whether a piece is a word of its own: all punctuation and symbols, or in a script without spaces."""
     text = piece.replace(SPACE, "")
     if text.isascii() and text.isalpha():
-        return False  # at once, as for most pieces
+        return False  # the quick answer for most pieces
     if any(map(is_unspaced, text)):
         return True
     bases = [character for character in text if not continues(character)]

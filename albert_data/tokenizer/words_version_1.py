@@ -1,4 +1,4 @@
-"""Which pieces are words of their own by version 1 of the rules, for the folders that it built.
+"""Which pieces are words of their own by version 1 of the rules, for shard folders built by it.
 
 Version 1 asked Python for the names of characters, so its answers depend on the version of Python.
 """
@@ -16,7 +16,7 @@ _UNSPACED_SCRIPTS = frozenset(
 
 
 def judge_piece(piece: str) -> tuple[int, int]:
-    """Whether a word begins at a piece, and whether one does behind it: the numbers of WordRule."""
+    """Whether a word begins at a piece, and whether one begins behind it: the two numbers of WordRule."""
     alone = is_standalone(piece)
     return int(alone or piece.startswith("\u2581")), int(alone)
 
@@ -25,7 +25,7 @@ def is_standalone(piece: str) -> bool:
     """Whether a piece is all punctuation and symbols, or in a script without spaces."""
     text = piece.replace("\u2581", "")
     if text.isascii() and text.isalpha():
-        return False  # at once, as for most pieces
+        return False  # the quick answer for most pieces
     return any(map(_is_unspaced, text)) or (bool(text) and all(map(_is_symbol, text)))
 
 
