@@ -345,6 +345,7 @@ class _Loop:
         """Write a checkpoint. Returns whether any rank was sent a signal by the end of it."""
         self._read_tally()
         began = time.perf_counter()
+        self._session.tally.gather(self._ranks)
         self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
             save_session(self._session, self._run, self._loader.state_dict())

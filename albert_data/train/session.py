@@ -216,6 +216,8 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
         unpack_optimizer(session.optimizer, tensors)
         session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
+        if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
+            session.tally = Tally(session.precision.device)
         if state["step"] and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
         session.step, session.seconds = int(state["step"]), float(state["seconds"])

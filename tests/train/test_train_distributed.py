@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -54,9 +55,12 @@ def finish(processes: list[subprocess.Popen[str]], code: int = 0) -> list[str]:
     return said
 
 
+def read_metrics(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
 def read_losses(run: Path) -> list[tuple[int, str, float, float]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in lines]
+    return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in read_metrics(run)]
 
 
 @pytest.mark.slow  # four processes, each of which loads torch
@@ -109,6 +113,21 @@ def test_a_signal_to_one_process_stops_all_and_all_go_on(out, tmp_path):
     step = int(list_checkpoints(run)[-1].name.removeprefix("step-"))
     assert 3 <= step < 3000
     assert [line[0] for line in read_losses(run)] == list(range(1, step + 1))
+
+
+@pytest.mark.slow  # six processes, each of which loads torch
+def test_two_processes_that_stop_inside_a_line_resume_with_the_figures_of_the_whole_line(out, tmp_path):
+    options = (*OPTIONS, "--log-every", "8", "--steps", "8", "--eval-every", "8", "--save-every", "3", "--keep", "9")
+    finish(start(2, out, "-o", tmp_path / "whole", *options))
+    finish(start(2, out, "-o", tmp_path / "resumed", *options))
+    for last in ("step-00000006", "step-00000008"):
+        shutil.rmtree(tmp_path / "resumed" / "checkpoints" / last)
+    finish(start(2, out, "-o", tmp_path / "resumed", *options, "--resume"))
+    whole, resumed = (read_metrics(tmp_path / name) for name in ("whole", "resumed"))
+    for line in (*whole, *resumed):
+        for timed in ("tokens_per_second", "seconds"):
+            line.pop(timed, None)
+    assert whole == resumed
 
 
 def test_without_torchrun_there_is_one_rank(monkeypatch):
