@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from albert_data.train.budget import SPARE, Budget
+from albert_data.train.budget import SAFETY_FACTOR, Budget
 from albert_data.train.config import TrainConfig
 
 
@@ -34,7 +34,7 @@ def make(*, seconds: float = 0.0, schedule_begin: float | None = None, **length:
 def test_steps_count_themselves():
     budget = make(steps=4)
     assert [budget.share_done(step) for step in (0, 1, 4)] == [0, 0.25, 1]
-    assert [budget.is_last(step, 0.0) for step in range(4)] == [False, False, False, True]
+    assert [budget.finish_update(step, 0.0) for step in range(4)] == [False, False, False, True]
 
 
 def test_epochs_are_so_many_steps():
@@ -49,7 +49,7 @@ def test_minutes_go_by_the_clock_from_the_first_update_on_and_leave_time_for_the
     clock.now += 10
     assert budget.share_done(0) == 0, "what is opened and compiled first is not of the schedule"
     budget.begin()
-    training_seconds = 60 - 10 - SPARE * 8
+    training_seconds = 60 - 10 - SAFETY_FACTOR * 8
     clock.now += training_seconds / 2
     budget.begin()
     assert budget.share_done(17) == pytest.approx(0.5)
@@ -59,8 +59,8 @@ def test_minutes_go_by_the_clock_from_the_first_update_on_and_leave_time_for_the
 
 def test_the_last_step_is_the_one_after_which_another_would_be_late(clock):
     budget = make(minutes=1.0)
-    assert not budget.is_last(0, 0.1), "of the first step nothing is known yet"
-    assert [budget.is_last(step, share) for step, share in enumerate((0.3, 0.5, 0.7, 0.9), 1)] == [
+    assert not budget.finish_update(0, 0.1), "of the first step nothing is known yet"
+    assert [budget.finish_update(step, share) for step, share in enumerate((0.3, 0.5, 0.7, 0.9), 1)] == [
         False,
         False,
         False,
@@ -71,7 +71,7 @@ def test_the_last_step_is_the_one_after_which_another_would_be_late(clock):
 def test_a_resumed_run_goes_on_where_its_schedule_was(clock):
     budget = make(minutes=1.0, seconds=30.0, schedule_begin=10.0)
     assert budget.seconds == 30
-    assert budget.share_done(5) == pytest.approx(20 / (50 - SPARE * 2))
+    assert budget.share_done(5) == pytest.approx(20 / (50 - SAFETY_FACTOR * 2))
 
 
 def test_a_budget_that_the_end_alone_takes_is_over_at_once(clock):

@@ -104,7 +104,7 @@ def test_what_is_no_file_or_folder_stops_a_resumed_run_before_it_begins(train, r
         os.mkfifo(run / name)
     else:
         (run / name).write_text("mine") if is_folder else (run / name).mkdir()
-    with pytest.raises(OutputError, match=f"{name}: is no (folder|regular file).*move it away"):
+    with pytest.raises(OutputError, match=f"{name}: is (not a|no) (folder|regular file).*move it away"):
         train(resume=True)
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_is_none_is_named_and_never_waited_for(train, run, name, kin
     train()
     (run / name).unlink()
     os.mkfifo(run / name) if kind == "FIFO" else (run / name).mkdir()
-    with pytest.raises(CheckpointError, match="is no regular file"):
+    with pytest.raises(CheckpointError, match="is not a regular file"):
         train(resume=True)
 
 

@@ -83,9 +83,9 @@ def test_the_layers_of_runs_stand_side_by_side(run, toys, tmp_path):
 
 
 def test_shards_of_another_vocabulary_and_a_run_without_checkpoint_are_refused(run, toys, tmp_path):
-    with pytest.raises(CheckpointError, match="knows 40 pieces, the shards have 50"):
+    with pytest.raises(CheckpointError, match="has 40 pieces, but the shards have 50"):
         measure_run(run, toys.make_shards(10, vocab_size=50))
-    with pytest.raises(CheckpointError, match=r"has 512 positions, and rows of the shards take \d{3};"):
+    with pytest.raises(CheckpointError, match=r"has 512 positions, but rows of the shards need \d{3};"):
         measure_run(run, toys.make_shards(50, max_seq_len=900))
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         measure_run(tmp_path, toys.make_shards(10))
@@ -100,7 +100,7 @@ def fails(capsys, code: int, *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
-        ("config", {"colour": 1}, "colour is 1, a setting that is not known here"),
+        ("config", {"colour": 1}, "colour is 1, a setting that this version does not know"),
         ("config", {"lr": "fast"}, "lr is 'fast', of a wrong type; float is needed"),
         ("config", {"steps": 2.5}, "steps is 2.5, of a wrong type; int or null is needed"),
         ("config", {"steps": None}, "none is given; give exactly one of"),
@@ -131,7 +131,7 @@ def test_figures_that_a_line_lacks_are_left_out(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("x.foo", "allowed endings are .png, .svg, .pdf"), ("missing/x.png", "is no folder")]
+    ("name", "message"), [("x.foo", "allowed endings are .png, .svg, .pdf"), ("missing/x.png", "is not a folder")]
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, capsys, name, message):
     pytest.importorskip("matplotlib")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, order
-from albert_data.train.batch import BatchShape, bound_places, collate
+from albert_data.train.batch import BatchShape, choose_mask_capacity, collate
 from albert_data.train.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
@@ -80,7 +80,7 @@ def stored_row(shards, row: int) -> tuple:
 
 def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[str, list]:
     """`collate`, a cell at a time."""
-    num_rows, row_len, num_places = shape
+    num_rows, row_len, mask_capacity = shape
     ids, segments, valid, labels, indices, originals = [], [], [], [], [], []
     for row in range(num_rows):
         here = slice(*examples.offsets[row : row + 2]) if row < len(examples) else slice(0, 0)
@@ -93,9 +93,9 @@ def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[st
     for row, (begin, end) in enumerate(pairwise(examples.mask_offsets.tolist())):
         indices += [row * row_len + int(at) for at in examples.masked_positions[begin:end]]
         originals += examples.masked_ids[begin:end].tolist()
-    if len(indices) > num_places:
-        num_places = -(-len(indices) // 64) * 64
-    left = num_places - len(indices)
+    if len(indices) > mask_capacity:
+        mask_capacity = -(-len(indices) // 64) * 64
+    left = mask_capacity - len(indices)
     return dict(
         zip(TENSORS, (ids, segments, valid, indices + [0] * left, originals + [-1] * left, labels), strict=True)
     )
@@ -122,11 +122,11 @@ def test_without_a_shape_collate_takes_the_least_that_holds_the_rows():
 
 
 @settings(max_examples=40, deadline=None)
-@given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), num_places=st.sampled_from([0, 64]), data=st.data())
-def test_collate_equals_laying_out_a_cell_at_a_time(toys_of_any_length, num_rows, extra, num_places, data):
+@given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), mask_capacity=st.sampled_from([0, 64]), data=st.data())
+def test_collate_equals_laying_out_a_cell_at_a_time(toys_of_any_length, num_rows, extra, mask_capacity, data):
     rows = np.array(data.draw(st.lists(st.integers(0, 39), min_size=num_rows, max_size=num_rows)), np.int64)
     examples = toys_of_any_length.rows(rows)
-    shape = BatchShape(num_rows + extra, 32, num_places)
+    shape = BatchShape(num_rows + extra, 32, mask_capacity)
     batch = collate(examples, pad_id=3, shape=shape)
     assert {name: getattr(batch, name).tolist() for name in TENSORS} == plain_collate(examples, shape, 3)
 
@@ -147,7 +147,7 @@ def test_ids_are_int32_and_labels_int64_up_to_the_largest():
 @pytest.mark.parametrize(("mask_prob", "ngram"), [(0.15, 3), (0.01, 1), (0.5, 10)])
 def test_places_suffice_for_the_mean_and_are_never_more_than_the_cells(mask_prob, ngram):
     for num_cells in (64, 4096, 2**20):
-        found = bound_places(num_cells, mask_prob=mask_prob, ngram=ngram)
+        found = choose_mask_capacity(num_cells, mask_prob=mask_prob, ngram=ngram)
         assert found % 64 == 0
         assert mask_prob * num_cells <= found <= num_cells
 
@@ -261,7 +261,7 @@ def test_read_ahead_yields_every_item_in_order(num_steps, depth):
 def test_reading_ahead_changes_no_batch_and_no_state(toys, depth):
     shards = toys.make_shards(145, max_seq_len=200)
     plain, ahead = (ShardLoader(shards, batch_tokens=1000) for _ in range(2))
-    items = ahead._read_from(ahead._place, pin=False)
+    items = ahead._read_from(ahead._position, pin=False)
     stream = read_ahead(items, depth=depth)
     for (batch,), (read, after) in zip(plain.stream(CPU, 50), stream, strict=False):
         assert_same(batch, read[0])
@@ -341,7 +341,7 @@ def test_the_state_of_another_loader_is_refused(toys, changes, words):
     state = ShardLoader(shards, batch_tokens=1000).state_dict()
     with pytest.raises(CheckpointError, match=words):
         ShardLoader(shards, **{"batch_tokens": 1000, **changes}).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="no Place"):
+    with pytest.raises(CheckpointError, match="no Position"):
         ShardLoader(shards, batch_tokens=1000).load_state_dict({**state, "window": 99})
 
 

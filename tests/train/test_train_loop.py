@@ -255,7 +255,7 @@ def test_a_run_by_epochs_reads_all_rows_so_often(toys, use_shards, tmp_path):
 
 def test_a_time_too_short_to_train_in_is_refused(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*nothing is left to train in"):
+    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*no time is left for training"):
         loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, minutes=0.01))
 
 

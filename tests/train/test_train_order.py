@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_data.train import order
-from albert_data.train.order import BUCKET, BatchOrder, Place, RowBatch, cut_batches, num_slots, permute, take_share
+from albert_data.train.order import (
+    BUCKET,
+    BatchOrder,
+    Position,
+    RowBatch,
+    cut_batches,
+    permute,
+    rows_per_batch,
+    take_share,
+)
 
-START = Place(0, 0, 0)
+START = Position(0, 0, 0)
 seeds = st.integers(0, 2**63 - 1)
 row_lengths = st.lists(st.integers(2, 512), min_size=1, max_size=400)
 
@@ -24,7 +33,7 @@ def small_windows(monkeypatch):
 
 
 def epoch_of(batch_order: BatchOrder, epoch: int) -> list[RowBatch]:
-    found = takewhile(lambda one: one[1].epoch == epoch, batch_order.batches_from(Place(epoch, 0, 0)))
+    found = takewhile(lambda one: one[1].epoch == epoch, batch_order.batches_from(Position(epoch, 0, 0)))
     return [batch for batch, _, _ in found]
 
 
@@ -96,7 +105,7 @@ def test_each_row_comes_exactly_once_an_epoch_in_few_shapes(lengths, batch_token
         batches = epoch_of(batch_order, epoch)
     assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
     assert {batch.row_len for batch in batches} <= {order.padded_len(length) for length in lengths}
-    short = [batch for batch in batches if len(batch.rows) < num_slots(batch.row_len, batch_tokens)]
+    short = [batch for batch in batches if len(batch.rows) < rows_per_batch(batch.row_len, batch_tokens)]
     assert len(short) <= batch_order.num_windows
     for batch in batches:
         assert max(lengths[row] for row in batch.rows) <= batch.row_len
@@ -138,7 +147,7 @@ def test_little_is_padded_where_lengths_are_spread():
     lengths = np.random.default_rng(0).integers(3, 513, 50_000)
     batch_order = BatchOrder(lengths, batch_tokens=16_384, seed=0)
     batches = epoch_of(batch_order, 0)
-    cells = sum(num_slots(batch.row_len, 16_384) * batch.row_len for batch in batches)
+    cells = sum(rows_per_batch(batch.row_len, 16_384) * batch.row_len for batch in batches)
     whole_buckets = (-(-lengths // 64) * 64).sum()
     assert cells < 1.02 * whole_buckets
 
@@ -152,8 +161,8 @@ def test_batches_do_not_come_sorted_by_length():
 @pytest.mark.parametrize("place", [(0, 0, 999), (0, 1, 0), (-1, 0, 0), (0, 0, -1)])
 def test_a_place_that_is_not_there_is_known(place):
     batch_order = BatchOrder(np.full(20, 10), batch_tokens=64 * 5, seed=0)
-    assert batch_order.holds(Place(7, 0, 3))
-    assert not batch_order.holds(Place(*place))
+    assert batch_order.holds(Position(7, 0, 3))
+    assert not batch_order.holds(Position(*place))
 
 
 def test_epochs_and_seeds_differ():

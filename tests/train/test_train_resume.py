@@ -136,7 +136,7 @@ def test_resuming_a_run_that_was_killed_at_its_end_makes_what_it_lacks(toys, fin
     assert (finished / "metrics.jsonl").read_text() == whole
     assert (finished / "report.html").read_text() == page
     shown = capsys.readouterr().err
-    assert "the run was over, but not all was written" in shown
+    assert "the run was over, but not all of its files were written" in shown
     assert f"the curves of the run: {finished / 'report.html'}" in shown
 
 

@@ -224,5 +224,5 @@ def test_torchrun_that_is_stopped_saves_and_ends(out, tmp_path, number):
     process.send_signal(number)
     shown = process.communicate(timeout=60)[1]
     assert process.returncode != 0
-    assert "is saved. Go on with" in shown
+    assert "is saved. Resume with" in shown
     assert len(list_checkpoints(run)) == 1
