@@ -20,12 +20,14 @@ from toy_language import train_model
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
+from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.proto import read_settings
 from albert_data.train.batch import collate
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert
+from albert_data.train.sizes import count_parameters
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
@@ -244,11 +246,11 @@ def test_an_uncased_tokenizer_stays_uncased(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"model_type": "bpe"}, "no unigram model"),
+        ({"model_type": "bpe"}, "not a unigram model"),
         ({"byte_fallback": True, "vocab_size": 700}, "as bytes"),
         ({"unk_id": 0, "pad_id": 1}, "id 0, where 1 is needed"),
         ({"remove_extra_whitespaces": False}, "white space"),
-        ({"treat_whitespace_as_suffix": True}, "a space behind each word"),
+        ({"treat_whitespace_as_suffix": True}, "a space after each word"),
         ({"split_by_whitespace": False}, "more than one word"),
     ],
 )
@@ -353,7 +355,7 @@ def fails(capsys, *arguments: object) -> str:
 
 def test_what_is_no_run_is_refused(trained, tmp_path, capsys):
     for path in (tmp_path, tmp_path / "missing", trained / "shards"):
-        assert "is no training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
+        assert "is not a training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -389,6 +391,48 @@ def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, na
     assert [path.name for path in out.iterdir()] == [name]
     assert other.read_text() == "mine"
     assert kind != "file" or (out / name).read_text() == "mine"
+
+
+def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, exported):
+    card = (exported / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: fill-mask\n")
+    config, line = load_model(list_checkpoints(trained / "run")[-1]).config, read_validation(trained / "run")
+    for words in (
+        "| layers | 4 of hidden size 128, 4 attention heads, feed-forward size 512, sharing: all |",
+        f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
+        "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser adamw, learning rate 0.001.",
+        f"the digest `{read_manifest(trained / 'shards').digest}`",
+        f"| {line['mlm_loss']:.3f} | {line['mlm_accuracy']:.1%} | {line['sop_loss']:.3f} | ",
+    ):
+        assert words in card
+
+
+def read_validation(run: Path) -> dict:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["split"] == "validation"][-1]
+
+
+@pytest.mark.parametrize("metrics", [None, b"not metrics\n"], ids=["missing", "damaged"])
+def test_the_card_of_a_run_without_metrics_has_no_figures(trained, tmp_path, metrics):
+    run = Path(shutil.copytree(trained / "run", tmp_path / "run"))
+    (run / "metrics.jsonl").unlink()
+    if metrics is not None:
+        (run / "metrics.jsonl").write_bytes(metrics)
+    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
+    assert "None: the run was not evaluated at this checkpoint." in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_the_name_of_a_run_writes_no_markup_into_the_card(trained, tmp_path):
+    run = Path(shutil.copytree(trained / "run", tmp_path / "`<b>x\n# y\x1b[31m"))
+    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert r"of the run `'<b>x\n# y\x1b[31m`: " in card
+
+
+def test_export_says_how_to_load_the_model(trained, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert run_command(["export", str(trained / "run"), "-o", str(out)]) == 0
+    assert f"transformers.pipeline('fill-mask', model='{out}')" in capsys.readouterr().out
 
 
 def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, tmp_path, capsys):
@@ -435,7 +479,7 @@ def test_the_tokenizer_of_the_run_is_found_and_another_refused(trained, tmp_path
     assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
     (tmp_path / "other.model").write_bytes(tokenizer_model)
     options = ["-o", tmp_path / "another", "--tokenizer", tmp_path / "other.model"]
-    assert "is another than" in fails(capsys, run, *options)
+    assert "differs from" in fails(capsys, run, *options)
 
 
 def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_model, capsys):
@@ -478,7 +522,10 @@ def test_what_ends_an_export_leaves_the_folder_as_it_was(tokenizer, tmp_path, mo
 
 @pytest.mark.parametrize(
     ("piece", "score", "words"),
-    [("a\udcff", -1.0, r"piece 7, 'a\\udcff', is no text"), ("a", math.nan, "score of its piece 7, 'a', is nan")],
+    [
+        ("a\udcff", -1.0, r"piece 7, 'a\\udcff', is not valid text"),
+        ("a", math.nan, "score of its piece 7, 'a', is nan"),
+    ],
 )
 def test_a_piece_that_no_json_can_hold_is_refused(tokenizer, piece, score, words):
     settings = read_settings(tokenizer.model)
