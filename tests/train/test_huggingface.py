@@ -166,7 +166,7 @@ def test_a_model_carried_there_and_back_is_the_same_to_the_bit(config, tokenizer
             assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
 
 
-def test_weights_in_16_bits_come_in_as_float32(tmp_path):
+def test_weights_in_16_bits_are_read_as_float32(tmp_path):
     theirs = write_with_transformers(tmp_path)
     theirs.half().save_pretrained(tmp_path)
     assert {p.dtype for p in huggingface.import_model(tmp_path).parameters()} == {torch.float32}
@@ -198,7 +198,7 @@ def test_transformers_loads_every_weight_of_the_folder(folder, batch):
     check_equal_logits(huggingface.import_model(folder), model.eval(), batch)
 
 
-def test_the_folder_holds_the_tokenizer_as_it_is(folder, tokenizer_model):
+def test_the_folder_has_the_tokenizer_unchanged(folder, tokenizer_model):
     assert sorted(path.name for path in folder.iterdir()) == [
         *("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
     ]
@@ -207,20 +207,20 @@ def test_the_folder_holds_the_tokenizer_as_it_is(folder, tokenizer_model):
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("auto", [False, True], ids=["AlbertTokenizer", "AutoTokenizer"])
-def test_its_tokenizer_gives_our_ids(folder, tokenizer, text, auto):
+def test_the_exported_tokenizer_gives_our_ids(folder, tokenizer, text, auto):
     theirs = (transformers.AutoTokenizer if auto else transformers.AlbertTokenizer).from_pretrained(folder)
     ids, _ = tokenizer.encode([text])
     assert theirs(text)["input_ids"] == [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id]
 
 
-def test_its_tokenizer_gives_our_ids_of_ordinary_sentences(folder, tokenizer, sentences):
+def test_the_exported_tokenizer_gives_our_ids_of_ordinary_sentences(folder, tokenizer, sentences):
     theirs = transformers.AlbertTokenizer.from_pretrained(folder)
     ids, offsets = tokenizer.encode(sentences)
     ours = [ids[begin:end].tolist() for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
     assert theirs(sentences, add_special_tokens=False)["input_ids"] == ours
 
 
-def test_its_tokenizer_knows_the_mask_and_the_two_segments(folder, tokenizer):
+def test_the_exported_tokenizer_supports_the_mask_and_two_segments(folder, tokenizer):
     theirs = transformers.AlbertTokenizer.from_pretrained(folder)
     (left, right), cls, sep = [tokenizer.encode([t])[0].tolist() for t in ("the long", "river.")], 2, 3
     assert theirs("the long [MASK] river.")["input_ids"] == [cls, *left, tokenizer.mask_id, *right, sep]
@@ -254,7 +254,7 @@ def test_an_uncased_tokenizer_stays_uncased(tmp_path):
         ({"split_by_whitespace": False}, "more than one word"),
     ],
 )
-def test_a_tokenizer_that_transformers_would_read_otherwise_is_refused(settings, reason, tmp_path):
+def test_a_tokenizer_that_transformers_would_read_differently_is_refused(settings, reason, tmp_path):
     tokenizer = Tokenizer(train_model(**settings), "a tokenizer")
     model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
     with pytest.raises(TokenizerError, match=reason):
@@ -302,7 +302,7 @@ def run_example(name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_trained_run_loads_in_transformers_as_it_is(trained, exported):
+def test_a_trained_run_gives_transformers_the_same_hidden_states(trained, exported):
     ours = load_model(list_checkpoints(trained / "run")[-1])
     theirs = transformers.AlbertForPreTraining.from_pretrained(exported).eval()
     ids_BT = torch.randint(5, 4000, (3, 20), generator=torch.Generator().manual_seed(0))
@@ -311,7 +311,7 @@ def test_a_trained_run_loads_in_transformers_as_it_is(trained, exported):
         torch.testing.assert_close(theirs.albert(ids_BT).pooler_output, pooled_BH, atol=1e-5, rtol=0)
 
 
-def test_its_ids_are_those_of_the_sample_corpus(exported):
+def test_the_exported_tokenizer_gives_our_ids_of_the_sample_corpus(exported):
     texts = [line for line in (ROOT / "sample_corpus" / "chinese.txt").read_text().splitlines() if line]
     texts += [line for line in (ROOT / "sample_corpus" / "english-1.txt").read_text().splitlines() if line]
     tokenizer, theirs = load_tokenizer(exported), transformers.AlbertTokenizer.from_pretrained(exported)
@@ -326,12 +326,12 @@ def test_its_ids_are_those_of_the_sample_corpus(exported):
     assert not wrong
 
 
-def test_fill_mask_is_run_by_its_example(exported):
+def test_the_fill_mask_example_runs(exported):
     shown = run_example("fill_mask.py", str(exported), "今天的[MASK]很好。", "--top", "3")
     assert re.fullmatch(r"( *\d+\.\d%  .*\n){3}", shown), shown
 
 
-def test_multiple_choice_is_learnt_by_its_example(exported):
+def test_the_multiple_choice_example_learns(exported):
     shown = run_example("multiple_choice.py", str(exported))
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", shown)]
     assert losses[0] == pytest.approx(1.386, abs=0.3)  # ln 4
@@ -353,7 +353,7 @@ def fails(capsys, *arguments: object) -> str:
     return shown
 
 
-def test_what_is_no_run_is_refused(trained, tmp_path, capsys):
+def test_a_folder_without_a_run_is_refused_by_export(trained, tmp_path, capsys):
     for path in (tmp_path, tmp_path / "missing", trained / "shards"):
         assert "is not a training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -435,7 +435,7 @@ def test_export_says_how_to_load_the_model(trained, tmp_path, capsys):
     assert f"transformers.pipeline('fill-mask', model='{out}')" in capsys.readouterr().out
 
 
-def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, tmp_path, capsys):
+def test_other_files_in_the_folder_do_not_stop_an_export_and_stay(trained, exported, tmp_path, capsys):
     names = (".DS_Store", "README.md", "notes/todo.txt")
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -447,7 +447,7 @@ def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, t
 
 
 @pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "adapter_config.json"])
-def test_what_would_change_the_model_that_transformers_reads_is_an_obstacle(trained, tmp_path, capsys, name):
+def test_files_that_would_change_the_model_in_transformers_stop_an_export(trained, tmp_path, capsys, name):
     (tmp_path / name).write_text("{}")
     assert f"holds {name}, which transformers would read too" in fails(capsys, trained / "run", "-o", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -502,7 +502,7 @@ def test_a_tokenizer_changed_in_the_run_is_refused(trained, tmp_path, tokenizer_
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("own", [None, "notes.txt"])
-def test_what_ends_an_export_leaves_the_folder_as_it_was(tokenizer, tmp_path, monkeypatch, fault, own):
+def test_an_export_that_fails_leaves_the_folder_unchanged(tokenizer, tmp_path, monkeypatch, fault, own):
     def fill(path, data, **_):
         if path.name == "model.safetensors":
             raise fault
@@ -527,7 +527,7 @@ def test_what_ends_an_export_leaves_the_folder_as_it_was(tokenizer, tmp_path, mo
         ("a", math.nan, "score of its piece 7, 'a', is nan"),
     ],
 )
-def test_a_piece_that_no_json_can_hold_is_refused(tokenizer, piece, score, words):
+def test_a_piece_that_json_cannot_hold_is_refused(tokenizer, piece, score, words):
     settings = read_settings(tokenizer.model)
     scores = np.array([*settings.scores[:7], score, *settings.scores[8:]])
     one = SimpleNamespace(unk_id=1, pieces=[*tokenizer.pieces[:7], piece, *tokenizer.pieces[8:]])

@@ -89,7 +89,7 @@ def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):
     assert [sorted(rows[at] + rows[at + 1]) for at in (0, 2, 4)] == [[0, 1, 2, 3, 4]] * 3
 
 
-def test_processes_that_do_not_meet_are_one_line(monkeypatch):
+def test_processes_that_cannot_connect_are_an_error_of_one_line(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     for name in ("MASTER_ADDR", "MASTER_PORT"):
@@ -99,7 +99,7 @@ def test_processes_that_do_not_meet_are_one_line(monkeypatch):
 
 
 @pytest.mark.slow  # two processes that train until they are stopped
-def test_a_signal_to_one_process_stops_all_and_all_go_on(out, tmp_path):
+def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
     run = tmp_path / "run"
     options = (*OPTIONS, "--steps", "3000")
     processes = start(2, out, "-o", run, *options)

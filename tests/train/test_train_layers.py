@@ -41,7 +41,7 @@ def walk(model: Albert, rows, row: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("changes", [{}, {"num_groups": 2}, {"share": "none"}, {"num_inner_groups": 2}])
-def test_the_figures_are_those_of_a_plain_walk(toys, changes):
+def test_the_figures_equal_those_of_a_plain_loop_over_the_layers(toys, changes):
     torch.manual_seed(0)
     model = Albert(dataclasses.replace(SMALL, **changes)).eval()
     rows = toys.make_shards(5)
@@ -120,7 +120,7 @@ def test_a_damaged_run_file_is_one_line_that_names_it(run, capsys, section, chan
     assert shown.count("\n") == 1
 
 
-def test_figures_that_a_line_lacks_are_left_out(run):
+def test_figures_missing_in_a_line_are_left_out(run):
     lines = [
         {"step": 2, "split": split, "mlm_loss": "low", "tokens_per_second": "?"} for split in ("train", "validation")
     ]
@@ -138,7 +138,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, 
     assert message in fails(capsys, 1, run, "--shards", tmp_path / "nowhere", "--plot", tmp_path / name)
 
 
-def test_a_folder_that_is_no_run_is_refused(run, tmp_path, capsys):
+def test_a_folder_without_a_run_is_refused(run, tmp_path, capsys):
     assert f"{tmp_path}: there is no run" in fails(capsys, 1, run, tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_a_plot_without_shards_is_a_usage_error(run, capsys):
     assert "give --shards too" in fails(capsys, 2, run, "--plot", "layers.png")
 
 
-def test_of_many_lines_a_few_are_shown_and_the_last():
+def test_of_many_lines_a_few_and_the_last_are_shown():
     lines = [{"step": step} for step in range(100)]
     assert [line["step"] for line in thin(lines, 4)] == [24, 49, 74, 99]
     assert thin(lines[:3], 4) == lines[:3]

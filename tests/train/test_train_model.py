@@ -72,7 +72,7 @@ def test_a_change_of_a_shared_layer_shows_in_every_layer(batch):
     torch.testing.assert_close(shared.encode(batch), apart.encode(batch))
 
 
-def test_shapes(batch):
+def test_the_logits_have_the_documented_shapes(batch):
     output = small_model()(batch)
     assert output.mlm_logits_NV.shape == (len(batch.masked_labels_N), 40)
     assert output.sop_logits_B2.shape == (10, 2)
@@ -115,7 +115,7 @@ def test_padding_changes_no_output(toys):
     torch.testing.assert_close(together.sop_logits_B2, torch.cat([one.sop_logits_B2 for one in alone]))
 
 
-def test_what_stands_in_the_padding_changes_no_output(toys):
+def test_the_content_of_padding_changes_no_output(toys):
     examples = toys.make_shards(6).rows(np.arange(6))
     model = small_model()
     zeros, sevens = model(collate(examples, pad_id=0)), model(collate(examples, pad_id=7))

@@ -13,7 +13,7 @@ from albert_data.train.model import Albert
 from albert_data.train.optimizer import Lamb, lr_at, make_optimizer
 
 
-def test_the_rate_rises_to_its_height_and_falls_to_0():
+def test_the_rate_rises_to_lr_and_falls_to_0():
     config = TrainConfig(steps=100, warmup_share=0.1, lr=1.0)
     rates = [lr_at(step, 100, config) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)

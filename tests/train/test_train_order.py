@@ -62,13 +62,13 @@ def test_permute_is_a_bijection_for_any_size_seed_and_epoch(size, seed, epoch):
     assert np.array_equal(np.sort(values), np.arange(size))
 
 
-def test_permute_at_a_few_places_equals_the_whole_permutation_at_them():
+def test_permute_at_a_few_indices_equals_the_whole_permutation():
     whole = permute(np.arange(1000), size=1000, seed=3, epoch=5)
     places = np.array([999, 0, 17, 17])
     assert np.array_equal(permute(places, size=1000, seed=3, epoch=5), whole[places])
 
 
-def test_permute_sends_every_place_to_every_value_alike():
+def test_permute_sends_every_index_to_every_value_equally_often():
     size, draws = 20, 1000
     counts = np.zeros((size, size))
     for epoch in range(draws):
@@ -114,7 +114,7 @@ def test_each_row_comes_exactly_once_an_epoch_in_few_shapes(lengths, batch_token
 
 @settings(max_examples=30, deadline=None)
 @given(lengths=row_lengths, batch_tokens=st.integers(64, 2000), seed=seeds, data=st.data())
-def test_any_place_gives_alone_what_it_gives_after_all_others(lengths, batch_tokens, seed, data):
+def test_a_position_gives_the_same_batch_with_and_without_the_batches_before_it(lengths, batch_tokens, seed, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "WINDOW_BATCHES", 3)
         orders = [BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed) for _ in range(2)]
@@ -128,7 +128,7 @@ def test_any_place_gives_alone_what_it_gives_after_all_others(lengths, batch_tok
 
 
 @given(num_rows=st.integers(0, 50), num_ranks=st.integers(1, 9))
-def test_shares_one_after_another_are_the_batch_and_hardly_differ(num_rows, num_ranks):
+def test_the_shares_of_ranks_make_up_the_batch_and_differ_by_at_most_a_row(num_rows, num_ranks):
     rows = np.arange(num_rows)
     shares = [take_share(rows, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
     assert np.array_equal(np.concatenate(shares), rows)
@@ -136,14 +136,14 @@ def test_shares_one_after_another_are_the_batch_and_hardly_differ(num_rows, num_
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_windows_part_the_epoch_evenly(small_windows):
+def test_windows_divide_the_epoch_evenly(small_windows):
     batch_order = BatchOrder(np.full(1000, 64), batch_tokens=640, seed=0)
     sizes = [sum(len(batch.rows) for batch in batch_order.window(0, i)) for i in range(batch_order.num_windows)]
     assert len(sizes) == round(1000 / 30)
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_little_is_padded_where_lengths_are_spread():
+def test_rows_of_many_lengths_have_little_padding():
     lengths = np.random.default_rng(0).integers(3, 513, 50_000)
     batch_order = BatchOrder(lengths, batch_tokens=16_384, seed=0)
     batches = epoch_of(batch_order, 0)
@@ -159,7 +159,7 @@ def test_batches_do_not_come_sorted_by_length():
 
 
 @pytest.mark.parametrize("place", [(0, 0, 999), (0, 1, 0), (-1, 0, 0), (0, 0, -1)])
-def test_a_place_that_is_not_there_is_known(place):
+def test_holds_tells_which_positions_exist(place):
     batch_order = BatchOrder(np.full(20, 10), batch_tokens=64 * 5, seed=0)
     assert batch_order.holds(Position(7, 0, 3))
     assert not batch_order.holds(Position(*place))

@@ -82,11 +82,11 @@ def test_without_remasking_every_epoch_has_the_stored_masks(shards):
     [{"batch_tokens": 700}, {"batch_tokens": 50_000}, {"micro_tokens": 128}],
     ids=["small batches", "large batches", "micro-batches"],
 )
-def test_masks_depend_on_no_batch(shards, settings):
+def test_masks_do_not_depend_on_the_batch(shards, settings):
     assert read_epoch(loader_at(shards, 1)) == read_epoch(loader_at(shards, 1, **settings))
 
 
-def test_masks_depend_on_no_rank(shards):
+def test_masks_do_not_depend_on_the_rank(shards):
     whole = read_epoch(loader_at(shards, 1))
     for rank in range(3):
         share = read_epoch(loader_at(shards, 1, rank=rank, num_ranks=3))
@@ -180,7 +180,7 @@ def test_another_tokenizer_than_the_builds_is_refused(shards):
     assert list(islice(ShardLoader(copy, batch_tokens=1000, remask=False), 1))
 
 
-def test_a_folder_is_enough(shards):
+def test_a_loader_opens_a_folder_itself(shards):
     batch = next(iter(ShardLoader(Path(shards.folder), batch_tokens=1000)))
     assert batch.num_tokens > 0
 
