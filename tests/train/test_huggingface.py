@@ -1,4 +1,4 @@
-"""A model carried to transformers, or back, says the same; a folder that export wrote loads with the network off."""
+"""A model gives the same results here and in transformers; an exported folder loads without a network."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TEXTS = [
 def random_model(config: AlbertConfig, seed: int = 1) -> Albert:
     torch.manual_seed(seed)
     model = Albert(config).eval()
-    with torch.no_grad():  # at a deviation of 0.02 attention is nearly uniform, and biases hide behind zeros
+    with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform, and biases are 0
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     return model
@@ -90,7 +90,7 @@ def batch(toys):
 
 @torch.no_grad()
 def check_equal_logits(ours: Albert, theirs, batch) -> None:
-    """MLM at the masked tokens and SOP: to 1e-5 in float32; in float64, where rounding hides nothing, to 1e-11."""
+    """Compare MLM at the masked tokens and SOP: to 1e-5 in float32, to 1e-11 in float64, which shows smaller errors."""
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-11)):
         here = ours.to(dtype)(batch)
         there = theirs.to(dtype)(
@@ -287,7 +287,7 @@ def exported(trained) -> Path:
 
 
 def run_example(name: str, *arguments: str) -> str:
-    """An example as a user starts it, with no way to the network."""
+    """Run an example as a user does, without a network."""
     code = (
         "import runpy, socket, sys\n"
         "def refuse(*_): raise AssertionError('a connection was tried')\n"
@@ -344,7 +344,7 @@ def test_the_multiple_choice_example_learns(exported):
 
 
 def fails(capsys, *arguments: object) -> str:
-    """The one line of an export that fails with 1."""
+    """Return the line of an export that fails with exit code 1."""
     capsys.readouterr()
     assert run_command(["export", *map(str, arguments)]) == 1
     shown = capsys.readouterr().err

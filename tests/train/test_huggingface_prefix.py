@@ -1,4 +1,4 @@
-"""A tokenizer that puts no "▁" before a sentence gives the same ids in transformers, with the network off."""
+"""A tokenizer that puts no "▁" before a sentence gives the same ids in transformers, without a network."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_without_the_dummy_prefix_ids_of_ordinary_sentences_equal_those_of_the_m
 
 
 def test_the_space_after_a_mask_stays(theirs, tokenizer):
-    """A mask stands for a word and the space before it, as in the shards; the next word has its own space."""
+    """A mask replaces a word and the space before it, as in the shards; the next word has its own space."""
     words = encode(tokenizer, "the long river is")
     long = encode(tokenizer, "the long")
     river = words[len(long) : len(words) - len(encode(tokenizer, "the is")) + len(encode(tokenizer, "the"))]

@@ -1,4 +1,4 @@
-"""A run knows how far it has come: by its steps, or by the clock, the end's evaluation and checkpoint set aside."""
+"""A budget gives the share of a run that is done, by steps or by the clock, and keeps time for the end of the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from albert_data.train.config import TrainConfig
 
 
 class Clock:
-    """Stands in for time.perf_counter."""
+    """A replacement for time.perf_counter."""
 
     now = 100.0
 
@@ -47,7 +47,7 @@ def test_minutes_count_from_the_first_update_and_leave_time_for_the_end(clock):
     budget.note("evaluation", 6.0)
     budget.note("checkpoint", 2.0)
     clock.now += 10
-    assert budget.share_done(0) == 0, "what is opened and compiled first is not of the schedule"
+    assert budget.share_done(0) == 0, "the schedule begins after opening and compiling"
     budget.begin()
     training_seconds = 60 - 10 - SAFETY_FACTOR * 8
     clock.now += training_seconds / 2
@@ -59,7 +59,7 @@ def test_minutes_count_from_the_first_update_and_leave_time_for_the_end(clock):
 
 def test_an_update_is_the_last_if_another_would_end_too_late(clock):
     budget = make(minutes=1.0)
-    assert not budget.finish_update(0, 0.1), "of the first step nothing is known yet"
+    assert not budget.finish_update(0, 0.1), "the length of the first step is not known"
     assert [budget.finish_update(step, share) for step, share in enumerate((0.3, 0.5, 0.7, 0.9), 1)] == [
         False,
         False,

@@ -1,4 +1,4 @@
-"""Whatever stands in the files of a run is read or refused in one line: no traceback, no waiting."""
+"""Damaged files of a run are read or refused in one line, without a traceback and without waiting."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def trained(module_toys, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def readers(toys, use_shards, tmp_path):
-    """Everything that reads a run, by what it is called."""
+    """Return all functions that read a run, by name."""
     validation = toys.make_shards(12, seed=1)
     use_shards(toys.make_shards(30), validation)
     return {
@@ -74,7 +74,7 @@ def readers(toys, use_shards, tmp_path):
 
 
 def check(read, run: Path) -> None:
-    """It is read, or refused in one line of no great length."""
+    """Check that a function reads, or raises an error of one short line."""
     message = ""
     try:
         read(run)
@@ -99,13 +99,13 @@ TENSOR_FILES = (
 
 
 def places_of(value, at=()) -> list[tuple]:
-    """Every place in a JSON value."""
+    """Yield the path of every value in a JSON value."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [at] + [place for key, part in parts for place in places_of(part, (*at, key))]
 
 
 def change(value, place: tuple, new):
-    """Put `new` at a place, or delete it there if that is `...`."""
+    """Set the value at a path to `new`, or delete it if `new` is `...`."""
     if not place:
         return {} if new is ... else new
     inside = value
@@ -119,7 +119,7 @@ def change(value, place: tuple, new):
 
 
 def damage_json(content: bytes, name: str, draws: random.Random) -> bytes:
-    """One value changed or deleted, or bytes changed, cut, doubled or put in."""
+    """Change or delete one value, or change, cut, double or insert bytes."""
     lines = content.splitlines() if name == "metrics.jsonl" else [content]
     at = draws.randrange(len(lines))
     if draws.random() < 0.6:
@@ -139,7 +139,7 @@ def damage_bytes(content: bytes, draws: random.Random) -> bytes:
 
 
 def damage_tensors(content: bytes, draws: random.Random) -> bytes:
-    """One entry of the header changed, or bytes."""
+    """Change one entry of the header, or bytes."""
     size = struct.unpack("<Q", content[:8])[0]
     header, body = json.loads(content[8 : 8 + size]), content[8 + size :]
     name = draws.choice([name for name in header if name != "__metadata__"])

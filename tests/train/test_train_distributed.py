@@ -1,4 +1,4 @@
-"""Two processes on CPUs make the losses of one, on the same global batches, and stop and go on together."""
+"""Two processes on CPUs have the losses of one process on the same global batches, and stop and resume together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def out(toys, tmp_path) -> Path:
 
 
 def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:
-    """The processes as torchrun starts them."""
+    """Start the processes as torchrun does."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -76,7 +76,7 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
             assert line[:2] == other[:2]
             assert line[2:] == pytest.approx(other[2:], abs=1e-4)
     assert "2 processes" in said[0]
-    assert "step 12" not in said[1], "the first alone reports"
+    assert "step 12" not in said[1], "only the first reports"
 
 
 def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):

@@ -1,4 +1,4 @@
-"""The FLOPs of a step are those that PyTorch counts on the model itself; peaks are known for GPUs, not guessed."""
+"""The FLOPs of a step are those that PyTorch counts on the model; peaks of GPUs are from a table, never guessed."""
 
 from __future__ import annotations
 

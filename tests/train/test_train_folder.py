@@ -1,4 +1,4 @@
-"""What stands in RUN: what is not of the run stays as it is, or stops the run before it begins."""
+"""Files in RUN that are not of the run stay as they are, or stop the run before it begins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONFIG = dataclasses.replace(
 
 @pytest.fixture
 def train(toys, use_shards, tmp_path):
-    """Train on toys; the same call with resume=True goes on."""
+    """Train on toys; the same call with resume=True resumes."""
     use_shards(toys.make_shards(30))
     (tmp_path / "out" / "tokenizer").mkdir(parents=True)
     (tmp_path / "out" / "tokenizer" / "spiece.model").write_bytes(b"a model")
@@ -184,7 +184,7 @@ def test_pruning_keeps_a_folder_with_other_files_and_says_so_once(train, run, ca
     assert checkpoint.prune_checkpoints(run, keep=1) == [mine]
     assert names_of(mine) == {"notes.txt"}
     assert checkpoint.prune_checkpoints(run, keep=1) == []
-    assert len(names_of(run / "checkpoints" / "step-00000002-best")) == 4, "it has no name of ours"
+    assert len(names_of(run / "checkpoints" / "step-00000002-best")) == 4, "the folder is not one of our checkpoints"
     assert [path.name for path in list_checkpoints(run)] == ["step-00000003"]
 
 
@@ -277,7 +277,7 @@ def line_of(step: int, split: str = "train") -> str:
 
 @pytest.fixture
 def metrics(tmp_path):
-    """Open metrics.jsonl with this content, to go on after step 2; `told` is what it said."""
+    """Open metrics.jsonl with this content, to continue after step 2; `told` collects its messages."""
     told: list[str] = []
 
     def make(content: str | bytes) -> MetricsFile:

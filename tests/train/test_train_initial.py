@@ -1,4 +1,4 @@
-"""A run begins with the weights of another, if these know its vocabulary and its lengths."""
+"""A run can begin with the weights of another that has the same vocabulary and enough positions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_run_with_initial_weights_begins_with_these_weights_only(first, tmp_pa
     one, other = weights_of(first), weights_of(tmp_path / "second")
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-9)
-    assert list_checkpoints(tmp_path / "second")[-1].name == "step-00000002", "steps count anew"
+    assert list_checkpoints(tmp_path / "second")[-1].name == "step-00000002", "the step begins at 0"
 
 
 def test_a_run_with_initial_weights_resumes_without_them(first, tmp_path):

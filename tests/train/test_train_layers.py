@@ -1,4 +1,4 @@
-"""What each layer does is measured as a plain walk through the model measures it."""
+"""The figures of each layer equal those of a plain loop over the layers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG = dataclasses.replace(
 
 
 def walk(model: Albert, rows, row: int) -> list[np.ndarray]:
-    """The states of one row, layer by layer, without its padding."""
+    """Return the states of one row, layer by layer, without its padding."""
     (batch,) = (b for b in fixed_batches(rows, num_rows=len(rows), batch_tokens=64) if row in b.rows)
     length = int(batch.valid_BT[0].sum())
     mask = batch.valid_BT[:, None, None, :]

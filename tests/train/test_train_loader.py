@@ -1,4 +1,4 @@
-"""Rows become batches without loss, in few shapes: ids, segments, masks and labels stand where the row has them."""
+"""Batches hold all rows, in few shapes, with ids, segments, masks and labels at their positions in the rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "ma
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch):
-    """Windows of five batches or so."""
+    """Use windows of about five batches."""
     monkeypatch.setattr(order, "WINDOW_BATCHES", 5)
 
 
 def tiny_examples() -> Examples:
-    """[CLS] 7 8 [SEP] 9 [SEP], masked at 2 (was 6), and [CLS] 7 [SEP] alone, masked nowhere."""
+    """Make [CLS] 7 8 [SEP] 9 [SEP], masked at 2 (was 6), and [CLS] 7 [SEP] without a mask."""
     return Examples(
         input_ids=np.array([2, 7, 4, 3, 9, 3, 2, 7, 3], np.uint16),
         offsets=np.array([0, 6, 9]),
@@ -54,7 +54,7 @@ def assert_same(one, other) -> None:
 
 
 def row_of(batch, at: int) -> tuple:
-    """What a row of a batch says, laid out as the shards have it: ids, segments, label, masks."""
+    """Return a row of a batch as the shards have it: ids, segments, label, masks."""
     length, row_len = int(batch.valid_BT[at].sum()), batch.input_ids_BT.shape[1]
     is_here = (batch.masked_indices_N // row_len == at) & (batch.masked_labels_N != -1)
     positions = (batch.masked_indices_N[is_here] % row_len).tolist()
@@ -79,7 +79,7 @@ def stored_row(shards, row: int) -> tuple:
 
 
 def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[str, list]:
-    """`collate`, a cell at a time."""
+    """`collate` as a plain loop over tokens."""
     num_rows, row_len, mask_capacity = shape
     ids, segments, valid, labels, indices, originals = [], [], [], [], [], []
     for row in range(num_rows):

@@ -1,4 +1,4 @@
-"""A run learns, keeps its figures, and never evaluates on what it trained on."""
+"""A run learns, writes its figures, and evaluates only on rows that it does not train on."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_evaluating_lost_weights_is_an_error_of_one_line(toys, use_shards, tmp_p
         loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_every=1, log_every=4))
 
 
-@pytest.mark.slow  # it takes the time that it is given
+@pytest.mark.slow  # it trains for a fixed time
 def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     config = dataclasses.replace(TINY, steps=None, minutes=0.25, log_every=50, save_every=10_000, eval_every=10_000)

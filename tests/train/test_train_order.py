@@ -1,4 +1,4 @@
-"""The batch list: each row once an epoch, the same for any rank, any place reached alone, few lengths."""
+"""The order of batches has each row once an epoch, is the same for all ranks, and can begin at any position."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ row_lengths = st.lists(st.integers(2, 512), min_size=1, max_size=400)
 
 @pytest.fixture
 def small_windows(monkeypatch):
-    """Windows of three batches or so, for epochs of many."""
+    """Use windows of about three batches, so that an epoch has many."""
     monkeypatch.setattr(order, "WINDOW_BATCHES", 3)
 
 
@@ -38,7 +38,7 @@ def epoch_of(batch_order: BatchOrder, epoch: int) -> list[RowBatch]:
 
 
 def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int) -> list[tuple[list[int], int]]:
-    """`cut_batches`, a row at a time."""
+    """`cut_batches` as a plain loop over rows."""
     batches, waiting = [], []
     for row_len in range(BUCKET, max(lengths) + BUCKET, BUCKET):
         here = [row for row, length in zip(rows, lengths, strict=True) if row_len - BUCKET < length <= row_len]
@@ -174,7 +174,7 @@ def test_epochs_and_seeds_differ():
 
 
 def test_the_batch_list_is_frozen():
-    # A change here changes what --resume trains on: raise the checkpoints' format version with it.
+    # If this changes, --resume trains on other batches: raise the format version of checkpoints too.
     batch_order = BatchOrder(np.arange(40, 80, 4), batch_tokens=192, seed=42)
     batches = [batch.rows.tolist() for batch, _, _ in islice(batch_order.batches_from(START), 6)]
     assert batches == [[8], [2], [4, 3, 1], [7], [6, 0, 5], [9]]

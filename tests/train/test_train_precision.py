@@ -1,4 +1,4 @@
-"""The number format follows from the machine, and says why."""
+"""The number format is chosen by the machine, with a reason."""
 
 from __future__ import annotations
 

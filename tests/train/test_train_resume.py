@@ -1,4 +1,4 @@
-"""A stopped run goes on as if it had never stopped, bit for bit, or says why it can't."""
+"""A stopped run resumes as if it had not stopped, bit for bit, or says why it can't."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from albert_data.train.config import RECIPES
 from albert_data.train.folder import load_config
 from albert_data.train.loader import ShardLoader
 
-# Dropout, so that random states count; a log interval that straddles checkpoints; two epochs and a half.
+# With dropout, so that random states matter; lines of metrics span checkpoints; two and a half epochs.
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"],
     steps=10,
@@ -67,7 +67,7 @@ def assert_same(one, other):
 
 
 def interrupt_at(monkeypatch, step, number=signal.SIGINT):
-    """Send the process a signal while the batch of this step is read."""
+    """Send this process a signal while the batch of this step is read."""
     stream = ShardLoader.stream
 
     def stream_and_interrupt(self, *arguments):
@@ -221,7 +221,7 @@ def test_a_checkpoint_without_its_optimiser_is_refused(finished, tmp_path):
 
 @pytest.mark.parametrize("damage", ["shape", "missing part", "missing parameter", "all"])
 def test_an_optimiser_of_other_shapes_is_refused(finished, tmp_path, damage):
-    """The fused kernels would read beyond a tensor that is too small."""
+    """PyTorch's fused kernels would read beyond a tensor that is too small."""
     newest = list_checkpoints(finished)[-1]
     tensors = load_file(newest / "training.safetensors")
     if damage == "shape":

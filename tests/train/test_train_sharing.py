@@ -1,4 +1,4 @@
-"""What threads share gives each the right batches or an error, and what worker processes get is the same."""
+"""Threads that share a loader get the right batches or an error, and worker processes get the same batches."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "ma
 
 
 def contents(batch) -> tuple:
-    """A batch as something that compares."""
+    """Return a batch as values that can be compared."""
     return (*(tuple(getattr(batch, name).flatten().tolist()) for name in TENSORS), tuple(batch.rows.tolist()))
 
 
 def in_threads(work: Callable[[int], list], num_threads: int = 8) -> list:
-    """What each of some threads returns that begin at the same moment."""
+    """Return the results of several threads that begin at the same moment."""
     barrier = threading.Barrier(num_threads)
 
     def begin(number: int) -> list:
@@ -126,7 +126,7 @@ def test_threads_may_share_the_reader_and_the_order(shards):
     order = BatchOrder(shards.lengths, batch_tokens=128, seed=3)
 
     def read(number: int) -> list:
-        """Epochs 0 to 3, each thread another one first."""
+        """Read epochs 0 to 3; each thread begins with another one."""
         found = {}
         for epoch in np.roll(np.arange(4), number).tolist():
             for at, (rows, row_len) in enumerate(order.window(epoch, 0)):
