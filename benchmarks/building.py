@@ -1,7 +1,7 @@
 """Measures whole builds as processes: one worker, more workers, further passes, start-up, memory.
 
 The time is that of the process from start to end, over a corpus repeated to `build_bytes`; the copies have a line
-changed in each document. SentencePiece's rate beside it is for tokenising only, on the sentences of the same corpus.
+changed in each document. SentencePiece's rate is for tokenising only, on the sentences of the same corpus.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def write_source(setup: Setup, corpus: Corpus, sentences: str) -> Iterator[Sourc
 
 
 def measure(setup: Setup) -> Iterator[Measurement]:
-    """Measure one worker beside SentencePiece, and beside datasets with transformers on a part of the text."""
+    """Compare one worker with SentencePiece, and with datasets and transformers on a part of the text."""
     for corpus in setup.corpora:
         for sentences in ("lines", "prose") if corpus.language == "en" else ("prose",):
             with write_source(setup, corpus, sentences) as source:
-                yield measure_build(source, setup.runs, beside_datasets=sentences == "prose")
+                yield measure_build(source, setup.runs, with_datasets=sentences == "prose")
 
 
-def measure_build(source: Source, runs: int, *, beside_datasets: bool) -> Measurement:
+def measure_build(source: Source, runs: int, *, with_datasets: bool) -> Measurement:
     corpus, shard_bytes = source.corpus, [0]
 
     def count_shard_bytes(out: Path) -> None:
@@ -87,7 +87,7 @@ def measure_build(source: Source, runs: int, *, beside_datasets: bool) -> Measur
 
     contenders = {OURS: lambda: source.build_and_inspect(count_shard_bytes, "--workers", "1"), **time_both_ways(corpus)}
     sizes, missing = dict.fromkeys(contenders, count_bytes(corpus.sentences)) | {OURS: source.num_bytes}, {}
-    if beside_datasets:
+    if with_datasets:
         few = take_bytes((line for text in corpus.texts for line in split_lines(text)), DATASETS_BYTES)
         encode, missing[DATASETS] = rivals.find_datasets(corpus.model)
         if encode is not None:

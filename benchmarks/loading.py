@@ -1,4 +1,4 @@
-"""Measures loading training batches on one core, beside transformers' collator for masked language modelling.
+"""Compares loading training batches on one core with transformers' collator for masked language modelling.
 
 Both take turns on the same batches of rows. Ours: `ShardLoader`, from memory-mapped shards to padded tensors, with the
 stored masks and with new ones; it has whole words, segments and sentence order. The rival:

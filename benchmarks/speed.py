@@ -1,4 +1,4 @@
-"""Measures the speed on your own corpora, beside the rivals, and writes a page about it.
+"""Compares the speed on your own corpora with the rivals, and writes a page about it.
 
     python -m benchmarks --english BOOKS.jsonl.gz --chinese CLASSICS.jsonl.gz --languages UDHR.jsonl.gz -o speed.md
 
@@ -59,10 +59,10 @@ def parse_parts(context: click.Context, parameter: click.Parameter, value: str |
 @click.option("--work", type=FILE, metavar="DIR", help="Keep the vocabularies here for the next time.")
 @click.option("-o", "--output", type=FILE, default=Path("speed.md"), show_default=True, metavar="PAGE")
 def main(**given: Any) -> None:
-    """Measure the speed on your own corpora, beside the rivals, and write a page about it.
+    """Compare the speed on your own corpora with the rivals, and write a page about it.
 
     For the speed of training see `python -m benchmarks train --help`.
-    If there are earlier results beside PAGE, only the figures of the parts that are measured now are replaced.
+    If there are earlier results next to PAGE, only the figures of the parts that are measured now are replaced.
     """
     options = Options(**given)
     if options.english is None and options.chinese is None:

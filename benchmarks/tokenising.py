@@ -1,4 +1,4 @@
-"""Measures tokenising on one core, beside SentencePiece and tokenizers, all on the same sentences.
+"""Compares tokenising on one core with SentencePiece and tokenizers, all on the same sentences.
 
 The contenders take turns, so that other load of the machine affects all of them. Only the call is timed that turns a
 list of str, or for ours also a buffer, into ids. Python's garbage collector stays on, as in any program. SentencePiece
@@ -31,7 +31,7 @@ def measure(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_corpus(corpus: Corpus, runs: int) -> Iterator[Measurement]:
-    """Measure a list and a buffer, each with a cold and a warm chunk table, beside one time of SentencePiece."""
+    """Measure a list and a buffer, each with a cold and a warm chunk table, and SentencePiece once."""
     sentences = corpus.sentences
     few = take_bytes(sentences, TOKENIZERS_BYTES)
     load_tokenizer(corpus.model).encode(sentences[:100])  # compiles the kernels

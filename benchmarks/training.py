@@ -1,4 +1,4 @@
-"""Measures a step of training beside transformers' model and beside plain matrix products on the same machine.
+"""Compares a step of training with transformers' model and with plain matrix products on the same machine.
 
 Both contenders make whole updates (forward, backward, clipping, AdamW) of models of the same size on the same padded
 batch. They take turns, so that other load of the machine affects both. Ids are random, since only shapes matter: rows

@@ -88,11 +88,11 @@ class Run:
 @click.option("--work", type=FILE, metavar="DIR", help="Keep the training run here.")
 @click.option("-o", "--output", type=FILE, default=Path("training.md"), show_default=True, metavar="PAGE")
 def train(**given: Any) -> None:
-    """Measure how fast models train, beside transformers and plain matrix products.
+    """Measure how fast models train, compared with transformers and with plain matrix products.
 
     ceiling: products of square matrices. speed-128, speed-512: updates on rows of that length, of random ids.
     run: `albert-data train SHARDS --minutes`, with its last validation figures.
-    If there are earlier results beside PAGE, only the figures of the parts that are measured now are replaced.
+    If there are earlier results next to PAGE, only the figures of the parts that are measured now are replaced.
 
     \b
     Example:
@@ -170,7 +170,7 @@ def choose_models(*, is_gpu: bool) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to measure. page: the files of the training run are copied beside it."""
+    """What to measure. page: the files of the training run are copied to its folder."""
 
     machine: Machine
     models: list[str]
@@ -193,7 +193,7 @@ def measure_part(part: str, job: Job) -> Iterator[tuple[str, Iterator[Row]]]:
 
 
 def measure_run(run: Run, machine: Machine, page: Path) -> Iterator[Training]:
-    """Train, and copy the run's metrics and report beside the page."""
+    """Train, and copy the run's metrics and report to the folder of the page."""
     if run.folder.exists():
         raise click.ClickException(f"{run.folder} exists; remove it, or name another folder with --work")
     wall_seconds = jobs.run(run.command)

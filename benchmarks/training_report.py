@@ -113,9 +113,9 @@ def speed_row(row: Speed, rows: list[Speed], ceilings: list[Ceiling]) -> list[st
 
 def ratio_to(row: Speed, rows: list[Speed]) -> float | None:
     """Return our tokens a second divided by those of this row, if it is a rival's."""
-    beside = (row.model, row.row_len, row.num_rows)
+    same = (row.model, row.row_len, row.num_rows)
     for one in rows:
-        if one.contender == OURS and (one.model, one.row_len, one.num_rows) == beside and row.contender != OURS:
+        if one.contender == OURS and (one.model, one.row_len, one.num_rows) == same and row.contender != OURS:
             ours, theirs = one.tokens_per_second, row.tokens_per_second
             return ours / theirs if ours and theirs else None
     return None

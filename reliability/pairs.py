@@ -50,16 +50,16 @@ def try_pair(pair: Pair, reference: Reference, folder: Path, rng: Random, number
             name=rng.choice(("KILL", "TERM", "INT")), target="group", is_due=lambda seconds: seconds > pause
         )
         first.strike(strike)
-    ended, beside = first.wait(), second.wait()
-    for one in (ended, beside):
+    ended, other = first.wait(), second.wait()
+    for one in (ended, other):
         trial.note(one)
-    check_beside(trial, ended, CODES[strike.name] if strike else ())
-    check_beside(trial, beside, ())
+    check_one(trial, ended, CODES[strike.name] if strike else ())
+    check_one(trial, other, ())
     finish(trial, bench, ended)
     return trial
 
 
-def check_beside(trial: Trial, ended: Ended, allowed: tuple[int, ...]) -> None:
+def check_one(trial: Trial, ended: Ended, allowed: tuple[int, ...]) -> None:
     """Check that a command does its work or says in one line why it can't, and that verify finds no false fault."""
     name = ended.arguments[0]
     if ended.code in (0, *allowed):

@@ -1,6 +1,6 @@
 """The settings of a model and of a training run, and the presets. Imports no torch.
 
-Every default stands here and nowhere else; the command line reads them from these classes.
+All defaults are in these classes; the command line reads them from here.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/s
 run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
-If RUN has a run.json, these files belong to the run. If it has none, any of these files belongs to somebody else, and
-the run does not start. All other files in RUN are left alone.
+If RUN has a run.json, these files belong to the run. If it has none, any of these files belongs to the user, and
+the run does not start. All other files in RUN stay as they are.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class ShardLoader:
         num_ranks: int = 1,
         remask: bool = True,
     ) -> None:
-        """Raises ShardError if there are no rows or the tokenizer is not that of the build; ConfigError."""
+        """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
         self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
         if len(self._shards) == 0:
             raise ShardError("the training split has no rows; build the shards from more text")

@@ -79,7 +79,7 @@ def _scale_to(updates: list[Tensor], params: list[Tensor], num_blocks: int) -> N
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Decay every matrix; biases and LayerNorms, which are vectors, are left alone."""
+    """Make the optimiser. Matrices decay; biases and LayerNorms, which are vectors, do not."""
     betas = (config.beta1, config.beta2)
     if config.optimizer == "adamw":
         parameters = list(model.parameters())

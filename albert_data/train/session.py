@@ -118,7 +118,7 @@ def start_session(
     identity: Identity,
     initial: Initial | None = None,
 ) -> Session:
-    """Draw the first weights, from the seed alone, or take those of `initial`."""
+    """Draw the first weights, which depend only on the seed, or copy those of `initial`."""
     torch.manual_seed(config.seed)
     model = _make_model(shape)
     if initial is not None:

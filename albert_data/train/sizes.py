@@ -1,4 +1,4 @@
-"""Counts the parameters of an ALBERT by part and shows the paper's counts beside them. Imports no torch.
+"""Counts the parameters of an ALBERT by part and compares them with the paper's counts. Imports no torch.
 
 In: an AlbertConfig. Out: counts by formula (the tests compare them with the model and with transformers), and a page
 of at most 80 columns. A shared or tied parameter counts once.
@@ -133,7 +133,7 @@ def describe_parts(config: AlbertConfig) -> str:
 
 
 def describe_paper() -> str:
-    """Show the paper's table beside the counts of the same models here."""
+    """Compare the paper's table with the counts of the same models here."""
     lines = [
         "Millions        the paper   embeddings   with projection   with the",
         "                  says      and layers     and pooler        heads",
