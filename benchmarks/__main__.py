@@ -1,6 +1,6 @@
-"""Measure on a machine and text of your own: `python -m benchmarks` builds, `python -m benchmarks train` training.
+"""Benchmarks for your own machine and text: builds by `python -m benchmarks`, training by `python -m benchmarks train`.
 
-The two need different packages, so only the one that is asked for is loaded.
+The two need different packages, so only the chosen one is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SPEED, TRAIN = ("benchmarks.speed", "main"), ("benchmarks.training_command", "tr
 
 
 def find_command(arguments: list[str]) -> tuple[click.Command, list[str]]:
-    """The command that the arguments ask for, and what they say to it."""
+    """Return the command that the arguments name, and its own arguments."""
     wants_training = arguments[:1] == ["train"]
     module, name = TRAIN if wants_training else SPEED
     command = getattr(importlib.import_module(module), name)

@@ -1,7 +1,7 @@
-"""Whole builds, as processes: one worker, more workers, further passes, start-up, memory.
+"""Measures whole builds as processes: one worker, more workers, further passes, start-up, memory.
 
-Timed is the process from its start to its end, over a corpus repeated to `build_bytes` with a line changed in each
-document. SentencePiece's rate beside it is that of tokenising alone, on the sentences of the same corpus.
+The time is that of the process from start to end, over a corpus repeated to `build_bytes`; the copies have a line
+changed in each document. SentencePiece's rate is for tokenising only, on the sentences of the same corpus.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MORE_PASSES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A .txt to build from. sentences: "lines" or "prose"; num_bytes: of text, line feeds not counted."""
+    """A .txt file to build from. sentences: "lines" or "prose"; num_bytes: its text without line feeds."""
 
     corpus: Corpus
     sentences: str
@@ -42,14 +42,14 @@ class Source:
 
     def build(self, *options: str) -> float:
         """Build once and return the seconds."""
-        return self.build_and_look(lambda out: None, *options)
+        return self.build_and_inspect(lambda out: None, *options)
 
-    def build_and_look(self, look: Callable[[Path], None], *options: str) -> float:
-        """Build, and show the result to `look` before it goes."""
+    def build_and_inspect(self, inspect: Callable[[Path], None], *options: str) -> float:
+        """Build, and call `inspect` with the folder before it is removed."""
         out = self.path.parent / "out"
         try:
             seconds = jobs.build([self.path], out, self.corpus.model, *self.options, *options)
-            look(out)
+            inspect(out)
         finally:
             shutil.rmtree(out, ignore_errors=True)
         return seconds
@@ -61,7 +61,7 @@ class Source:
 
 @contextmanager
 def write_source(setup: Setup, corpus: Corpus, sentences: str) -> Iterator[Source]:
-    """Lay out a corpus as .txt, repeated to `build_bytes`, and see that the kernels are compiled."""
+    """Write a corpus as .txt, repeated to `build_bytes`, and make sure that the kernels are compiled."""
     documents = corpus.documents if sentences == "lines" else [split_lines(text) for text in corpus.texts]
     with tempfile.TemporaryDirectory(dir=setup.work) as folder:
         path, few = Path(folder) / "text.txt", Path(folder) / "few.txt"
@@ -72,22 +72,22 @@ def write_source(setup: Setup, corpus: Corpus, sentences: str) -> Iterator[Sourc
 
 
 def measure(setup: Setup) -> Iterator[Measurement]:
-    """With one worker, beside SentencePiece, and beside datasets with transformers on a slice."""
+    """Compare one worker with SentencePiece, and with datasets and transformers on a part of the text."""
     for corpus in setup.corpora:
         for sentences in ("lines", "prose") if corpus.language == "en" else ("prose",):
             with write_source(setup, corpus, sentences) as source:
-                yield measure_build(source, setup.runs, beside_datasets=sentences == "prose")
+                yield measure_build(source, setup.runs, with_datasets=sentences == "prose")
 
 
-def measure_build(source: Source, runs: int, *, beside_datasets: bool) -> Measurement:
+def measure_build(source: Source, runs: int, *, with_datasets: bool) -> Measurement:
     corpus, shard_bytes = source.corpus, [0]
 
-    def look(out: Path) -> None:
+    def count_shard_bytes(out: Path) -> None:
         shard_bytes[0] = sum(path.stat().st_size for path in out.rglob("*.arrow"))
 
-    contenders = {OURS: lambda: source.build_and_look(look, "--workers", "1"), **time_both_ways(corpus)}
+    contenders = {OURS: lambda: source.build_and_inspect(count_shard_bytes, "--workers", "1"), **time_both_ways(corpus)}
     sizes, missing = dict.fromkeys(contenders, count_bytes(corpus.sentences)) | {OURS: source.num_bytes}, {}
-    if beside_datasets:
+    if with_datasets:
         few = take_bytes((line for text in corpus.texts for line in split_lines(text)), DATASETS_BYTES)
         encode, missing[DATASETS] = rivals.find_datasets(corpus.model)
         if encode is not None:
@@ -100,7 +100,7 @@ def measure_build(source: Source, runs: int, *, beside_datasets: bool) -> Measur
 
 
 def measure_passes(setup: Setup) -> Iterator[Measurement]:
-    """What each further pass of --dupe-factor costs: the passes two to five, by difference."""
+    """Measure the cost of each further pass of --dupe-factor: five passes minus one, divided by four."""
     for corpus in setup.corpora:
         with write_source(setup, corpus, "prose") as source:
             contenders: dict[str, Callable[[], float]] = {
@@ -119,13 +119,13 @@ def measure_passes(setup: Setup) -> Iterator[Measurement]:
 
 
 def count_workers() -> list[int]:
-    """1, 2, 4, .. and as many as there are cores."""
+    """Return 1, 2, 4, ... up to the number of cores, and that number itself."""
     cores = count_cores()
     return sorted({cores, *(1 << power for power in range(cores.bit_length()) if 1 << power <= cores)})
 
 
 def measure_scaling(setup: Setup) -> Iterator[Measurement]:
-    """Prose with 1, 2, 4, .. workers, as many as there are cores."""
+    """Measure builds of prose with 1, 2, 4, ... workers, up to the number of cores."""
     for corpus in setup.corpora:
         with write_source(setup, corpus, "prose") as source:
             contenders: dict[str, Callable[[], float]] = {
@@ -138,7 +138,7 @@ def measure_scaling(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_startup(setup: Setup) -> Iterator[Measurement]:
-    """Processes with next to nothing to do, and loading a model."""
+    """Measure processes that have almost nothing to do, and loading a model."""
     tokenizer = setup.corpora[0].model
     model = load_tokenizer(tokenizer).model
 
@@ -167,7 +167,7 @@ def measure_startup(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_memory(setup: Setup) -> Iterator[Measurement]:
-    """The largest worker's peak of resident memory."""
+    """Measure the peak resident memory of the largest worker."""
     for corpus in setup.corpora:
         with write_source(setup, corpus, "prose") as source:
             out = source.path.parent / "out"

@@ -1,6 +1,7 @@
-"""Corpora to measure on: read, parted into sentences, repeated, and vocabularies trained on them.
+"""Reads corpora to measure on, segments and repeats them, and trains vocabularies on them.
 
-In: JSON lines, plain or .gz, with a field `text`. All of a corpus is held in memory, so a large one wants a cap.
+In: JSON lines, plain or .gz, with a field `text`. A whole corpus is held in memory, so limit a large one with
+`--megabytes`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from albert_data.sentences.text import make_text, slice_sentences
 from benchmarks import jobs
 from benchmarks.results import MEGABYTE
 
-MAX_UNKNOWN_SHARE = 0.1  # more unknown tokens, and the tokenizer is not one for this text
-_GROUP = 200  # documents segmented at a time
+MAX_UNKNOWN_SHARE = 0.1  # with more unknown tokens, the tokenizer is not made for this text
+_GROUP = 200  # documents segmented at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Documents of one language. tokenizer: the folder or file of its SentencePiece model, None if it has none."""
+    """Documents of one language. tokenizer: folder or file of its SentencePiece model; None if it has none."""
 
     name: str
     language: str
@@ -43,7 +44,7 @@ class Corpus:
 
     @cached_property
     def documents(self) -> list[list[str]]:
-        """The sentences of each document, segmented as a build does it."""
+        """The sentences of each document, segmented as in a build."""
         return list(segment_documents(self.texts, self.language))
 
     @cached_property
@@ -52,17 +53,17 @@ class Corpus:
 
     @property
     def model(self) -> Path:
-        """The tokenizer, where there is one for sure."""
+        """The tokenizer of a corpus that has one."""
         assert self.tokenizer is not None, f"{self.name} has no tokenizer"
         return self.tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What every part of the benchmark is given.
+    """The input of every part of the benchmark.
 
-    corpora: those with a vocabulary; languages: one in many languages, for exactness alone.
-    build_bytes: the least that a build is given, the corpus repeated; work: a folder for what is written.
+    corpora: each has a vocabulary. languages: a corpus in many languages, used only for exactness.
+    build_bytes: the minimal text of a build; a smaller corpus is repeated. work: a folder for temporary files.
     """
 
     corpora: list[Corpus]
@@ -78,7 +79,7 @@ def count_bytes(texts: Iterable[str]) -> int:
 
 
 def take_bytes(texts: Iterable[str], max_bytes: float) -> list[str]:
-    """The first texts, as many as fit, and one at least."""
+    """Return the first texts, as many as fit, and at least one."""
     taken: list[str] = []
     for text in texts:
         max_bytes -= len(text.encode())
@@ -89,7 +90,7 @@ def take_bytes(texts: Iterable[str], max_bytes: float) -> list[str]:
 
 
 def read_texts(corpus: Path, max_bytes: float = sys.maxsize) -> list[str]:
-    """The texts of a corpus, up to so many bytes of them. Raises ClickException where it is none."""
+    """Read the first `max_bytes` of texts of a corpus. Raises ClickException for a file that is not a corpus."""
     texts = take_bytes(_parse_lines(corpus), max_bytes)
     if not any(text.strip() for text in texts):
         raise click.ClickException(f"{corpus} holds no text; JSON lines with a field `text` are needed")
@@ -106,25 +107,27 @@ def _parse_lines(corpus: Path) -> Iterator[str]:
         raise click.ClickException(f"{corpus} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _parse_line(line: bytes, place: str) -> str:
+def _parse_line(line: bytes, position: str) -> str:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise click.ClickException(f"{place} is no JSON ({error}); JSON lines with a field `text` are needed") from None
+        raise click.ClickException(
+            f"{position} is not JSON ({error}); JSON lines with a field `text` are needed"
+        ) from None
     text = record.get("text") if isinstance(record, dict) else None
     if not isinstance(text, str):
         found = ", ".join(sorted(record)[:8]) if isinstance(record, dict) else type(record).__name__
-        raise click.ClickException(f"{place} has no text in a field `text`; found: {found or 'no field'}")
+        raise click.ClickException(f"{position} has no text in a field `text`; found: {found or 'no field'}")
     return text.encode(errors="replace").decode()
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text that are not blank."""
+    """Return the lines of a text that are not blank."""
     return [line for line in text.split("\n") if line.strip()]
 
 
 def segment_documents(texts: list[str], language: str) -> Iterator[list[str]]:
-    """The sentences of each document; empty ones are left out."""
+    """Yield the sentences of each document, without empty documents."""
     for begin in range(0, len(texts), _GROUP):
         documents = ["\n".join(split_lines(text)) for text in texts[begin : begin + _GROUP]]
         block = Block(data="\n\n".join(documents).encode(), format="txt", path="", start=0)
@@ -136,7 +139,7 @@ def segment_documents(texts: list[str], language: str) -> Iterator[list[str]]:
 
 
 def repeat_documents(documents: list[list[str]], min_bytes: float) -> Iterator[list[str]]:
-    """All documents, then again with a first line that tells the copies apart, until there are so many bytes."""
+    """Yield all documents, then copies with a distinguishing first line, until there are `min_bytes`."""
     num_bytes = 0
     for copy in count():
         for number, document in enumerate(documents):
@@ -148,7 +151,7 @@ def repeat_documents(documents: list[list[str]], min_bytes: float) -> Iterator[l
 
 
 def write_text(documents: list[list[str]], path: Path, min_bytes: float) -> int:
-    """Write documents as .txt, repeated to so many bytes; returns the bytes without line feeds."""
+    """Write documents as .txt, repeated to `min_bytes`. Returns the bytes without line feeds."""
     num_bytes = 0
     with path.open("w", encoding="utf-8") as file:
         for lines in repeat_documents(documents, min_bytes):
@@ -158,7 +161,7 @@ def write_text(documents: list[list[str]], path: Path, min_bytes: float) -> int:
 
 
 def train_vocabulary(corpus: Path, language: str, vocab_size: int, work: Path) -> Path:
-    """Train a unigram vocabulary, or find the one that was trained on this very file before."""
+    """Train a unigram vocabulary, or return the one that was trained on this file before."""
     state = corpus.stat()
     identity = f"{corpus.resolve()} {state.st_size} {state.st_mtime_ns} {language} {vocab_size}"
     out = work / f"vocab-{sha256(identity.encode()).hexdigest()[:12]}"
@@ -169,7 +172,7 @@ def train_vocabulary(corpus: Path, language: str, vocab_size: int, work: Path) -
 
 
 def check_tokenizer(corpus: Corpus) -> None:
-    """Raises ClickException if the tokenizer can't be loaded or is not one for this corpus."""
+    """Raise ClickException if the tokenizer can't be loaded or is not made for this corpus."""
     try:
         tokenizer = load_tokenizer(corpus.model)
     except AlbertDataError as error:

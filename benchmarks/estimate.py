@@ -1,7 +1,7 @@
-"""How long 20 GB would take on more cores: computed from the figures measured, with what it assumes.
+"""Estimates how long 20 GB would take on more cores, from the measured figures.
 
-Assumed: a core is as fast as the one measured, and cores lose what the largest number measured has lost. Whether
-disk and memory keep up is set beside it.
+Assumptions: each core is as fast as the measured one, and the efficiency is that of the largest measured number of
+cores. The needed rates of disk and memory are computed too, to compare them with the machine's.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from benchmarks.results import OURS, Measurement
 
 CORPUS_BYTES = 20e9
 CORES = (2, 64)
-# A generous bound, counted: text read, segmented, copied and hashed (10 passes), two cache lines of 64 bytes for
-# each chunk of five bytes that is looked up, and tokens through pairing, masking, runs, reducing and shards (15).
+# A generous upper bound for each byte of text: reading, segmenting, copying and hashing read it 10 times; looking up a
+# chunk of five bytes loads two cache lines of 64 bytes (25 a byte); pairing, masking, sorted runs, reducing and shards
+# move the tokens (15).
 MEMORY_BYTES_PER_BYTE = 50
-WRITES = 2  # a row is written to a run, then to a shard
+WRITES = 2  # a row is written to a sorted run, then to a shard
 LDDL_NODES, LDDL_CORES, LDDL_MINUTES = 32, 128, 2  # DGX A100: two EPYC 7742 of 64 cores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """cores: how many; efficiency: of each against one alone, as measured on `measured_cores`.
+    """efficiency: the speed of each core relative to a single one, as measured on `measured_cores`.
 
-    rate: MB of text a second; write_rate: MB a second to the disk; memory_rate: MB a second to and from memory.
+    rate: MB of text a second; write_rate: MB a second to disk; memory_rate: MB a second to and from memory.
     """
 
     cores: int
@@ -38,14 +39,14 @@ class Estimate:
 
 
 def find_efficiencies(scaling: list[Measurement], work: str) -> dict[int, float]:
-    """The share of linear scaling that each number of workers reached."""
+    """Return, by number of workers, the reached share of linear scaling."""
     rates = {int(row.figures["workers"]): row.timings[OURS].rate for row in scaling if row.work == work}
     alone = rates.get(1)
     return {workers: rate / alone / workers for workers, rate in rates.items() if rate and alone}
 
 
 def estimate(build: Measurement, scaling: list[Measurement]) -> Iterator[Estimate]:
-    """For each of CORES. build: with one worker, of prose; scaling: none if it was not measured."""
+    """Yield an estimate for each of CORES. build: of prose with one worker; scaling: empty if not measured."""
     rate = build.timings[OURS].rate
     if not rate:
         return

@@ -1,8 +1,8 @@
-"""How many sentences get other ids than SentencePiece gives them, for models of every kind.
+"""Counts the sentences whose ids differ from SentencePiece's, for models of every kind.
 
-Models are trained here, on a sample of the corpora; the vocabularies of the other measurements are compared as
-well. A unigram model sums scores in float32, where two segmentations of a sentence may come out equal: a
-difference of that kind is a tie, and is counted apart.
+Models are trained here on a sample of the corpora; the vocabularies of the other measurements are compared too. A
+unigram model sums scores in float32, so two segmentations of a sentence can have equal scores. A difference of that
+kind is a tie, and is counted separately.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from benchmarks.results import Comparison
 
 VOCAB_SIZE = 8000
 SAMPLE_BYTES = 1_500_000  # of each corpus, to train on
-SLOW_BYTES = 5_000_000  # of each text, where SentencePiece is compared with itself
+SLOW_BYTES = 5_000_000  # of each text, for models that fall back to SentencePiece itself
 NUM_EXAMPLES = 5
 RANDOM, DECOMPOSED = "random strings", "languages, NFD"
 _BATCH = 20_000  # sentences
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores so much less than the worst piece
+_UNKNOWN_PENALTY = 10.0  # SentencePiece's: how much less an unknown character scores than the worst piece
 
 _BPE: dict[str, Any] = {"model_type": "bpe"}
 _USER_DEFINED = {"user_defined_symbols": "foo,中国,<sep>"}
@@ -60,7 +60,7 @@ MODELS_OF_LANGUAGES: dict[str, dict[str, Any]] = {"unigram of the languages": {}
 
 
 def measure(setup: Setup) -> Iterator[Comparison]:
-    """Every model over every text."""
+    """Compare every model on every text."""
     corpora, languages = setup.corpora, [setup.languages] if setup.languages else []
     texts = {corpus.name: corpus.sentences for corpus in [*corpora, *languages]}
     for corpus in languages:
@@ -74,7 +74,7 @@ def measure(setup: Setup) -> Iterator[Comparison]:
 
 
 def take_samples(corpora: list[Corpus]) -> list[str]:
-    """Sentences from all over each corpus."""
+    """Return sentences from all parts of each corpus."""
     samples = []
     for corpus in corpora:
         stride = max(1, len(corpus.sentences) // 10_000)
@@ -83,7 +83,7 @@ def take_samples(corpora: list[Corpus]) -> list[str]:
 
 
 def train(sentences: list[str], settings: dict[str, Any], vocab_size: int = VOCAB_SIZE) -> bytes:
-    """A SentencePiece model with ALBERT's special pieces, of another size where the text asks for one."""
+    """Train a SentencePiece model with ALBERT's special pieces; of another size if the text needs one."""
     model = io.BytesIO()
     options: dict[str, Any] = {"character_coverage": 0.9995, "hard_vocab_limit": False} | settings
     try:
@@ -108,7 +108,7 @@ def train(sentences: list[str], settings: dict[str, Any], vocab_size: int = VOCA
 
 
 def find_size(message: str) -> int | None:
-    """The vocabulary size that the trainer's error asks for."""
+    """Return the vocabulary size that the trainer's error message asks for."""
     if found := re.search(r"set it to a value <= (\d+)", message):
         return int(found.group(1))
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
@@ -122,7 +122,7 @@ def compare_texts(name: str, tokenizer: Tokenizer, texts: dict[str, list[str]]) 
 
 
 def compare(name: str, tokenizer: Tokenizer, text: str, sentences: list[str]) -> Comparison:
-    """Encode sentences by both, and look at each that differs."""
+    """Encode sentences with both, and check each difference for a tie."""
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(tokenizer.model)
     is_unigram = read_settings(tokenizer.model).model_type == UNIGRAM
@@ -148,14 +148,14 @@ def compare(name: str, tokenizer: Tokenizer, text: str, sentences: list[str]) ->
 
 
 def find_differences(ids: np.ndarray, offsets: np.ndarray, expected: list[np.ndarray]) -> list[int]:
-    """The sentences whose ids are not the expected. ids, offsets: of all sentences, flat."""
+    """Return the indices of sentences whose ids differ. ids, offsets: ragged, of all sentences."""
     if len(offsets) != len(expected) + 1 or offsets[-1] != len(ids):
         raise ValueError(f"{len(ids)} ids and {len(offsets)} offsets are not those of {len(expected)} sentences")
     return [i for i, wanted in enumerate(expected) if not np.array_equal(ids[offsets[i] : offsets[i + 1]], wanted)]
 
 
 def is_tie(processor: sentencepiece.SentencePieceProcessor, sentence: str, ours: list[int], theirs: list[int]) -> bool:
-    """Whether two segmentations write the sentence with equal scores, wherever they meet, summed in float32."""
+    """Whether the scores of two segmentations, summed in float32, are equal at all boundaries that both have."""
     normal = processor.normalize(sentence)
     our_sums, their_sums = (sum_scores(processor, normal, ids) for ids in (ours, theirs))
     if our_sums is None or their_sums is None:
@@ -166,7 +166,7 @@ def is_tie(processor: sentencepiece.SentencePieceProcessor, sentence: str, ours:
 def sum_scores(
     processor: sentencepiece.SentencePieceProcessor, normal: str, ids: list[int]
 ) -> dict[int, np.float32] | None:
-    """The scores summed up in float32 at each boundary, by its character; None if the ids don't write the text."""
+    """Return the float32 sums of the scores at each boundary, by position; None if the ids do not spell the text."""
     unknown = np.float32(find_lowest_score(processor)) - np.float32(_UNKNOWN_PENALTY)
     sums: dict[int, np.float32] = {}
     at, total = 0, np.float32(0)
@@ -182,10 +182,10 @@ def sum_scores(
 def align(
     processor: sentencepiece.SentencePieceProcessor, normal: str, ids: list[int]
 ) -> Iterator[tuple[int, int, int | None]]:
-    """Begin and end of each piece in the normalised text, in characters, with its id.
+    """Yield begin and end of each piece in the normalised text, in characters, with its id.
 
-    A run of unknown characters, one unknown id or some byte pieces, has the id None and reaches to where the next
-    piece is found. A piece that is not found begins at -1.
+    A sequence of unknown characters (one unknown id, or byte pieces) has the id None and ends where the next piece is
+    found. A piece that is not found begins at -1.
     """
     at, gap = 0, False
     for i in ids:
@@ -204,7 +204,7 @@ def align(
 
 @cache
 def find_lowest_score(processor: sentencepiece.SentencePieceProcessor) -> float:
-    """The lowest score of an ordinary piece."""
+    """Return the lowest score of an ordinary piece."""
     odd = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
     return min(
         processor.get_score(i) for i in range(processor.get_piece_size()) if not any(is_kind(i) for is_kind in odd)

@@ -1,4 +1,4 @@
-"""Run albert-data as its users do, as a process of its own, and see what it takes."""
+"""Runs albert-data as a separate process, as users do, and measures its time and memory."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ PROGRAM = "albert-data"
 
 
 def find_program() -> str:
-    """The command that is installed beside this Python, or else the one on the path."""
+    """Return the command that is installed beside this Python, otherwise the one on the PATH."""
     beside = Path(sys.executable).with_name(PROGRAM)
     return str(beside) if beside.exists() else PROGRAM
 
 
 def command(inputs: list[Path], out: Path, tokenizer: Path, *options: str) -> list[str]:
-    """The command line of a build."""
+    """Return the command line of a build."""
     names = [str(path) for path in inputs]
     return [find_program(), "build", *names, "-o", str(out), "--tokenizer", str(tokenizer), *options]
 
 
 def run(arguments: list[str], **environment: str) -> float:
-    """Run a process to its end and return the seconds it took; its last words become the error if it fails."""
-    keep_byte_code = {"PYTHONDONTWRITEBYTECODE": ""}  # or where it is set, each start compiles the package anew
+    """Run a process and return its seconds. If it fails, its last line on stderr becomes the error."""
+    keep_byte_code = {"PYTHONDONTWRITEBYTECODE": ""}  # if it were set, each start would compile the package again
     begin = time.perf_counter()
     done = subprocess.run(arguments, capture_output=True, env=os.environ | keep_byte_code | environment)
     seconds = time.perf_counter() - begin
@@ -40,12 +40,12 @@ def run(arguments: list[str], **environment: str) -> float:
 
 
 def build(inputs: list[Path], out: Path, tokenizer: Path, *options: str, **environment: str) -> float:
-    """Build and return the seconds it took."""
+    """Build and return the seconds."""
     return run(command(inputs, out, tokenizer, *options), **environment)
 
 
 def worker_peaks(parent: int) -> Iterator[int]:
-    """Peak resident bytes of the living children of a process."""
+    """Yield the peak resident bytes of the living children of a process."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

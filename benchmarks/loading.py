@@ -1,9 +1,9 @@
-"""Training batches out of shards on one core, beside transformers' collator for masked language modelling.
+"""Compares loading training batches on one core with transformers' collator for masked language modelling.
 
-Both get the same rows in batches of the same rows, in turns. Ours: `ShardLoader`, from the memory-mapped shards to
-padded tensors, with the stored masks and with new ones; whole words, segments, sentence order. The rival:
-`DataCollatorForLanguageModeling`, whose rows stand unmasked in lists, as `datasets` gives them, before the clock
-starts: it pads them and masks pieces.
+Both take turns on the same batches of rows. Ours: `ShardLoader`, from memory-mapped shards to padded tensors, with the
+stored masks and with new ones; it has whole words, segments and sentence order. The rival:
+`DataCollatorForLanguageModeling`, which pads the rows and masks pieces. Its rows are unmasked lists, as `datasets`
+gives them, made before the measurement.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def measure(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_shards(corpus: Corpus, shards: Shards, runs: int) -> Iterator[Measurement]:
-    """An epoch of new masks and one of the stored ones, by the size of the batches."""
+    """Measure an epoch with new masks and one with the stored masks, for each batch size."""
     from albert_data.train import ShardLoader
 
     texts = read_texts(shards)
@@ -61,12 +61,12 @@ def measure_shards(corpus: Corpus, shards: Shards, runs: int) -> Iterator[Measur
 
 
 def read_texts(shards: Shards) -> list[list[int]]:
-    """The rows as they were before masking."""
+    """Return the original ids of all rows."""
     rows = shards.rows(np.arange(len(shards)))
     return [part.tolist() for part in np.split(restore_ids(rows), rows.offsets[1:-1])]
 
 
 def time_epoch(loader: Any, epoch: int) -> float:
-    """Seconds that all batches of an epoch take; each is let go of before the next."""
+    """Return the seconds for all batches of an epoch; each batch is freed before the next."""
     loader.load_state_dict({**loader.state_dict(), "epoch": epoch, "window": 0, "batch": 0})
     return time_call(lambda: sum(batch.num_tokens for batch in loader))

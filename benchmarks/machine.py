@@ -1,4 +1,4 @@
-"""What a figure was measured with: the processor, its cores and the versions. No names of machines or folders."""
+"""Describes what a figure was measured with: processor, cores, versions. No names of machines or folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def count_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -39,7 +39,7 @@ def read_cpu_model() -> str:
 
 
 def describe_machine() -> dict[str, Any]:
-    """cpu, cores, memory_gb, load (the average over the last minute), system, python, versions and date."""
+    """Return cpu, cores, memory_gb, load (average of the last minute), system, python, versions and date."""
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
         "cpu": read_cpu_model(),

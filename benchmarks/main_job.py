@@ -1,4 +1,4 @@
-"""Show on a corpus of your own what a build promises: purity, fidelity, bounded memory, speed.
+"""Checks the promises of a build on your own corpus: purity, fidelity, bounded memory, speed.
 
     python -m benchmarks.main_job purity   CORPUS.jsonl.gz --tokenizer DIR
     python -m benchmarks.main_job fidelity CORPUS.jsonl.gz --tokenizer DIR
@@ -7,7 +7,7 @@
     python -m benchmarks.main_job scaling  CORPUS.jsonl.gz --tokenizer DIR
     python -m benchmarks.main_job everything CORPUS.jsonl.gz --tokenizer DIR
 
-CORPUS is JSON lines with a field `text`. Every figure is printed as a row of a Markdown table.
+CORPUS is JSON lines with a field `text`. The figures are printed as rows of Markdown tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def row(*cells: object) -> None:
 
 
 def write_layouts(texts: list[str], folder: Path) -> dict[str, list[Path]]:
-    """The same documents as 40 plain .jsonl files in reversed order, and as one .txt."""
+    """Write the same documents as 40 plain .jsonl files in reversed order, and as one .txt."""
     backwards = texts[::-1]
     many = folder / "many"
     many.mkdir()
@@ -61,7 +61,7 @@ def write_layouts(texts: list[str], folder: Path) -> dict[str, list[Path]]:
 
 
 def kill_and_resume(inputs: list[Path], out: Path, tokenizer: Path, moment: float, options: list[str]) -> None:
-    """Start a build, kill -9 its whole process group after `moment` seconds, run it to the end."""
+    """Start a build, kill -9 its process group after `moment` seconds, and run the build again to its end."""
     child = subprocess.Popen(
         command(inputs, out, tokenizer, *options),
         start_new_session=True,
@@ -76,7 +76,7 @@ def kill_and_resume(inputs: list[Path], out: Path, tokenizer: Path, moment: floa
 
 @click.group()
 def main() -> None:
-    """What a build promises, measured."""
+    """Measure what a build promises."""
 
 
 def corpus_command(function: Callable[..., None]) -> click.Command:
@@ -91,7 +91,7 @@ def corpus_command(function: Callable[..., None]) -> click.Command:
 
 @corpus_command
 def purity(corpus: Path, tokenizer: Path, language: str) -> None:
-    """Equal bytes for any workers, layout and kills."""
+    """Compare the bytes of builds with other workers, layouts and kills."""
     options = ["--language", language, "--num-shards", "4"]
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
@@ -123,7 +123,7 @@ def purity(corpus: Path, tokenizer: Path, language: str) -> None:
 
 @corpus_command
 def fidelity(corpus: Path, tokenizer: Path, language: str) -> None:
-    """Realised against intended figures, over at least a million spans at each length; no token lost."""
+    """Compare the figures of a build with the intended ones, and each document's tokens with its text."""
     with tempfile.TemporaryDirectory() as folder:
         for length in ("128", "512"):
             out = Path(folder) / length
@@ -140,9 +140,9 @@ def fidelity(corpus: Path, tokenizer: Path, language: str) -> None:
 
 
 def count_wrong_documents(out: Path, texts: list[str], tokenizer: Path) -> int:
-    """Compare each document's tokens in the shards with those that SentencePiece gives for its lines.
+    """Count documents whose tokens in the shards are not those that SentencePiece gives for their lines.
 
-    Needs a build with `--sentences lines`. Equal counts of every id stand for equal tokens.
+    Needs a build with `--sentences lines`. Compares how often each id comes, not the order.
     """
     processor = load_tokenizer(tokenizer)
     want: Counter[int] = Counter()
@@ -160,7 +160,7 @@ def count_wrong_documents(out: Path, texts: list[str], tokenizer: Path) -> int:
 
 
 def checksum(ids: np.ndarray) -> int:
-    """A sum over tokens that two different bags of tokens hardly share."""
+    """Sum up hashes of the tokens: the order does not matter, and other tokens hardly ever have the same sum."""
     return int(mix_all(ids.astype(np.uint64)).sum(dtype=np.uint64)) % 2**62
 
 
@@ -171,7 +171,7 @@ def mix_all(values: np.ndarray) -> np.ndarray:
 
 @corpus_command
 def memory(corpus: Path, tokenizer: Path, language: str) -> None:
-    """Peak RSS of a worker, on the corpus and on three times as much."""
+    """Measure the peak RSS of a worker, on the corpus and on three times as much text."""
     with tempfile.TemporaryDirectory() as folder:
         base, texts = Path(folder), read_texts(corpus)
         thrice = base / "thrice.jsonl.gz"
@@ -188,7 +188,7 @@ def memory(corpus: Path, tokenizer: Path, language: str) -> None:
 
 @corpus_command
 def speed(corpus: Path, tokenizer: Path, language: str) -> None:
-    """MB of text a second with two workers: medians of three."""
+    """Measure MB of text a second with two workers: medians of three."""
     with tempfile.TemporaryDirectory() as folder:
         base, texts = Path(folder), read_texts(corpus)
         size = sum(len(text.encode()) for text in texts) / 1e6
@@ -205,7 +205,7 @@ def speed(corpus: Path, tokenizer: Path, language: str) -> None:
 
 @corpus_command
 def scaling(corpus: Path, tokenizer: Path, language: str) -> None:
-    """MB of text a second with 1, 2, 4, .. workers on four copies of the corpus as plain files."""
+    """Measure MB of text a second with 1, 2, 4, ... workers on four copies of the corpus as plain files."""
     with tempfile.TemporaryDirectory() as folder:
         base, texts = Path(folder), read_texts(corpus)
         inputs = write_layouts(texts, base)["40 plain .jsonl, reversed"]
@@ -227,7 +227,7 @@ def scaling(corpus: Path, tokenizer: Path, language: str) -> None:
 
 @corpus_command
 def everything(corpus: Path, tokenizer: Path, language: str) -> None:
-    """All of it, one after another: the command for a machine that is at hand for an hour."""
+    """Run all of these one after another; takes about an hour."""
     context = click.get_current_context()
     for measure in (speed, scaling, memory, purity, fidelity):
         print(f"\n## {measure.name}\n", flush=True)

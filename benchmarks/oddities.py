@@ -1,4 +1,4 @@
-"""Random strings of what sets tokenizers apart from each other: words and ideographs of a corpus among oddities."""
+"""Makes random strings of words and ideographs of a corpus mixed with characters that tokenizers treat differently."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LITERALS = ["[MASK]", "[CLS]", "[SEP]", "<pad>", "<unk>", "<0x41>", "foo", "中�
 FORMS = list("Åİßςǅﬁﷺﻻ½①㌔ﾊﾞﾟが각가ㄱ𝐀𠀀กเا。！？“”—…・々ー〜~`^¨´")
 ODDITIES = [MARKS, JOINERS, BIDI, CONTROLS, SPACES, EDGES, EMOJI, LITERALS, FORMS]
 
-# Ends of ranges: the characters of one, two, three and four bytes, and those that have no upper limit but Unicode's.
+# Upper ends of code point ranges: characters of one, two, three and four bytes in UTF-8, and smaller ranges in between.
 _PLANES = (0x80, 0x300, 0x800, 0x3000, 0x10000, 0x110000)
 
 
 def make_strings(count: int, sentences: list[str], seed: int) -> list[str]:
-    """So many random strings. sentences: a corpus, for words and for runs of its characters."""
+    """Make `count` random strings. sentences: a corpus, for words and for sequences of its characters."""
     rng = random.Random(seed)
     stride = max(1, len(sentences) // 5000)
     sample = take_bytes(sentences[::stride], _SAMPLE_BYTES)
@@ -58,5 +58,5 @@ def _make_part(rng: random.Random, words: list[str], text: str) -> str:
         return rng.choice(rng.choice(ODDITIES))
     if kind < 0.85:
         code = rng.randrange(1, rng.choice(_PLANES))
-        return chr(code) if not 0xD800 <= code < 0xE000 else "\ud7ff"  # halves of a pair are no characters
+        return chr(code) if not 0xD800 <= code < 0xE000 else "\ud7ff"  # surrogates are not characters
     return rng.choice(words)[: rng.randint(1, 3)] + rng.choice(rng.choice(ODDITIES))

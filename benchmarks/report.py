@@ -1,6 +1,6 @@
-"""Results into a page of tables with a plot.
+"""Writes the results as a page of tables with a plot.
 
-In: `Results`. Out: Markdown, and a PNG beside it where matplotlib is installed.
+In: `Results`. Out: Markdown, and a PNG beside it if matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from benchmarks.results import (
 )
 
 NONE = "–"
-# What a figure is to reach at least (a time or a size: at most), and what it aims at: by the name of the work, by
-# "2 workers" and the like, and by "peak memory".
+# The minimum of a figure (the maximum of a time or a size) and its aim, by the name of the work, by "2 workers" etc.,
+# and by "peak memory".
 AIMS: dict[str, tuple[str, str]] = {
     "tokenising English, table cold": ("15x", "25x"),
     "tokenising Chinese, table cold": ("4x", "8x"),
@@ -46,23 +46,23 @@ RIVALS = (TOKENIZERS, DATASETS)
 
 INTRO = """# Speed
 
-Made by `python -m benchmarks`, on corpora of your own too: see the end. Rates are MB (10^6 bytes) of text a second
-and times are medians over the runs; the contenders take turns in one run on the same text. The corpora are held
-under their file names.
+Made by `python -m benchmarks`; run it on your own corpora: see the end. Rates are MB (10^6 bytes) of text a second.
+Rates and times are medians over the repetitions; in each repetition the contenders take turns on the same text. Corpora
+appear in the commands by their file names.
 """
 
 AGAINST = """
 ## Against SentencePiece, on one core
 
-SentencePiece's rate is that of `SentencePieceProcessor.encode(sentences, num_threads=1)` alone, which a build
-contains and does much beside. It makes a list of each sentence, so Python's garbage collector costs it much; *collector
-off* is the same call without it, and the ratio to that. *Tokenising*: a list of str, a sentence each, into ids, by
-`load_tokenizer(DIR).encode(sentences)`; *from a buffer*: the sentences stand in one buffer of UTF-8, as in a build;
-*cold*: a fresh tokenizer; *warm*: it has seen the text once. *Build*: the whole process
-`albert-data build --workers 1 --max-seq-len 512`, start-up included, from a plain .txt: *lines* with a sentence a
-line and `--sentences lines`, *prose* with the corpus as it is. *A further pass*: a quarter of what
-`--dupe-factor 5` takes longer. What is built from is the corpus repeated to `--build-megabytes`, a line changed in
-each document, where it is smaller; so after the first copy the chunk table knows the words.
+SentencePiece's rate is for `SentencePieceProcessor.encode(sentences, num_threads=1)` only; a build tokenises and does
+much more. SentencePiece makes a list for each sentence, so Python's garbage collector slows it down; *collector off* is
+the same call without the collector, and our ratio to it. *Tokenising*: a list of str, one for each sentence, to ids, by
+`load_tokenizer(DIR).encode(sentences)`; *from a buffer*: the sentences are in one buffer of UTF-8, as in a build;
+*cold*: a new tokenizer; *warm*: it has encoded the text once. *Build*: the whole process
+`albert-data build --workers 1 --max-seq-len 512`, start-up included, from a plain .txt: *lines* has a sentence on each
+line and `--sentences lines`, *prose* is the corpus as it is. *A further pass*: a quarter of the additional time of
+`--dupe-factor 5`. A corpus smaller than `--build-megabytes` is repeated with a line changed in each document; so after
+the first copy the chunk table has all words.
 """
 
 PLOT = """
@@ -72,10 +72,9 @@ PLOT = """
 BESIDE = f"""
 ## Beside other libraries, on one core
 
-*{TOKENIZERS}*: the Unigram model of Hugging Face with the same pieces, scores and normalisation, one thread.
-*{DATASETS}*: `datasets.map` with `AlbertTokenizerFast`, chunked to 512, then
-`DataCollatorForLanguageModeling`; no sentence order, no whole words, nothing written. Both on the first few MB of
-the corpus, since they are slow.
+*{TOKENIZERS}*: Hugging Face's Unigram model with the same pieces, scores and normalisation, one thread.
+*{DATASETS}*: `datasets.map` with `AlbertTokenizerFast`, cut to 512 tokens, then `DataCollatorForLanguageModeling`; no
+sentence order, no whole words, and nothing is written. Both run on the first few MB of the corpus, since they are slow.
 """
 
 SCALING = """
@@ -99,34 +98,34 @@ LOADING = f"""
 
 From memory-mapped shards of rows of at most 512 tokens to padded tensors, by `albert_data.train.ShardLoader`: an epoch
 with new masks, drawn as the build draws them (whole words, spans), and one with the stored masks. Beside it
-transformers' *{COLLATOR}* on the same batches of rows, in lists before the clock starts; it pads
-them and masks pieces. One thread each. Tokens are those of the rows, padding not counted. At least 10 M tokens/s and
-10 times the collator are asked for.
+transformers' *{COLLATOR}* on the same batches of rows, which are lists before the measurement; it pads
+them and masks pieces. One thread each. Tokens are those of the rows, without padding. The requirement is at least 10 M
+tokens/s and 10 times the collator.
 """
 
 EXACTNESS = """
 ## Exactness
 
-Sentences whose ids are not those of SentencePiece, of all sentences. A *tie*: two segmentations whose scores,
-summed in float32 along the sentence, are equal wherever the two meet. *Fast*: by the table of chunks; *falls back*: all
-text goes through SentencePiece itself, and only a slice is compared. The models were trained on samples of the
-corpora, about {size} pieces each; the vocabularies are those of the other measurements.
+How many of all sentences have other ids than SentencePiece gives them. A *tie*: two segmentations whose scores, summed
+in float32 along the sentence, are equal at all boundaries that both have. *Fast*: by the chunk table; *falls back*: all
+text goes through SentencePiece itself, and only a part is compared. The models were trained on samples of the corpora,
+with about {size} pieces each; the vocabularies are those of the other measurements.
 """
 
 ESTIMATE = f"""
 ## 20 GB, computed
 
-From the rate of one worker building English prose, as if every core were as fast as the one measured and lost as
-much to the others as on the largest number of cores measured. Written: each row {WRITES} times, to a run and to a
-shard. Memory: {MEMORY_BYTES_PER_BYTE} bytes for each byte of text, a generous count; a server of 64 cores moves
-200,000 MB/s or more.
+From the rate of one worker that builds English prose. It assumes that every core is as fast as the measured one, and as
+efficient as on the largest measured number of cores. Written: each row {WRITES} times, to a sorted run and to a shard.
+Memory: {MEMORY_BYTES_PER_BYTE} bytes for each byte of text, a generous count; a server of 64 cores moves 200,000 MB/s
+or more.
 """
 
 LDDL = (
     f"For comparison, [NVIDIA LDDL](https://github.com/NVIDIA/LDDL) states less than {LDDL_MINUTES} minutes for the\n"
     f"dataset of BERT (Wikipedia and books, of about this size) on {LDDL_NODES} DGX A100, that is "
     f"{LDDL_NODES * LDDL_CORES:,} cores\nand at most {LDDL_NODES * LDDL_CORES * LDDL_MINUTES / 60:.0f} core-hours; "
-    "here {hours:.1f}. Their work differs: WordPiece, pairs of BERT, Parquet, many nodes."
+    "here {hours:.1f}. It does other work: WordPiece, BERT's pairs, Parquet, many nodes."
 )
 
 YOURSELF = """
@@ -135,16 +134,16 @@ YOURSELF = """
     pip install -e '.[bench]'
     python -m benchmarks --english BOOKS.jsonl.gz --chinese CLASSICS.jsonl.gz --languages UDHR.jsonl.gz -o speed.md
 
-A corpus is JSON lines, plain or .gz, with a field `text`; one of the two is enough. Beside the page lie the figures
-(.json), which are kept as they come: a run that was cut short is gone on with by `--only` and the parts that are left.
-On a machine with more cores, the scaling alone, over enough text for all of them:
+A corpus is JSON lines, plain or .gz, with a field `text`; English or Chinese is enough. The figures (.json) are written
+beside the page as they come. To continue an interrupted benchmark, give `--only` with the remaining parts. On a machine
+with more cores, measure only the scaling, with enough text for all of them:
 
     python -m benchmarks --english BOOKS.jsonl.gz --only scaling --build-megabytes 4000 -o speed.md
 """
 
 
 def write_report(results: Results, page: Path) -> None:
-    """Write the page, and the plot beside it where there is something to plot."""
+    """Write the page, and the plot beside it if there is something to plot."""
     plot = page.with_suffix(".png")
     against = [row for name in AGAINST_SENTENCEPIECE for row in results.get(name).measurements]
     is_plotted = draw_plot([row for row in against if PASS not in row.work], plot)
@@ -166,12 +165,12 @@ def write_report(results: Results, page: Path) -> None:
 
 
 def section(text: str, lines: list[str]) -> list[str]:
-    """A section with its table, unless there are no rows."""
+    """Return a section with its table, or nothing if the table has no rows."""
     return [text, "\n".join(lines)] if len(lines) > 2 else []
 
 
 def table(head: str, rows: Iterable[Iterable[object]]) -> list[str]:
-    """Lines of Markdown. head: the columns, parted by |."""
+    """Return a table as lines of Markdown. head: the columns, separated by |."""
     columns = [column.strip() for column in head.split("|")]
     return [line_of(columns), "|" + "---|" * len(columns), *(line_of(row) for row in rows)]
 
@@ -181,7 +180,7 @@ def line_of(cells: Iterable[object]) -> str:
 
 
 def describe_parts(parts: dict[str, Part]) -> Iterator[str]:
-    """Machine and versions once for all parts that share them, a command once for all parts that it ran."""
+    """Yield machine and versions once for all parts that share them, and a command once for all parts that it ran."""
     groups: dict[str, dict[str, list[str]]] = {}
     for name, part in parts.items():
         commands = groups.setdefault(name_machine(part.machine), {})
@@ -207,7 +206,7 @@ def format_rate(row: Measurement, name: str) -> str:
 
 
 def format_ratio(row: Measurement, name: str) -> str:
-    """How many times as fast as that contender ours is."""
+    """Return how many times as fast as that contender ours is."""
     ratio = row.ratio(name)
     return f"{ratio:.2f}x" if ratio else NONE
 
@@ -295,7 +294,7 @@ def format_token_rate(row: Measurement, name: str) -> str:
 
 
 def format_speedup(row: Measurement, name: str) -> str:
-    """How many times as fast as that contender ours is at the same work."""
+    """Return how many times as fast as that contender ours is at the same work."""
     theirs = row.timings[name]
     return NONE if theirs.missing else f"{theirs.median / row.timings[OURS].median:.1f}x"
 
@@ -358,7 +357,7 @@ def estimate_section(builds: list[Measurement], scaling: list[Measurement]) -> l
 
 
 def draw_plot(rows: list[Measurement], path: Path) -> bool:
-    """Bars of the rates of each work, by contender; False where there is no matplotlib or nothing to draw."""
+    """Draw bars of the rates of each work, by contender. Returns False without matplotlib or without rows."""
     rows = [row for row in rows if row.ratio(SENTENCEPIECE)]
     try:
         from matplotlib.figure import Figure
@@ -371,9 +370,9 @@ def draw_plot(rows: list[Measurement], path: Path) -> bool:
     axes = figure.subplots()
     height = 0.8 / len(names)
     for number, name in enumerate(names):
-        places = [at + (number - (len(names) - 1) / 2) * height for at in range(len(rows))]
+        heights = [index + (number - (len(names) - 1) / 2) * height for index in range(len(rows))]
         rates = [row.timings[name].rate or 0 if name in row.timings else 0 for row in rows]
-        axes.barh(places, rates, height, label=name)
+        axes.barh(heights, rates, height, label=name)
     axes.set_yticks(range(len(rows)), [row.work for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("MB of text a second on one core")

@@ -1,8 +1,8 @@
-"""What was measured, kept as JSON that is written after every row, so that a run cut short keeps what it has.
+"""Keeps the results as JSON. The file is written after every row, so that an interrupted benchmark keeps its rows.
 
     {"parts": {"tokenising": {"command": .., "machine": {..}, "rows": [..]}, ..}}
 
-A part that is measured again replaces its old rows; the others stay, with the machine they were measured on.
+A part that is measured again replaces its old rows; other parts stay, with the machine they were measured on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """What one contender took. seconds: one figure a run; missing: why there is none."""
+    """The times of one contender. seconds: one figure a repetition; missing: the reason if there is none."""
 
     num_bytes: int = 0
     seconds: tuple[float, ...] = ()
@@ -49,14 +49,14 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One piece of work by its contenders, side by side. figures: what else was seen, by name."""
+    """One piece of work, done by several contenders. figures: other measured values, by name."""
 
     work: str
     timings: dict[str, Timing] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
 
     def ratio(self, name: str) -> float | None:
-        """Our rate against that of a contender."""
+        """Our rate divided by that of a contender."""
         ours, theirs = (self.timings.get(contender, Timing()).rate for contender in (OURS, name))
         return ours / theirs if ours and theirs else None
 
@@ -68,7 +68,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Our ids of a text beside SentencePiece's. num_ties: how many of the differences are ties in float32."""
+    """Compares our ids of a text with SentencePiece's. num_ties: how many of the differences are ties in float32."""
 
     model: str
     text: str
@@ -84,7 +84,7 @@ class Comparison:
         return f"{self.model}, {self.text}: {differ}; {way}"
 
 
-PASS = "a further pass"  # begins the name of that work
+PASS = "a further pass"  # the beginning of that work's name
 OURS, SENTENCEPIECE, TOKENIZERS, DATASETS = "albert-data", "SentencePiece", "tokenizers", "datasets + transformers"
 UNCOLLECTED = "SentencePiece, collector off"
 COLLATOR = "DataCollatorForLanguageModeling"
@@ -92,7 +92,7 @@ COLLATOR = "DataCollatorForLanguageModeling"
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of the benchmark: its rows and what they were measured with."""
+    """One part of the benchmark: its rows, and the command and machine that they were measured with."""
 
     command: str
     machine: dict[str, Any]
@@ -117,10 +117,10 @@ def read_row(saved: dict[str, Any]) -> Measurement | Comparison:
 
 
 class Results:
-    """The parts measured so far, in a file."""
+    """The parts measured so far, kept in a file."""
 
     def __init__(self, path: Path, read_row: Callable[[dict[str, Any]], Any] = read_row) -> None:
-        """read_row: makes a row, a dataclass, of its fields. Raises ClickException if the file holds no results."""
+        """read_row: makes a row from its fields in JSON. Raises ClickException if the file holds no results."""
         self.path = path
         self.parts: dict[str, Part] = {}
         if path.exists():
@@ -137,7 +137,7 @@ class Results:
         return self.parts.get(name, Part(command="", machine={}, rows=[]))
 
     def record(self, name: str, command: str, rows: Iterable[Any], **machine: Any) -> None:
-        """Measure a part: take its rows as they come, print and save each. machine: what else it was measured with."""
+        """Measure a part: print and save each row when it comes. machine: added to the description of the machine."""
         part = Part(command=command, machine=describe_machine() | machine, rows=[])
         for row in rows:
             click.echo(f"  {row}")
@@ -153,7 +153,7 @@ class Results:
 
 
 def describe_command(context: click.Context, *first: str) -> str:
-    """The command as given, but for its folders; it begins with `first`."""
+    """Return the command line as given, with the names of files without their folders. It begins with `first`."""
     words = ["python", "-m", "benchmarks", *first]
     for parameter in context.command.params:
         name = str(parameter.name)

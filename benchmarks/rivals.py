@@ -1,7 +1,7 @@
-"""The rivals of today's Python: Hugging Face tokenizers, and datasets.map with transformers' ALBERT tokenizer.
+"""The rivals in Python: Hugging Face tokenizers, and datasets.map with transformers' ALBERT tokenizer.
 
-Both get the pieces, scores and normalisation of the same SentencePiece model, and one thread. A rival that is not
-installed, or takes no such model, is reported with the reason.
+Both use the pieces, scores and normalisation of the same SentencePiece model, and one thread. A rival that is not
+installed, or does not support the model, is reported with the reason.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import sentencepiece
 from albert_data import load_tokenizer
 from albert_data.tokenizer.proto import UNIGRAM, read_settings
 
-# Read by the libraries when they are imported; they are asked for no network and no second thread.
+# The libraries read these when they are imported: no network, and no second thread.
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", HF_HUB_OFFLINE="1")
 
 NOT_INSTALLED = "not installed: pip install -e '.[bench]'"
-NO_BPE = "takes unigram models alone"
+NO_BPE = "supports only unigram models"
 SEQ_LEN, BATCH_ROWS = 512, 32
 
 Encode = Callable[[list[str]], object]
 
 
 def _read_model(tokenizer: Path) -> tuple[list[tuple[str, float]], bytes, int] | None:
-    """Pieces with scores, replacements of the normalisation, and the unknown id; None if it is no unigram model."""
+    """Return pieces with scores, the normalisation rules and the unknown id; None if it is not a unigram model."""
     model = load_tokenizer(tokenizer).model
     settings = read_settings(model)
     if settings.model_type != UNIGRAM:
@@ -40,7 +40,7 @@ def _read_model(tokenizer: Path) -> tuple[list[tuple[str, float]], bytes, int] |
 
 
 def find_tokenizers(tokenizer: Path) -> tuple[Encode | None, str]:
-    """The encoding of a list of str by `tokenizers`, or None with the reason."""
+    """Return a function that encodes a list of str with `tokenizers`, or None with the reason."""
     if (model := _read_model(tokenizer)) is None:
         return None, NO_BPE
     try:
@@ -56,28 +56,23 @@ def find_tokenizers(tokenizer: Path) -> tuple[Encode | None, str]:
 
 
 def find_datasets(tokenizer: Path) -> tuple[Encode | None, str]:
-    """Tokenise, chunk to 512 and mask with datasets and transformers; or None with the reason.
+    """Return a function that tokenises, cuts to 512 and masks with datasets and transformers, or None with the reason.
 
-    DataCollatorForLanguageModeling masks pieces: its masking of whole words needs offsets as well, which costs
-    more. transformers dropped the sentence order task, so there are no pairs.
+    DataCollatorForLanguageModeling masks pieces: masking whole words needs offsets too, which is slower. transformers
+    dropped the sentence order task, so there are no pairs.
     """
     if (model := _read_model(tokenizer)) is None:
         return None, NO_BPE
     try:
         import datasets
-        import torch
-        from transformers import AlbertTokenizerFast, DataCollatorForLanguageModeling
     except ImportError:
         return None, NOT_INSTALLED
-    pieces, charsmap, _ = model
-    rival = AlbertTokenizerFast(
-        vocab=pieces, do_lower_case=False, keep_accents=True, _spm_precompiled_charsmap=charsmap or None
-    )
-    rival.model_max_length = 1 << 60  # lines are chunked after they were tokenised; no warning for a long one
-    collate = DataCollatorForLanguageModeling(rival)
+    if (made := _make_collator(model)) is None:
+        return None, NOT_INSTALLED
+    rival, collate = made
+    rival.model_max_length = 1 << 60  # lines are cut after tokenising, so a long one needs no warning
     datasets.disable_caching()
     datasets.disable_progress_bars()
-    torch.set_num_threads(1)
 
     def tokenise(batch: dict[str, list[str]]) -> dict[str, Any]:
         return chunk(
@@ -95,24 +90,31 @@ def find_datasets(tokenizer: Path) -> tuple[Encode | None, str]:
 
 
 def find_collator(tokenizer: Path) -> tuple[Callable[[list[list[int]]], Any] | None, str]:
-    """DataCollatorForLanguageModeling on lists of ids, with one thread; or None with the reason."""
+    """Return a function that masks and pads lists of ids with one thread, or None with the reason."""
     if (model := _read_model(tokenizer)) is None:
         return None, NO_BPE
+    if (made := _make_collator(model)) is None:
+        return None, NOT_INSTALLED
+    _, collate = made
+    return lambda rows: collate([{"input_ids": ids} for ids in rows]), ""
+
+
+def _make_collator(model: tuple[list[tuple[str, float]], bytes, int]) -> tuple[Any, Any] | None:
+    """Return transformers' tokenizer and its collator for 15 % of masks; None if it is not installed."""
     try:
         import torch
         from transformers import AlbertTokenizerFast, DataCollatorForLanguageModeling
     except ImportError:
-        return None, NOT_INSTALLED
+        return None
+    torch.set_num_threads(1)
     pieces, charsmap, _ = model
     rival = AlbertTokenizerFast(
         vocab=pieces, do_lower_case=False, keep_accents=True, _spm_precompiled_charsmap=charsmap or None
     )
-    collate = DataCollatorForLanguageModeling(rival, mlm_probability=0.15)
-    torch.set_num_threads(1)
-    return lambda rows: collate([{"input_ids": ids} for ids in rows]), ""
+    return rival, DataCollatorForLanguageModeling(rival, mlm_probability=0.15)
 
 
 def chunk(ids: Sequence[list[int]], cls_id: int, sep_id: int) -> dict[str, list[list[int]]]:
-    """All tokens one after another, in rows of SEQ_LEN with their special pieces."""
-    flat, room = list(chain.from_iterable(ids)), SEQ_LEN - 2
-    return {"input_ids": [[cls_id, *flat[at : at + room], sep_id] for at in range(0, len(flat), room)]}
+    """Concatenate all tokens and cut them into rows of SEQ_LEN with their special pieces."""
+    flat, capacity = list(chain.from_iterable(ids)), SEQ_LEN - 2
+    return {"input_ids": [[cls_id, *flat[i : i + capacity], sep_id] for i in range(0, len(flat), capacity)]}

@@ -1,9 +1,9 @@
-"""Measure the speed on corpora of your own, beside the rivals, and write a page of it.
+"""Compares the speed on your own corpora with the rivals, and writes a page about it.
 
     python -m benchmarks --english BOOKS.jsonl.gz --chinese CLASSICS.jsonl.gz --languages UDHR.jsonl.gz -o speed.md
 
-Beside the page go the figures (.json) and a plot (.png). What else is promised of a build, purity, fidelity,
-training, is measured by `python -m benchmarks.main_job`; how fast training is, by `python -m benchmarks train`.
+The figures (.json) and a plot (.png) are written beside the page. `python -m benchmarks.main_job` checks the other
+promises of a build (purity, fidelity, memory); `python -m benchmarks train` measures the speed of training.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,83 +46,93 @@ def parse_parts(context: click.Context, parameter: click.Parameter, value: str |
 
 @click.command()
 @click.option("--english", type=FILE, metavar="CORPUS", help="JSON lines with a field `text`, plain or .gz.")
-@click.option("--chinese", type=FILE, metavar="CORPUS", help="Likewise.")
-@click.option("--languages", type=FILE, metavar="CORPUS", help="In many languages; for exactness alone.")
-@click.option("--english-tokenizer", type=FILE, metavar="DIR", help="Left out: a vocabulary is trained.")
-@click.option("--chinese-tokenizer", type=FILE, metavar="DIR", help="Likewise.")
-@click.option("--vocab-size", type=COUNT, default=30_000, show_default=True, help="Pieces of those trained.")
-@click.option("--runs", type=COUNT, default=3, show_default=True, help="Runs that the medians are of.")
-@click.option("--megabytes", type=click.FloatRange(min=0, min_open=True), help="Most text of a corpus; else all of it.")
-@click.option("--build-megabytes", type=COUNT, default=1000, show_default=True, help="Least text of a build.")
+@click.option("--chinese", type=FILE, metavar="CORPUS", help="As --english.")
+@click.option("--languages", type=FILE, metavar="CORPUS", help="A corpus in many languages; only for exactness.")
+@click.option("--english-tokenizer", type=FILE, metavar="DIR", help="By default a vocabulary is trained.")
+@click.option("--chinese-tokenizer", type=FILE, metavar="DIR", help="As --english-tokenizer.")
+@click.option("--vocab-size", type=COUNT, default=30_000, show_default=True, help="Pieces of a trained vocabulary.")
+@click.option("--runs", type=COUNT, default=3, show_default=True, help="Repetitions; the page shows medians.")
+@click.option("--megabytes", type=click.FloatRange(min=0, min_open=True), help="Use so much text of each corpus.")
+@click.option("--build-megabytes", type=COUNT, default=1000, show_default=True, help="Minimal text of a build.")
 @click.option("--random-strings", type=COUNT, default=1_000_000, show_default=True, help="For exactness.")
 @click.option("--only", callback=parse_parts, metavar="PART,..", help=f"Of {', '.join(PARTS)}.")
-@click.option("--work", type=FILE, metavar="DIR", help="Keeps the vocabularies for the next run; else a temporary one.")
+@click.option("--work", type=FILE, metavar="DIR", help="Keep the vocabularies here for the next time.")
 @click.option("-o", "--output", type=FILE, default=Path("speed.md"), show_default=True, metavar="PAGE")
-def main(
-    english: Path | None,
-    chinese: Path | None,
-    languages: Path | None,
-    english_tokenizer: Path | None,
-    chinese_tokenizer: Path | None,
-    vocab_size: int,
-    runs: int,
-    megabytes: float | None,
-    build_megabytes: int,
-    random_strings: int,
-    only: list[str],
-    work: Path | None,
-    output: Path,
-) -> None:
-    """Measure the speed on corpora of your own, beside the rivals, and write a page of it.
+def main(**given: Any) -> None:
+    """Compare the speed on your own corpora with the rivals, and write a page about it.
 
-    `python -m benchmarks train --help` tells of the speed of training.
-    With the results of an earlier run beside PAGE, the parts that are measured now replace their old figures.
+    For the speed of training see `python -m benchmarks train --help`.
+    If there are earlier results next to PAGE, only the figures of the parts that are measured now are replaced.
     """
-    if english is None and chinese is None:
+    options = Options(**given)
+    if options.english is None and options.chinese is None:
         raise click.UsageError("give a corpus: --english, --chinese or both")
-    if not output.parent.is_dir():
-        raise click.ClickException(f"{output.parent} is no folder; make it, or name another page with -o")
-    results = Results(output.with_suffix(".json"))
-    max_bytes = sys.maxsize if megabytes is None else int(megabytes * MEGABYTE)
-    given = [("English", "en", english, english_tokenizer), ("Chinese", "zh", chinese, chinese_tokenizer)]
+    if not options.output.parent.is_dir():
+        raise click.ClickException(f"{options.output.parent} is not a folder; make it, or name another page with -o")
+    results = Results(options.output.with_suffix(".json"))
     with ExitStack() as stack:
-        if work is None:
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        work = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         work.mkdir(parents=True, exist_ok=True)
-        setup = Setup(
-            corpora=[
-                open_corpus(name, language, path, max_bytes, tokenizer, vocab_size, work)
-                for name, language, path, tokenizer in given
-                if path is not None
-            ],
-            languages=open_languages(languages, max_bytes),
-            runs=runs,
-            build_bytes=build_megabytes * MEGABYTE,
-            random_strings=random_strings,
-            work=work,
-        )
+        setup = options.open(work)
         try:
-            for name in only:
+            for name in options.only:
                 click.echo(f"{name}:")
                 results.record(name, describe_command(click.get_current_context()), PARTS[name](setup))
-        finally:  # a run cut short shows what it has
-            write_report(results, output)
-            click.echo(f"{output} is written, with the figures in {results.path}")
+        finally:  # an interrupted benchmark shows the results so far
+            write_report(results, options.output)
+            click.echo(f"{options.output} is written, with the figures in {results.path}")
 
 
-def open_corpus(
-    name: str, language: str, path: Path, max_bytes: int, tokenizer: Path | None, vocab_size: int, work: Path
-) -> Corpus:
-    texts = read_texts(path, max_bytes)
-    if tokenizer is None:
-        click.echo(f"a vocabulary of {vocab_size:,} pieces for {name}")
-        tokenizer = train_vocabulary(path, language, vocab_size, work)
-    corpus = Corpus(name=name, language=language, path=path, texts=texts, tokenizer=tokenizer)
-    check_tokenizer(corpus)
-    return corpus
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of the command."""
 
+    english: Path | None
+    chinese: Path | None
+    languages: Path | None
+    english_tokenizer: Path | None
+    chinese_tokenizer: Path | None
+    vocab_size: int
+    runs: int
+    megabytes: float | None
+    build_megabytes: int
+    random_strings: int
+    only: list[str]
+    work: Path | None
+    output: Path
 
-def open_languages(path: Path | None, max_bytes: int) -> Corpus | None:
-    if path is None:
-        return None
-    return Corpus(name="languages", language="en", path=path, texts=read_texts(path, max_bytes))
+    def open(self, work: Path) -> Setup:
+        """Read the corpora; vocabularies that are missing are trained in `work`."""
+        corpora = [
+            self._open_corpus("English", "en", self.english, self.english_tokenizer, work),
+            self._open_corpus("Chinese", "zh", self.chinese, self.chinese_tokenizer, work),
+        ]
+        languages = None
+        if self.languages is not None:
+            texts = read_texts(self.languages, self._max_bytes)
+            languages = Corpus(name="languages", language="en", path=self.languages, texts=texts)
+        return Setup(
+            corpora=[corpus for corpus in corpora if corpus is not None],
+            languages=languages,
+            runs=self.runs,
+            build_bytes=self.build_megabytes * MEGABYTE,
+            random_strings=self.random_strings,
+            work=work,
+        )
+
+    @property
+    def _max_bytes(self) -> int:
+        return sys.maxsize if self.megabytes is None else int(self.megabytes * MEGABYTE)
+
+    def _open_corpus(
+        self, name: str, language: str, path: Path | None, tokenizer: Path | None, work: Path
+    ) -> Corpus | None:
+        if path is None:
+            return None
+        texts = read_texts(path, self._max_bytes)
+        if tokenizer is None:
+            click.echo(f"a vocabulary of {self.vocab_size:,} pieces for {name}")
+            tokenizer = train_vocabulary(path, language, self.vocab_size, work)
+        corpus = Corpus(name=name, language=language, path=path, texts=texts, tokenizer=tokenizer)
+        check_tokenizer(corpus)
+        return corpus

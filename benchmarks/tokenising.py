@@ -1,8 +1,8 @@
-"""Tokenising on one core, beside SentencePiece and tokenizers: a line a sentence, the same sentences for all.
+"""Compares tokenising on one core with SentencePiece and tokenizers, all on the same sentences.
 
-The contenders take turns, so that what else the machine does falls on all of them. Timed is the call that turns
-a list of str, or for ours a buffer too, into ids, nothing else. Python's garbage collector stays on, as in any program;
-SentencePiece, which makes a list for each sentence, is timed with it off as well.
+The contenders take turns, so that other load of the machine affects all of them. Only the call is timed that turns a
+list of str, or for ours also a buffer, into ids. Python's garbage collector stays on, as in any program. SentencePiece
+makes a list for each sentence, so it is timed with the collector off too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks import rivals
 from benchmarks.corpora import Corpus, Setup, count_bytes, take_bytes
 from benchmarks.results import OURS, SENTENCEPIECE, TOKENIZERS, UNCOLLECTED, Measurement, Timing
 
-TOKENIZERS_BYTES = 4_000_000  # tokenizers is slow: two seconds a run on these
+TOKENIZERS_BYTES = 4_000_000  # tokenizers is slow: this takes two seconds
 
 
 def measure(setup: Setup) -> Iterator[Measurement]:
@@ -31,7 +31,7 @@ def measure(setup: Setup) -> Iterator[Measurement]:
 
 
 def measure_corpus(corpus: Corpus, runs: int) -> Iterator[Measurement]:
-    """From a list and from a buffer, with the chunk table cold and warm; SentencePiece's figure is that of all."""
+    """Measure a list and a buffer, each with a cold and a warm chunk table, and SentencePiece once."""
     sentences = corpus.sentences
     few = take_bytes(sentences, TOKENIZERS_BYTES)
     load_tokenizer(corpus.model).encode(sentences[:100])  # compiles the kernels
@@ -57,7 +57,7 @@ def measure_corpus(corpus: Corpus, runs: int) -> Iterator[Measurement]:
 
 
 def as_text(sentences: list[str]) -> Text:
-    """What a build hands to the tokenizer; here one document."""
+    """Return the sentences as one document in the form that a build passes to the tokenizer."""
     utf8 = [sentence.encode() for sentence in sentences]
     offsets = np.cumsum([0, *map(len, utf8)])
     return Text(
@@ -71,13 +71,13 @@ def as_text(sentences: list[str]) -> Text:
 
 
 def alternate(contenders: dict[str, Callable[[], float]], runs: int) -> dict[str, tuple[float, ...]]:
-    """Let the contenders take turns, and return the seconds of each."""
+    """Let the contenders take turns, `runs` times, and return the seconds of each."""
     rounds = [{name: contender() for name, contender in contenders.items()} for _ in range(runs)]
     return {name: tuple(seconds[name] for seconds in rounds) for name in contenders}
 
 
 def time_call(function: Callable[[], object], *, collect: bool = True) -> float:
-    """Seconds until the result is there; letting go of it is not timed. collect: whether garbage is, meanwhile."""
+    """Return the seconds of a call, without freeing its result. collect: whether the garbage collector is on."""
     gc.collect()
     if not collect:
         gc.disable()
@@ -92,15 +92,15 @@ def time_call(function: Callable[[], object], *, collect: bool = True) -> float:
 
 
 def time_ours(tokenizer: Path, texts: list[str] | Text, *, warm: bool) -> float:
-    """A fresh tokenizer each time; warm: it has seen these sentences once."""
-    fresh = load_tokenizer(tokenizer)
+    """Time a newly loaded tokenizer. warm: after it has encoded these sentences once."""
+    loaded = load_tokenizer(tokenizer)
     if warm:
-        fresh.encode(texts)
-    return time_call(lambda: fresh.encode(texts))
+        loaded.encode(texts)
+    return time_call(lambda: loaded.encode(texts))
 
 
 def time_both_ways(corpus: Corpus) -> dict[str, Callable[[], float]]:
-    """SentencePiece with the garbage collector on and off."""
+    """Return calls that time SentencePiece with the garbage collector on and off."""
     return {
         name: partial(time_sentencepiece, corpus.model, corpus.sentences, collect=name == SENTENCEPIECE)
         for name in (SENTENCEPIECE, UNCOLLECTED)

@@ -1,7 +1,7 @@
-"""How fast a step of training is, beside transformers' model and beside the machine's own matrix products.
+"""Compares a step of training with transformers' model and with plain matrix products on the same machine.
 
-Both contenders make whole updates, forward, backward, clipping and AdamW, of the same size of model on the same padded
-batch, and take turns, so that what else the machine does falls on both. Ids are random, since only shapes matter: rows
+Both contenders make whole updates (forward, backward, clipping, AdamW) of models of the same size on the same padded
+batch. They take turns, so that other load of the machine affects both. Ids are random, since only shapes matter: rows
 are 94 to 100 % full and 15 % of the tokens are masked. Precision is bf16 by autocast on a GPU, float32 on a CPU.
 """
 
@@ -25,13 +25,13 @@ from albert_data.train.session import compile_model
 from benchmarks.training_rows import FUSED_GELU, OURS, TRANSFORMERS, Ceiling, Speed
 
 MASKED_SHARE = 0.15
-FULL_SHARE = 15 / 16  # of a row, at least
+MIN_FULL_SHARE = 15 / 16  # of a row
 PAD, CLS, SEP, MASK, FIRST_ORDINARY = 0, 2, 3, 4, 5
 NOT_PREDICTED = -100  # transformers' label for a token that is not masked
 WARM_UP = 3
 CEILING_SIZES = {"cuda": (8192, 16384), "cpu": (2048,)}
-# Cells (rows x length) of a batch: what keeps an H200 busy within its memory, for transformers' logits of every
-# token too; on a CPU, the batch of RECIPES["quick"]["tiny"].
+# Cells (rows x length) of a batch. On a GPU: enough to keep an H200 busy, and few enough for its memory although
+# transformers computes logits of every token. tiny, for a CPU: the batch of RECIPES["quick"]["tiny"].
 BATCH_CELLS = {"tiny": 2048, "base": 65_536, "large": 32_768}
 OTHER_CELLS = 16_384
 
@@ -40,7 +40,7 @@ Step = Callable[[], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where to measure and how. round_seconds: about what one turn of a contender takes."""
+    """Where and how to measure. round_seconds: about how long a turn of a contender takes."""
 
     device: torch.device
     runs: int
@@ -63,13 +63,13 @@ class Machine:
         return torch.bfloat16 if self.device.type == "cuda" else torch.float32
 
     def wait(self) -> None:
-        """Until the device has done what it was given."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
 
 def measure_ceiling(machine: Machine) -> Iterator[Ceiling]:
-    """Time products of square matrices: what no model can exceed here."""
+    """Time products of square matrices: an upper bound for any model on this machine."""
     for size in CEILING_SIZES[machine.device.type]:
         left, right = (torch.randn(size, size, device=machine.device, dtype=machine.dtype) for _ in range(2))
         out = torch.empty_like(left)
@@ -83,11 +83,11 @@ def measure_ceiling(machine: Machine) -> Iterator[Ceiling]:
 
 
 def measure_speed(machine: Machine, preset: str, row_len: int, num_cells: int | None = None) -> Iterator[Speed]:
-    """Time the updates of each contender that there is for this machine."""
+    """Time the updates of each contender for this machine."""
     config = MODEL_PRESETS[preset]
     num_rows = max(1, (num_cells or BATCH_CELLS.get(preset, OTHER_CELLS)) // row_len)
     batch = make_batch(config, num_rows, row_len).to(machine.device)
-    torch.compiler.reset()  # else graphs of the sizes before count against the limit, and the rest runs uncompiled
+    torch.compiler.reset()  # otherwise graphs of earlier sizes count towards the limit, and later sizes run uncompiled
     steps, firsts, peaks, missing = {}, {}, {}, {}
     for name, make in contenders_for(machine).items():
         try:
@@ -119,9 +119,9 @@ def measure_speed(machine: Machine, preset: str, row_len: int, num_cells: int | 
 
 
 def make_batch(config: AlbertConfig, num_rows: int, row_len: int) -> Batch:
-    """The one place that makes a batch: rows of random ids, two segments each, the first as long as can be."""
+    """Make a batch of random ids in two segments; the first row has the full length."""
     random = np.random.default_rng(0)
-    lengths = random.integers(math.ceil(row_len * FULL_SHARE), row_len + 1, num_rows)
+    lengths = random.integers(math.ceil(row_len * MIN_FULL_SHARE), row_len + 1, num_rows)
     lengths[0] = row_len
     offsets = np.cumsum([0, *lengths])
     ids = random.integers(FIRST_ORDINARY, config.vocab_size, offsets[-1]).astype(np.uint32)
@@ -145,16 +145,16 @@ def make_batch(config: AlbertConfig, num_rows: int, row_len: int) -> Batch:
 
 
 def draw_positions(random: np.random.Generator, row_len: int) -> np.ndarray:
-    """15 % of a row's places, rising, none of them [CLS] or a [SEP]."""
-    places = np.setdiff1d(np.arange(1, row_len - 1), [row_len // 2 - 1])
-    return np.sort(random.choice(places, round(MASKED_SHARE * len(places)), replace=False))
+    """Draw 15 % of a row's positions, in order, without [CLS] and [SEP]."""
+    positions = np.setdiff1d(np.arange(1, row_len - 1), [row_len // 2 - 1])
+    return np.sort(random.choice(positions, round(MASKED_SHARE * len(positions)), replace=False))
 
 
 def contenders_for(machine: Machine) -> dict[str, Callable[..., tuple[nn.Module, Step]]]:
-    """By name, what makes a model and its loss on a batch.
+    """Return, by name, functions that make a model and its loss on a batch.
 
-    transformers' gelu_new is a chain of plain operations. A compiler fuses it; where there is none, a second figure
-    shows what the same model does with PyTorch's own kernel for that function.
+    transformers' gelu_new is a chain of elementwise operations. A compiler fuses them; without one, a second contender
+    is the same model with PyTorch's own kernel for that function.
     """
     contenders: dict[str, Callable[..., tuple[nn.Module, Step]]] = {OURS: make_ours, TRANSFORMERS: make_theirs}
     if not machine.is_compiled:
@@ -196,7 +196,7 @@ def make_theirs(config: AlbertConfig, batch: Batch, machine: Machine, gelu: str 
 
 
 def their_inputs(batch: Batch) -> dict[str, Tensor]:
-    """The same batch by the names of AlbertForPreTraining."""
+    """Return the same batch under the names of AlbertForPreTraining."""
     labels_BT = torch.full_like(batch.input_ids_BT, NOT_PREDICTED, dtype=torch.int64)
     labels_BT.view(-1)[batch.masked_indices_N] = batch.masked_labels_N
     return {
@@ -221,12 +221,14 @@ def start(
     first = time_steps(step, 1, machine)
     loss = torch.stack([step() for _ in range(WARM_UP)])[-1]
     if not torch.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss.item()} after {WARM_UP} steps; such a speed means nothing")
+        raise ArithmeticError(
+            f"the loss is {loss.item()} after {WARM_UP} steps; the speed of such steps has no meaning"
+        )
     return step, first, torch.cuda.max_memory_allocated(machine.device) if is_gpu else 0
 
 
 def make_update(model: nn.Module, loss_of: Step, machine: Machine) -> Step:
-    """One update as training does it; the optimiser is the same for all, so that the models are compared."""
+    """Return an update as in training. All contenders have the same optimiser, so that only the models differ."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=machine.device.type == "cuda")
     use_autocast = machine.dtype != torch.float32
 
@@ -243,7 +245,7 @@ def make_update(model: nn.Module, loss_of: Step, machine: Machine) -> Step:
 
 
 def take_turns(steps: dict[str, Step], machine: Machine) -> dict[str, tuple[float, ...]]:
-    """Seconds of one step of each, a figure a run; in each run every contender has its turn of several steps."""
+    """Return the seconds of a step of each contender, a figure for each turn; a turn is several steps."""
     counts = {}
     for name, step in steps.items():
         time_steps(step, WARM_UP, machine)
@@ -265,7 +267,7 @@ def time_steps(step: Step, num_steps: int, machine: Machine) -> float:
 
 
 def count_graphs() -> int:
-    """Graphs that torch.compile has made so far in this process."""
+    """Return how many graphs torch.compile has made in this process."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])

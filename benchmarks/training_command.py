@@ -1,4 +1,4 @@
-"""`python -m benchmarks train`: the speed of training by parts, and a page of it."""
+"""`python -m benchmarks train`: measures the speed of training in parts, and writes a page about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,14 +29,14 @@ LENGTHS = {"speed-128": 128, "speed-512": 512}
 PARTS = ("ceiling", *LENGTHS, "run")
 SMALL = "tiny"  # the preset for a CPU
 PAGES = (METRICS_FILE, "report.html")
-PROGRAM = [sys.executable, "-c", "from albert_data.cli.main import main; main()"]  # it need not be installed
+PROGRAM = [sys.executable, "-c", "from albert_data.cli.main import main; main()"]  # works without installing it
 FILE = click.Path(path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 def parse_names(allowed: tuple[str, ...]) -> object:
-    """A callback that takes names parted by commas."""
+    """Return a callback that parses names separated by commas."""
 
     def parse(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
         names = value.split(",") if value else None
@@ -49,7 +49,7 @@ def parse_names(allowed: tuple[str, ...]) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run to make: `albert-data train SHARDS --preset P --minutes M`. work: where its checkpoints may lie."""
+    """A training run to make: `albert-data train SHARDS --preset P --minutes M`. work: the folder for its folder."""
 
     shards: Path
     preset: str
@@ -73,78 +73,104 @@ class Run:
     "--models",
     callback=parse_names(tuple(MODEL_PRESETS)),
     metavar="PRESET,..",
-    help=f"Of {', '.join(MODEL_PRESETS)}. Left out: {SMALL} on a CPU, the others of version 2 on a GPU.",
+    help=f"Of {', '.join(MODEL_PRESETS)}. By default {SMALL} on a CPU, the others of version 2 on a GPU.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--threads", type=COUNT, metavar="N", help="Threads on a CPU.")
-@click.option("--runs", type=COUNT, default=5, show_default=True, help="Turns of each contender; medians are shown.")
-@click.option("--seconds", type=POSITIVE, default=2.0, show_default=True, help="About what one turn takes.")
-@click.option("--batch-cells", type=COUNT, metavar="N", help="Rows x length of a batch. Left out: by the model.")
-@click.option("--compile/--no-compile", "is_compiled", default=None, help="Left out: on a GPU alone.")
-@click.option("--preset", type=click.Choice(list(MODEL_PRESETS)), help="Of the run. Left out: tiny or base.")
-@click.option("--minutes", type=POSITIVE, default=10.0, show_default=True, help="Of the run.")
-@click.option("--work", type=FILE, metavar="DIR", help="Keeps the run; else a temporary one.")
+@click.option(
+    "--runs", type=COUNT, default=5, show_default=True, help="Turns of each contender; the page shows medians."
+)
+@click.option("--seconds", type=POSITIVE, default=2.0, show_default=True, help="About how long a turn takes.")
+@click.option("--batch-cells", type=COUNT, metavar="N", help="Rows x length of a batch. By default set by the model.")
+@click.option("--compile/--no-compile", "is_compiled", default=None, help="By default compiled only on a GPU.")
+@click.option("--preset", type=click.Choice(list(MODEL_PRESETS)), help="Of the part `run`. By default tiny or base.")
+@click.option("--minutes", type=POSITIVE, default=10.0, show_default=True, help="Length of the part `run`.")
+@click.option("--work", type=FILE, metavar="DIR", help="Keep the training run here.")
 @click.option("-o", "--output", type=FILE, default=Path("training.md"), show_default=True, metavar="PAGE")
-def train(
-    shards: Path | None,
-    only: list[str] | None,
-    models: list[str] | None,
-    device: str,
-    threads: int | None,
-    runs: int,
-    seconds: float,
-    batch_cells: int | None,
-    is_compiled: bool | None,
-    preset: str | None,
-    minutes: float,
-    work: Path | None,
-    output: Path,
-) -> None:
-    """Measure how fast models train, beside transformers and the machine's own matrix products.
+def train(**given: Any) -> None:
+    """Measure how fast models train, compared with transformers and with plain matrix products.
 
     ceiling: products of square matrices. speed-128, speed-512: updates on rows of that length, of random ids.
-    run: `albert-data train SHARDS --minutes`, with the validation figures it ends at.
-    With the results of an earlier run beside PAGE, what is measured now replaces its old figures.
+    run: `albert-data train SHARDS --minutes`, with its last validation figures.
+    If there are earlier results next to PAGE, only the figures of the parts that are measured now are replaced.
 
     \b
     Example:
       python -m benchmarks train shards -o training.md
       python -m benchmarks train --only speed-512 --models base,large -o training.md
     """
-    if only is not None and "run" in only and shards is None:
+    options = Options(**given)
+    if options.only is not None and "run" in options.only and options.shards is None:
         raise click.UsageError("the part `run` needs shards: python -m benchmarks train SHARDS --only run")
-    if not output.parent.is_dir():
-        raise click.ClickException(f"{output.parent} is no folder; make it, or name another page with -o")
-    machine = open_machine(device, threads, runs, seconds, is_compiled)
-    is_gpu = machine.device.type == "cuda"
-    results = Results(output.with_suffix(".json"), read_row)
+    if not options.output.parent.is_dir():
+        raise click.ClickException(f"{options.output.parent} is not a folder; make it, or name another page with -o")
+    machine = options.open_machine()
+    results = Results(options.output.with_suffix(".json"), read_row)
     command = describe_command(click.get_current_context(), "train")
     with ExitStack() as stack:
-        stack.callback(write_report, results, output)  # a run cut short shows what it has
-        work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        preset = preset or ("base" if is_gpu else SMALL)
-        job = Job(
-            machine=machine,
-            models=models or choose_models(is_gpu=is_gpu),
-            batch_cells=batch_cells,
-            run=None if shards is None else Run(shards=shards, preset=preset, minutes=minutes, work=work),
-            page=output,
-        )
-        for part in only or [part for part in PARTS if part != "run" or shards is not None]:
+        stack.callback(write_report, results, options.output)  # an interrupted benchmark shows the results so far
+        job = options.make_job(machine, options.work or Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        for part in options.only or [part for part in PARTS if part != "run" or job.run is not None]:
             for name, rows in measure_part(part, job):
                 click.echo(f"{name}:")
                 results.record(f"{name} on {machine.where}", command, rows)
-    click.echo(f"{output} is written, with the figures in {results.path}")
+    click.echo(f"{options.output} is written, with the figures in {results.path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The argument and the options of the command."""
+
+    shards: Path | None
+    only: list[str] | None
+    models: list[str] | None
+    device: str
+    threads: int | None
+    runs: int
+    seconds: float
+    batch_cells: int | None
+    is_compiled: bool | None
+    preset: str | None
+    minutes: float
+    work: Path | None
+    output: Path
+
+    def open_machine(self) -> Machine:
+        """Raise ConfigError for a device that the machine lacks, ClickException if a package is missing."""
+        try:
+            import torch
+
+            from albert_data.train.precision import choose_device
+            from benchmarks.training import Machine
+        except ModuleNotFoundError as error:
+            raise click.ClickException(f"{error}; install what it needs with: pip install -e '.[bench]'") from error
+
+        device, _ = choose_device(self.device)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        is_compiled = device.type == "cuda" if self.is_compiled is None else self.is_compiled
+        return Machine(device=device, runs=self.runs, round_seconds=self.seconds, is_compiled=is_compiled)
+
+    def make_job(self, machine: Machine, work: Path) -> Job:
+        is_gpu = machine.device.type == "cuda"
+        preset = self.preset or ("base" if is_gpu else SMALL)
+        return Job(
+            machine=machine,
+            models=self.models or choose_models(is_gpu=is_gpu),
+            batch_cells=self.batch_cells,
+            run=Run(shards=self.shards, preset=preset, minutes=self.minutes, work=work) if self.shards else None,
+            page=self.output,
+        )
 
 
 def choose_models(*, is_gpu: bool) -> list[str]:
-    """Presets to measure: those of version 1 have the shapes of version 2, and would take as long again."""
+    """Return the presets to measure. Those of version 1 are left out: they have the shapes of version 2."""
     return [name for name in MODEL_PRESETS if name != SMALL and not name.endswith("-v1")] if is_gpu else [SMALL]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to measure. page: beside it go the files of the run."""
+    """What to measure. page: the files of the training run are copied to its folder."""
 
     machine: Machine
     models: list[str]
@@ -166,25 +192,8 @@ def measure_part(part: str, job: Job) -> Iterator[tuple[str, Iterator[Row]]]:
         yield f"{part} {job.run.preset}", measure_run(job.run, job.machine, job.page)
 
 
-def open_machine(device: str, threads: int | None, runs: int, seconds: float, is_compiled: bool | None) -> Machine:
-    """Raises ConfigError for a device that there is not, ClickException where a package is missing."""
-    try:
-        import torch
-
-        from albert_data.train.precision import choose_device
-        from benchmarks.training import Machine
-    except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error}; install what it needs with: pip install -e '.[bench]'") from error
-
-    chosen, _ = choose_device(device)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    compiles = chosen.type == "cuda" if is_compiled is None else is_compiled
-    return Machine(device=chosen, runs=runs, round_seconds=seconds, is_compiled=compiles)
-
-
 def measure_run(run: Run, machine: Machine, page: Path) -> Iterator[Training]:
-    """Train, and keep the run's own metrics and report beside the page."""
+    """Train, and copy the run's metrics and report to the folder of the page."""
     if run.folder.exists():
         raise click.ClickException(f"{run.folder} exists; remove it, or name another folder with --work")
     wall_seconds = jobs.run(run.command)

@@ -1,4 +1,4 @@
-"""Results of the benchmark of training into a page of tables."""
+"""Writes the results of the training benchmark as a page of tables."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from benchmarks.report import NONE, table
 from benchmarks.results import Part, Results
 from benchmarks.training_rows import OURS, Ceiling, Speed, Training, format_teraflops
 
-# What is to be reached: the share of the machine's own products by our model, and the ratio to another contender, by
-# model and length (any length: None).
+# The aims, by model and length (None: any length): the share of the machine's ceiling, and the ratio to a rival.
 CEILING_AIMS = {("base", 512): 0.6, ("xxlarge", 512): 0.75}
 RATIO_AIMS = {("tiny", None): 1.3, ("base", None): 2.0}
-MOST_CURVE_ROWS = 15
+MAX_CURVE_ROWS = 15
 
 INTRO = """# Training speed
 
 Made by `python -m benchmarks train`: see the end. Both contenders make whole updates (forward, backward, clipping,
-AdamW) of the same model on the same padded batch and take turns; medians of the runs. Ids are random, rows 94 to 100 %
-full, 15 % of the tokens masked. *transformers* is `AlbertForPreTraining` with SDPA, on a GPU under bf16 autocast and
-torch.compile; *fused gelu* is the same with PyTorch's own kernel for tanh-gelu (`gelu_pytorch_tanh`), which is no
-setting that a released ALBERT comes with, but a fairer rival where nothing is compiled. Tokens are those without
-padding. TFLOP/s are those of our model by its executed layers ([the formula](architecture.md)), for the rivals too,
-whatever they compute beside; padding, 3 %, counts. *MFU* is their share of the GPU's published peak, *of ceiling* of
-the fastest product of two large matrices measured on this very machine.
+AdamW) of the same model on the same padded batch and take turns; the figures are medians of the turns. Ids are random,
+rows are 94 to 100 % full, and 15 % of the tokens are masked. *transformers* is `AlbertForPreTraining` with SDPA, on a
+GPU under bf16 autocast and torch.compile. *fused gelu* is the same with PyTorch's own kernel for tanh-gelu
+(`gelu_pytorch_tanh`): no released ALBERT has this setting, but without a compiler it is the fairer rival. Tokens do not
+include padding. TFLOP/s count our model's executed layers ([the formula](architecture.md)), for the rivals too, even if
+they compute more; they include padding, 3 %. *MFU* is their share of the GPU's published peak, *of ceiling* their share
+of the fastest product of two large matrices that was measured on the same machine.
 """
 
 YOURSELF = """
@@ -33,9 +32,9 @@ YOURSELF = """
     pip install -e '.[bench]'
     python -m benchmarks train SHARDS -o training.md
 
-Without SHARDS all but the run is measured. On a CPU the model is preset tiny, on a GPU all the others. Figures are
-kept as they come (.json beside the page): where a command may not take long, take one part at a time, and give each
-the results so far beside its page:
+Without SHARDS everything except the part `run` is measured. On a CPU the model is preset tiny, on a GPU it is all
+others. The figures are written (.json beside the page) as they come. If the time of a command is limited, measure one
+part at a time into the same page:
 
     python -m benchmarks train --only ceiling,speed-128 -o training.md
     python -m benchmarks train --only speed-512 --models base,large -o training.md
@@ -46,12 +45,12 @@ the results so far beside its page:
 
 def write_report(results: Results, page: Path) -> None:
     """Write the page: a section for each machine that was measured."""
-    places = dict.fromkeys(row.where for part in results.parts.values() for row in part.rows)
-    sections = [INTRO, *(text for where in places for text in describe_place(results, where)), YOURSELF]
+    machines = dict.fromkeys(row.where for part in results.parts.values() for row in part.rows)
+    sections = [INTRO, *(text for where in machines for text in describe_results(results, where)), YOURSELF]
     page.write_text("\n".join(text.strip("\n") + "\n" for text in sections), encoding="utf-8")
 
 
-def describe_place(results: Results, where: str) -> Iterator[str]:
+def describe_results(results: Results, where: str) -> Iterator[str]:
     parts = [part for part in results.parts.values() if part.rows and part.rows[0].where == where]
     rows = [row for part in parts for row in part.rows]
     ceilings = [row for row in rows if isinstance(row, Ceiling)]
@@ -86,7 +85,7 @@ def describe_ceiling(row: Ceiling) -> str:
 
 
 def speed_table(rows: list[Speed], ceilings: list[Ceiling]) -> list[str]:
-    """Ours and its rivals side by side; a ratio is ours to that rival."""
+    """Show ours and its rivals together. A ratio is our speed divided by the rival's."""
     heads = "model | rows x length | contender | tokens/s | ours to it | TFLOP/s | MFU | of ceiling | aim"
     heads += " | first update, s | compiled while timing | peak, GB"
     return table(heads, (speed_row(row, rows, ceilings) for row in rows))
@@ -113,10 +112,10 @@ def speed_row(row: Speed, rows: list[Speed], ceilings: list[Ceiling]) -> list[st
 
 
 def ratio_to(row: Speed, rows: list[Speed]) -> float | None:
-    """Our tokens a second to those of this row, where it is a rival's."""
-    beside = (row.model, row.row_len, row.num_rows)
+    """Return our tokens a second divided by those of this row, if it is a rival's."""
+    same = (row.model, row.row_len, row.num_rows)
     for one in rows:
-        if one.contender == OURS and (one.model, one.row_len, one.num_rows) == beside and row.contender != OURS:
+        if one.contender == OURS and (one.model, one.row_len, one.num_rows) == same and row.contender != OURS:
             ours, theirs = one.tokens_per_second, row.tokens_per_second
             return ours / theirs if ours and theirs else None
     return None
@@ -131,7 +130,7 @@ def aim_of(row: Speed) -> str:
 
 
 def describe_run(row: Training) -> Iterator[str]:
-    """What the run came to, and its validation figures on the way."""
+    """Yield the result of the training run and its validation figures over time."""
     speed = f", {row.tokens_per_second:,.0f} tokens/s" if row.tokens_per_second else ""
     share = f", MFU {row.mfu:.0%}" if row.mfu else ""
     unigram = f" Frequencies alone give an MLM loss of {row.unigram_loss:.3f}." if row.unigram_loss else ""
@@ -139,7 +138,8 @@ def describe_run(row: Training) -> Iterator[str]:
         f"`albert-data train --preset {row.preset} --minutes {row.minutes:g}`, {row.precision}: {row.last_step:,} "
         f"steps in {row.wall_seconds / 60:.1f} minutes from start to end{speed}{share}.{unigram}"
     )
-    shown = row.curve[::-1][:: -(-len(row.curve) // MOST_CURVE_ROWS) or 1][::-1]
+    every = -(-len(row.curve) // MAX_CURVE_ROWS) or 1
+    shown = row.curve[::-1][::every][::-1]  # counted from the end, so that the last line is shown
     keys = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
     lines = ((f"{line['step']:,}", *(format_figure(line, key) for key in keys)) for line in shown)
     yield "\n".join(table("step | MLM loss | MLM accuracy | SOP loss | SOP accuracy", lines))

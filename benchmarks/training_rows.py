@@ -1,4 +1,4 @@
-"""What the benchmark of training measures, a dataclass a row, and the JSON that keeps them. Imports no torch."""
+"""The rows of the training benchmark, a dataclass for each kind, and how they are read from JSON. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ OURS, TRANSFORMERS, FUSED_GELU = "albert-data", "transformers", "transformers, f
 
 
 def format_teraflops(flops: float) -> str:
-    """In 10^12, for GPUs with hundreds of them and for a core with less than one."""
+    """Write FLOPs a second in units of 10^12, for GPUs with hundreds of them and for a core with less than one."""
     return f"{flops / 1e12:,.0f}" if flops > 1e13 else f"{flops / 1e12:.3f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """Products of two square matrices, nothing else. peak_flops: the published peak, None where none is known."""
+    """Products of two square matrices. peak_flops: the published peak; None if it is unknown."""
 
     where: str
     precision: str
@@ -36,10 +36,10 @@ class Ceiling:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """Updates of one contender on one batch. seconds: of one update, a figure a run; missing: why there are none.
+    """Updates of one contender on one batch. seconds: of an update, one for each turn; missing: why there are none.
 
-    num_tokens: without padding; flops: of one update of our model, whatever the contender computes for it.
-    first_seconds: of the first update, which compiles; num_graphs: those compiled while timing, none is right.
+    num_tokens: without padding. flops: of one update of our model, even if the contender computes more.
+    first_seconds: of the first update, which compiles. num_graphs: graphs compiled during the timing, ideally 0.
     """
 
     where: str
@@ -72,7 +72,7 @@ class Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A run of `albert-data train`. wall_seconds: the whole process; curve: its lines of validation."""
+    """A run of `albert-data train`. wall_seconds: of the whole process; curve: its validation lines."""
 
     where: str
     precision: str
@@ -94,7 +94,7 @@ Row = Ceiling | Speed | Training
 
 
 def read_row(saved: dict[str, Any]) -> Row:
-    """Make a row of its fields as JSON has them; the kind is the one with just these fields."""
+    """Make a row from its fields in JSON. Its class is the one that has exactly these fields."""
     for kind in (Ceiling, Speed, Training):
         if saved.keys() == {one.name for one in fields(kind)}:
             return kind(**{name: tuple(value) if name == "seconds" else value for name, value in saved.items()})

@@ -1,6 +1,6 @@
-"""Try hard to break albert-data: `python -m reliability fuzz` feeds it damaged files, `chaos` kills it at work.
+"""Tries to break albert-data: `python -m reliability fuzz` gives it damaged files, `chaos` kills it while it works.
 
-docs/reliability.md says what is promised, what is tried, and how to read the reports.
+docs/reliability.md says what is promised, what is tested, and how to read the reports.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 import click
 
 COMMANDS = {
-    "fuzz": "Feed mutated files to every reader of outside bytes.",
-    "chaos": "Send signals to commands, fill their disks, and compare what a rerun makes.",
+    "fuzz": "Give mutated files to every reader of files from outside.",
+    "chaos": "Send signals to commands, fill their disks, and compare the results of a rerun.",
 }
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module only when that command runs: one needs torch, the other nothing."""
+    """Imports a command's module only when that command runs: one needs torch, the other does not."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup)
 def main() -> None:
-    """Look for what breaks albert-data: damaged files, signals, full disks."""
+    """Try to break albert-data with damaged files, signals and full disks."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The user's own files in and beside an output folder: whatever befalls a command, they stay as they are."""
+"""The user's own files in and beside an output folder. They must stay unchanged, whatever happens to a command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Beside what a build and a run write. None of them is in the way of a file of ours.
+# Put beside the files of a build or a training run. None has the name of a file of ours.
 COMMON = (
     "notes.txt",
     ".DS_Store",
@@ -22,7 +22,7 @@ BESIDE = ("notes.txt", "out.tmp", "out-old/manifest.json")
 
 @dataclass(kw_only=True)
 class Belongings:
-    """Files, folders and links of the user, as they were planted."""
+    """Files, folders and links of the user, as they were made."""
 
     files: dict[Path, bytes] = field(default_factory=dict)
     links: dict[Path, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Belongings:
     devices: list[Path] = field(default_factory=list)
 
     def plant(self, root: Path, names: tuple[str, ...]) -> None:
-        """Make files of these names; one that ends in / is an empty folder."""
+        """Make files with these names; a name that ends in / is an empty folder."""
         for name in names:
             path = root / name
             if name.endswith("/"):
@@ -50,26 +50,26 @@ class Belongings:
         self.links[path] = os.readlink(path)
 
     def make_device(self, path: Path) -> None:
-        """A device like /dev/null. Raises PermissionError where this user may not make one."""
+        """Make a device like /dev/null. Raises PermissionError if this user may not make one."""
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
         self.devices.append(path)
 
     def find_faults(self) -> list[str]:
-        """What became of those that are not as they were."""
+        """Describe each that is gone or changed."""
         faults = []
         for path, data in self.files.items():
             if not path.is_file():
                 faults.append(f"the user's file {path.name} in {path.parent.name} is gone")
             elif path.read_bytes() != data:
-                faults.append(f"the user's file {path.name} in {path.parent.name} holds something else")
+                faults.append(f"the user's file {path.name} in {path.parent.name} has changed")
         faults += [f"the user's folder {path.name} is gone" for path in self.folders if not path.is_dir()]
         faults += [f"the device {path.name} is gone" for path in self.devices if not path.is_char_device()]
         for path, target in self.links.items():
             if not path.is_symlink() or os.readlink(path) != target:
-                faults.append(f"the user's link {path.name} in {path.parent.name} is gone or leads elsewhere")
+                faults.append(f"the user's link {path.name} in {path.parent.name} is gone or changed")
         return faults
 
     def holds(self, path: Path) -> bool:
-        """Whether a path is one of these, or in one."""
+        """Whether a path is one of these, or inside one."""
         mine = [*self.files, *self.links, *self.folders, *self.devices]
         return any(path == own or own in path.parents for own in mine)

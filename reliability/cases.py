@@ -1,7 +1,7 @@
-"""What is tried: readers of outside bytes, inputs for them, and what may come out.
+"""The cases of the fuzzer: readers of files from outside, inputs for them, and outcomes.
 
-A case is a reader and a number. The first numbers of a reader are its oddities, inputs that broke something once;
-the others are mutated, each by a random generator of (seed, reader, number), so a case can be made again anywhere.
+A case is a reader and a number. The first numbers of a reader are its oddities: inputs that broke something once. The
+others are mutated by a random generator seeded with (seed, reader, number), so a case can be made again on any machine.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Mutate = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 
 class WrongResult(Exception):
-    """An input was accepted, but what came of it is not what it holds. The first word says which claim failed."""
+    """An input was accepted, but the result is wrong. The first word of the message says which check failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Oddity:
-    """An input to try as it is. make: its bytes; means: the same documents in a plain form, where that is known."""
+    """An input that is not mutated. make: returns its bytes; means: the same documents as plain text, if known."""
 
     name: str
     make: Callable[[], bytes]
@@ -31,10 +31,10 @@ class Oddity:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """One kind of outside bytes, and the code that reads them.
+    """One kind of file from outside, and the code that reads it.
 
-    share: how many of a thousand cases it gets; seeds: sound inputs, which are mutated.
-    read: reads a case's bytes, in an empty folder; AlbertDataError says that it refuses them.
+    share: how many of a thousand cases it gets; seeds: valid inputs, which are mutated.
+    read: reads a case's bytes in an empty folder; it raises AlbertDataError to refuse them.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One input of one reader. given: bytes that are tried instead of those that the number makes."""
+    """One input of one reader. given: bytes to use instead of those that the number makes."""
 
     reader: Reader
     seed: int
@@ -60,7 +60,7 @@ class Case:
         return oddities[self.number] if self.number < len(oddities) else None
 
     def make(self) -> bytes:
-        """The bytes to read."""
+        """Return the bytes to read."""
         if self.given is not None:
             return self.given
         if self.oddity is not None:
@@ -69,15 +69,15 @@ class Case:
         return self.reader.mutate(rng, rng.choice(self.reader.seeds), self.reader.seeds)
 
     def random(self, purpose: str) -> Random:
-        """A generator of this case alone. Equal cases and purposes draw equal numbers, on any machine."""
+        """Return a generator for this case. Equal cases and purposes draw equal numbers on any machine."""
         return Random(f"{self.seed} {self.reader.name} {self.number} {purpose}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What came out that must not.
+    """An outcome that is not allowed.
 
-    what: the name of the exception, or hang, memory, signal N; place: where in albert_data.
+    what: the name of the exception, or hang, memory, signal N; place: file and function in albert_data.
     """
 
     what: str
@@ -87,7 +87,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a case ended. is_refused: with an AlbertDataError; peak_bytes: resident, above a child without work."""
+    """How a case ended. is_refused: with an AlbertDataError; peak_bytes: resident, above those of an idle child."""
 
     case: Case
     is_refused: bool

@@ -1,7 +1,7 @@
-"""`python -m reliability chaos`: commands that are killed, stopped, run in pairs or out of room, at random moments.
+"""`python -m reliability chaos`: kills commands, stops them, runs two at once, fills disks, at random moments.
 
-After each the command is given again. What it makes in the end must be, byte for byte, what it makes undisturbed; no
-temporary file may be left, no file of the user's changed, and no traceback printed.
+After each trial the command runs again. Its result must be, byte for byte, that of an undisturbed command. No temporary
+file may be left, no file of the user changed, and no traceback printed.
 """
 
 from __future__ import annotations
@@ -21,37 +21,39 @@ from random import Random
 import click
 
 from reliability.disks import enter_namespace
+from reliability.findings import FINDINGS, find_memory
 from reliability.foreign import list_foreign, try_foreign
 from reliability.pairs import Pair, list_pairs, try_pair
 from reliability.processes import run
 from reliability.scenes import VOCAB, Inputs, Scene, make_scenes, write_corpus
-from reliability.scratch import FINDINGS, find_memory
 from reliability.trials import Reference, Trial, make_reference, remove, try_file_limit, try_full_disk, try_signal
 
 Attempt = Callable[[Path, int], Trial]
 DISKS, PAIRS, FOREIGN = "full disks", "two at once", "the user's own files"
 SHARES = {"signals": 50, DISKS: 15, PAIRS: 10, FOREIGN: 25}  # of a hundred trials
-DISKLESS = ("verify", "overwrite, then back")  # one writes nothing, the other is an overwrite like any other
+NOT_ON_FULL_DISKS = ("verify", "overwrite, then back")  # one writes nothing, the other is the same as "overwrite"
 
 
 @click.command()
 @click.option("--trials", type=click.IntRange(1), default=100, show_default=True, metavar="N")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides what befalls each trial.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides what happens in each trial."
+)
 @click.option("--only", metavar="NAME", help=f"One command, or one of: {DISKS}, {PAIRS}, {FOREIGN}.")
 @click.option("--findings", "folder", type=click.Path(path_type=Path), default=FINDINGS, show_default=True)
-@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Trials at a time.")
+@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Trials at once.")
 def chaos(trials: int, seed: int, only: str | None, folder: Path, workers: int) -> None:
-    """Send signals to commands, fill their disks, and compare what a rerun makes.
+    """Send signals to commands, fill their disks, and compare the results of a rerun.
 
-    Exit code 1 says that there are faults; each is saved with the log of its trial.
+    Exit code 1 means that there are faults; each is saved with the log of its trial.
     """
-    heed_signals()
+    restore_signals()
     with tempfile.TemporaryDirectory(dir=find_memory(), prefix="reliability-") as scratch:
         base = Path(scratch)
         (base / "empty").mkdir()
         reason = enter_namespace(base / "empty")
         if reason:
-            click.echo(f"no disk can be mounted ({reason}): a limit on the size of files stands in for full disks")
+            click.echo(f"no disk can be mounted ({reason}): a limit on the size of files replaces full disks")
         stage = Stage(base=base, seed=seed, has_disks=reason is None)
         attempts = stage.plan(trials, only)
         table = Table(folder=folder / "chaos")
@@ -60,15 +62,15 @@ def chaos(trials: int, seed: int, only: str | None, folder: Path, workers: int) 
     sys.exit(table.num_faulty > 0)
 
 
-def heed_signals() -> None:
-    """A shell lets what it starts in the background ignore Ctrl-C, and so would all that is started here."""
+def restore_signals() -> None:
+    """Stop ignoring Ctrl-C and SIGHUP, which a background job of a shell ignores, so that our commands receive them."""
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 class Stage:
-    """Inputs, scenes, and what they make undisturbed; made when they are first needed."""
+    """Inputs, scenes and the results of undisturbed commands, which are made when they are first needed."""
 
     def __init__(self, *, base: Path, seed: int, has_disks: bool) -> None:
         self._base, self._seed, self._has_disks = base, seed, has_disks
@@ -77,7 +79,7 @@ class Stage:
         self._references: dict[str, Reference] = {}
 
     def plan(self, trials: int, only: str | None) -> list[Attempt]:
-        """What is tried, in a random order. Raises UsageError for a name that is none."""
+        """Return the trials in random order. Raises UsageError for an unknown name."""
         makers = {
             **{scene.name: self._signals([scene]) for scene in self._scenes},
             "signals": self._signals(self._scenes),
@@ -101,7 +103,7 @@ class Stage:
             yield partial(self._try_signal, names[name], self._reference(names[name]))
 
     def _disks(self) -> Iterator[Attempt]:
-        for scene in cycle(scene for scene in self._scenes if scene.name not in DISKLESS):
+        for scene in cycle(scene for scene in self._scenes if scene.name not in NOT_ON_FULL_DISKS):
             yield partial(self._try_full_disk, scene, self._reference(scene))
 
     def _pairs(self) -> Iterator[Attempt]:
@@ -137,7 +139,7 @@ class Stage:
 
 
 def _share_out(shares: dict[str, int], count: int) -> list[str]:
-    """So many names, each as often as its share says, evenly over the list."""
+    """Return `count` names, each as often as its share says, evenly distributed."""
     total = sum(shares.values())
     owed, found = dict.fromkeys(shares, 0.0), []
     for _ in range(count):
@@ -150,7 +152,7 @@ def _share_out(shares: dict[str, int], count: int) -> list[str]:
 
 
 def make_inputs(inputs: Inputs, logs: Path) -> None:
-    """Write the corpus, and make a vocabulary and shards of it. Raises RuntimeError where a command fails."""
+    """Write the corpus, and make a vocabulary and shards from it. Raises RuntimeError if a command fails."""
     write_corpus(inputs.folder / "corpus")
     vocab = ["vocab", inputs.sample, "--vocab-size", "2000", "-o", VOCAB]
     for command in (vocab, inputs.build("shards"), inputs.small_build("small-shards")):
@@ -167,7 +169,7 @@ class Count:
 
 
 class Table:
-    """Counts trials by command and by what befell it, and keeps the logs of those that show a fault."""
+    """Counts trials by command and by what happened to it, and keeps the logs of those with a fault."""
 
     def __init__(self, *, folder: Path) -> None:
         self._folder = folder
@@ -176,7 +178,7 @@ class Table:
         self.num_faulty = 0
 
     def run(self, attempts: list[Attempt], scratch: Path, workers: int) -> None:
-        """Make all attempts, several at a time."""
+        """Run all attempts, several at once."""
         begin = time.monotonic()
         with ThreadPoolExecutor(workers) as pool:
             waiting = [pool.submit(attempt, scratch / str(i), i) for i, attempt in enumerate(attempts)]
@@ -203,7 +205,7 @@ class Table:
         return path
 
     def to_text(self) -> str:
-        lines = [f"{'command':<28}{'what befell it':<48}{'trials':>8}{'equal':>8}{'faulty':>8}"]
+        lines = [f"{'command':<28}{'what happened to it':<48}{'trials':>8}{'equal':>8}{'faulty':>8}"]
         for (scene, label), count in sorted(self._counts.items()):
             lines.append(f"{scene[:27]:<28}{label[:47]:<48}{count.trials:>8}{count.equal:>8}{count.faulty:>8}")
         trials, equal = (sum(getattr(count, name) for count in self._counts.values()) for name in ("trials", "equal"))

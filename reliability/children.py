@@ -1,8 +1,8 @@
-"""Run cases in forked children, with limits on time and memory, and name the case that breaks one.
+"""Runs cases in forked children, with limits on time and memory, and finds the case that breaks a limit.
 
-Everything is loaded and compiled first, in this process. A child works through a batch of cases. If a child hangs,
-grows too large or dies, its case is tried again alone in a new child, and what it does there is reported. Another child
-does the rest of the batch.
+Everything is loaded and compiled first, in this process. A child works through a batch of cases. If it hangs, grows too
+large or dies, its case runs again alone in a new child, and that outcome is reported. Another child does the rest of
+the batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from reliability.cases import Case, Fault, Outcome
 
 _POLL_SECONDS = 0.01
 _DUMP_SECONDS = 0.5
-_ROOM_BYTES = 8 << 30  # of addresses, beyond those at the start: a guard for this machine, not the limit that is tried
+# Address space beyond that at the start. It protects this machine; the limit that is tested is in Limits.
+_ADDRESS_BYTES = 8 << 30
 _PRINTED = (b"Traceback (most recent call last)", b"Exception ignored in")
 _OURS = re.compile(r"albert_data/(.*)")
 _DUMPED = re.compile(r'File "[^"]*?albert_data/([^"]*)", line \d+ in (\S+)')
@@ -41,38 +42,39 @@ _PAGE = resource.getpagesize()
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """seconds: of a case, on a core; memory_bytes: resident, above a child that has not begun to work."""
+    """seconds: CPU time of a case; memory_bytes: resident, above those of an idle child."""
 
     seconds: float = 10.0
     memory_bytes: int = 1 << 30
 
     def is_too_long(self, wall: float, work: float) -> bool:
-        """Whether a case hangs. One that waits for nothing does so by the clock; one that works may wait for a core."""
+        """Whether a case hangs: by CPU time, since it may wait for a free core; by the clock if it hardly works."""
         return work > self.seconds or (wall > self.seconds and work < wall / 20) or wall > 10 * self.seconds
 
 
 class Slot:
-    """What a child tells at every moment, in shared memory: its case, since when, and its size at the start."""
+    """The state of a child in shared memory: its case, when the case began, and the child's size at the start."""
 
     def __init__(self) -> None:
         self._map = mmap.mmap(-1, 32)
         self.wait(-1)
 
     def wait(self, index: int) -> None:
-        """Note the case that comes next, which is not read yet."""
+        """Note the next case, which is not read yet."""
         struct.pack_into("=qd", self._map, 0, index, 0.0)
 
     def begin(self) -> None:
-        """Note that the case is read from now on."""
+        """Note that reading the case begins now."""
         struct.pack_into("=dd", self._map, 8, time.monotonic(), time.process_time())
 
     def note_idle(self, num_bytes: int) -> None:
         struct.pack_into("=q", self._map, 24, num_bytes)
 
     def read(self) -> tuple[int, float, float, int]:
-        """The index in the batch (-1: none yet), when its reading began, by the clock (0: not yet) and by the seconds
+        """Return index, clock, CPU time and idle bytes.
 
-        on a core, and the resident bytes at the start.
+        The index in the batch is -1 before the first case. Clock and CPU time are of the moment when reading the case
+        began; the clock is 0 before that. Idle bytes are the resident bytes at the start.
         """
         index, wall, work, idle = struct.unpack("=qddq", self._map[:32])
         return index, wall, work, idle
@@ -83,7 +85,7 @@ class Slot:
 
 @dataclass(kw_only=True)
 class Child:
-    """A process at work on a batch. stopped_for: the limit that it broke."""
+    """A process that works on a batch. stopped_for: the limit that it broke."""
 
     pid: int
     batch: list[Case]
@@ -102,7 +104,7 @@ class Child:
 
 @dataclass(kw_only=True)
 class Children:
-    """Runs batches of cases, several at a time. scratch: a folder for their files, best in memory."""
+    """Runs batches of cases, several at once. scratch: a folder for their files, ideally in memory."""
 
     scratch: Path
     num_workers: int = 2
@@ -111,7 +113,7 @@ class Children:
     _died: dict[tuple[str, int], Fault | None] = field(default_factory=dict)
 
     def run(self, batches: Iterable[list[Case]]) -> Iterator[Outcome]:
-        """Yield what came of every case, in any order."""
+        """Yield the outcome of every case, in any order."""
         waiting, again, running = iter(batches), deque[list[Case]](), list[Child]()
         try:
             while True:
@@ -145,7 +147,7 @@ class Children:
         return child
 
     def _check(self, child: Child) -> None:
-        """Stop a child that breaks a limit; it writes down first where it is."""
+        """Stop a child that breaks a limit, after it has written its stack."""
         _, wall, work, idle = child.slot.read()
         if not child.stopped_for and wall and self._hangs(child.pid, wall, work):
             child.stopped_for = "hang"
@@ -180,13 +182,13 @@ class Children:
                 yield self._accuse(child, guilty, code)
             else:
                 again.extend(part for part in ([guilty], rest) if part)
-                if code < 0 and not child.stopped_for:  # a signal counts, even if the case alone does not bring it on
+                if code < 0 and not child.stopped_for:  # a signal is a fault, even if the case alone does not cause it
                     self._died[_key(guilty)] = self._accuse(child, guilty, code).fault
         child.slot.close()
         shutil.rmtree(child.folder, ignore_errors=True)
 
     def _accuse(self, child: Child, case: Case, code: int) -> Outcome:
-        """What is said of a case that ended the child that had nothing else to do."""
+        """Return the outcome of a case that ended a child which ran only this case."""
         said = child.said.read_text(errors="replace")
         what = child.stopped_for or (f"signal {-code}" if code < 0 else "memory" if code == _TOO_LARGE else "exit")
         found = _DUMPED.search(said)
@@ -197,16 +199,16 @@ class Children:
         return Outcome(case=case, is_refused=False, fault=fault, seconds=seconds, peak_bytes=peak)
 
 
-_TOO_LARGE = 99  # exit code of a child whose case broke the limit of memory between two looks
+_TOO_LARGE = 99  # exit code of a child whose case broke the memory limit between two checks of the parent
 
 
 def _work(child: Child, limits: Limits) -> None:
-    """The life of a child: all cases of its batch, a line of JSON each."""
+    """Run in the child: read all cases of the batch and write a line of JSON for each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _redirect(child.said)
-    faulthandler.enable(2, all_threads=False)  # the descriptor: sys.stderr may be somebody else's
+    faulthandler.enable(2, all_threads=False)  # the descriptor, because a case may replace sys.stderr
     faulthandler.register(signal.SIGUSR1, 2, all_threads=False)
-    soft = _address_bytes() + _ROOM_BYTES
+    soft = _address_bytes() + _ADDRESS_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (soft, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     results = os.open(child.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -245,7 +247,7 @@ def _try_case(case: Case, index: int, child: Child) -> dict[str, Any]:
 
 
 def _redirect(path: Path) -> None:
-    """What the child and its libraries print goes to a file, or nowhere."""
+    """Send what the child and its libraries print to a file (stderr) or nowhere (stdout)."""
     said, nothing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
@@ -262,7 +264,7 @@ def _name(error: BaseException) -> str:
 
 
 def _find_place(error: BaseException) -> str:
-    """The last frame in albert_data, as file:function."""
+    """Return the last frame in albert_data, as file:function."""
     frames = [found for found in _walk(error.__traceback__) if _OURS.search(found[0])]
     if not frames:
         return "outside of albert_data"
@@ -289,7 +291,7 @@ def _read_result(line: str, batch: list[Case]) -> Outcome:
 
 
 def _lines(path: Path) -> list[str]:
-    """The whole lines of a file that a child may have been killed over."""
+    """Return the complete lines of a file; a child may have been killed while it wrote the last one."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
@@ -309,7 +311,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _worked_seconds(pid: int) -> float:
-    """What a process has spent on a core."""
+    """Return the CPU time of a process."""
     try:
         user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     except (OSError, ValueError):

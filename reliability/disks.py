@@ -1,6 +1,6 @@
-"""Small disks of our own: a tmpfs that can be as full as one likes, in a mount namespace that ends with this process.
+"""Makes small disks that can be full: a tmpfs in a mount namespace that ends with this process.
 
-Where mounting is not allowed, a limit on the size of files stands in: the error is another, the places are the same.
+If mounting is not allowed, a limit on the size of files replaces them: another error, raised at the same calls.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _POLL_SECONDS = 0.002
 
 
 def enter_namespace(folder: Path) -> str | None:
-    """Give this process, and what it starts, mounts of its own. Returns why that is not allowed, if so.
+    """Give this process and its children their own mounts. Returns the reason if that is not allowed.
 
-    folder: an empty one, to try it on. To be called before threads are started: each has the mounts of the one that
-    started it.
+    folder: an empty folder, for a test mount. Call it before threads are started: a thread keeps the mounts of the
+    thread that started it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
@@ -44,7 +44,7 @@ def _try(command: list[str]) -> str | None:
 
 @contextmanager
 def mount_disk(folder: Path) -> Iterator[None]:
-    """A roomy disk at a folder, for as long as the block lasts."""
+    """Mount a large disk at a folder until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     _run("mount", "-t", "tmpfs", "-o", f"size={ROOMY_BYTES}", "tmpfs", str(folder))
     try:
@@ -54,20 +54,20 @@ def mount_disk(folder: Path) -> Iterator[None]:
 
 
 def resize_disk(folder: Path, num_bytes: int) -> None:
-    """Let a disk hold so much and no more; it must not hold more already."""
-    size = max(PAGE_BYTES, num_bytes // PAGE_BYTES * PAGE_BYTES)  # 0 would be without a limit
+    """Set the size of a disk; it must not hold more already."""
+    size = max(PAGE_BYTES, num_bytes // PAGE_BYTES * PAGE_BYTES)  # 0 would mean no limit
     _run("mount", "-o", f"remount,size={size}", str(folder))
 
 
 def measure_disk(folder: Path) -> int:
-    """Bytes in use."""
+    """Return the bytes in use."""
     found = os.statvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
 @contextmanager
 def measure_peak(folder: Path) -> Iterator[list[int]]:
-    """Collect how much a disk holds at the most, in the list's one number, while the block lasts."""
+    """Keep the maximal bytes in use in the list's only item until the block ends."""
     peak, over = [measure_disk(folder)], threading.Event()
 
     def watch() -> None:

@@ -1,13 +1,14 @@
-"""Keep what was found: one folder for each fault, with the smallest input that shows it.
+"""Keeps the findings: one folder for each fault, with the smallest input that shows it.
 
     FOLDER/READER--WHAT--PLACE/  input  case.json  trace.txt
 
-Findings are one fault where reader, exception and last frame in albert_data are the same.
+Findings with the same reader, exception and last frame in albert_data are one fault.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -16,20 +17,21 @@ from typing import Any
 
 from reliability.cases import Case, Fault, Outcome, Reader
 
+FINDINGS = Path("reliability-findings")  # the default, in the working directory; git ignores it
 INPUT, CASE, TRACE = "input", "case.json", "trace.txt"
 Key = tuple[str, str, str]
 
 
 @dataclass(kw_only=True)
 class Findings:
-    """The faults of a run of the fuzzer. counts: how often each was met."""
+    """The faults that the fuzzer finds. counts: how often each was found."""
 
     folder: Path
     counts: Counter[Key] = field(default_factory=Counter)
     _sizes: dict[Key, int] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> str | None:
-        """Keep a finding. Returns a line about it, if it is a new one."""
+        """Keep a finding. Returns a line about it if the fault is new."""
         case, fault = outcome.case, outcome.fault
         assert fault is not None, "only faults are findings"
         key = (case.reader.name, fault.what, fault.place)
@@ -53,14 +55,19 @@ class Findings:
         return folder
 
 
+def find_memory() -> str | None:
+    """Return a folder for files in memory, if there is one: a case writes dozens of files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
 def describe(case: Case, fault: Fault) -> str:
-    """A finding in one line."""
+    """Describe a finding in one line."""
     oddity = f", {case.oddity.name}" if case.oddity else ""
     return f"{case.reader.name}: {fault.what} in {fault.place} (case {case.number} of seed {case.seed}{oddity})"
 
 
 def load_case(path: Path, readers: list[Reader], name: str | None) -> Case:
-    """The case of a saved input, or of any file for the reader of that name. Raises ValueError where none is told."""
+    """Return the case of a saved input, or of any file for the named reader. Raises ValueError for no reader."""
     data, known = path.read_bytes(), path.with_name(CASE)
     found: dict[str, Any] = (
         json.loads(known.read_text()) if name is None and known.exists() else {"reader": name, "seed": 0}
@@ -70,4 +77,4 @@ def load_case(path: Path, readers: list[Reader], name: str | None) -> Case:
             number = found.get("number", len(reader.oddities))
             return Case(reader=reader, seed=found["seed"], number=number, given=data)
     known_names = ", ".join(reader.name for reader in readers)
-    raise ValueError(f"{path}: no {CASE} beside it tells a reader; name one of {known_names} with --reader")
+    raise ValueError(f"{path}: no {CASE} beside it names a reader; name one of {known_names} with --reader")

@@ -1,6 +1,6 @@
-"""What is not ours where ours belongs: whatever the command then does, it must not touch it.
+"""Puts files of the user where a command writes its own files. The command must not change them.
 
-Each of these is laid out in or instead of an output, and the command is given: it ends with 0 or, in one line, with 1.
+Each is put into an output or instead of it. The command must then end with 0, or with 1 and one line that says why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MINE = b"The user's own, and nobody else's.\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """name: what lies there; lay: puts it there; command: what is given then."""
+    """name: what is there; lay: puts it there; command: runs then."""
 
     name: str
     lay: Lay
@@ -30,7 +30,7 @@ class Foreign:
 
 
 def list_foreign(inputs: Inputs) -> list[Foreign]:
-    """All that is tried, in order."""
+    """Return all trials, in order."""
     build, over = inputs.small_build(), inputs.small_build(OUT, "--overwrite")
     found = []
     for name, lay in _in_out(inputs).items():
@@ -42,12 +42,12 @@ def list_foreign(inputs: Inputs) -> list[Foreign]:
 
     def through_link(folder: Path, belongings: Belongings) -> None:
         finished(folder, belongings)
-        (folder / "target.html").write_bytes(MINE)  # what is written there is written through the link
+        (folder / "target.html").write_bytes(MINE)  # the command writes through the link
         belongings.link(folder / PAGE, folder / "target.html")
 
     def onto_device(folder: Path, belongings: Belongings) -> None:
         finished(folder, belongings)
-        with suppress(PermissionError):  # only root can make one; then it is a file like any other
+        with suppress(PermissionError):  # only root can make a device; without it the page is a new file
             belongings.make_device(folder / PAGE)
 
     def over_input(folder: Path, belongings: Belongings) -> None:
@@ -82,7 +82,18 @@ def _link_page(lay: Lay) -> Lay:
 
 
 def _in_out(inputs: Inputs) -> dict[str, Lay]:
-    """What lies in OUT, or instead of it, before a build."""
+    """Return, by name, what is put into OUT, or instead of it, before a build."""
+
+    def edit_card(folder: Path, belongings: Belongings) -> None:
+        shutil.copytree(inputs.shards, folder / OUT)
+        card = folder / OUT / "README.md"
+        belongings.write(card, card.read_bytes() + b"\nA line of the user.\n")
+
+    def add_shards(folder: Path, belongings: Belongings) -> None:
+        shutil.copytree(inputs.shards, folder / OUT)
+        belongings.write(folder / OUT / "train" / "data-00000-of-00001.arrow", MINE)
+        belongings.write(folder / OUT / "train" / "shard-00099.arrow", MINE)
+
     names = {
         "README.md": "README.md",
         "a model": "tokenizer/spiece.model",
@@ -90,62 +101,54 @@ def _in_out(inputs: Inputs) -> dict[str, Lay]:
         "a shard of our name": "train/shard-00000.arrow",
         "a work folder": ".build/notes.txt",
         "a plan": ".build/plan.json",
-        "runs in a work folder": ".build/runs/mine.run",
+        "sorted runs in a work folder": ".build/runs/mine.run",
         "a manifest": "manifest.json",
         "a temporary file": "manifest.json.tmp",
         "a temporary model": "tokenizer/spiece.model.tmp",
         "validation as a file": "validation",
         "notes": "notes.txt",
     }
-
-    def file_at(name: str) -> Lay:
-        def lay(folder: Path, belongings: Belongings) -> None:
-            data = b'{"name": "mine"}\n' if name.endswith(".json") else MINE
-            belongings.write(folder / OUT / name, data)
-
-        return lay
-
-    def link_at(name: str) -> Lay:
-        def lay(folder: Path, belongings: Belongings) -> None:
-            for file in ("shard-00000.arrow", "mine.arrow", "plan.json", "spiece.model", "runs/mine.run", "notes.txt"):
-                belongings.write(folder / "elsewhere" / file, MINE)
-            (folder / OUT).mkdir(exist_ok=True)
-            belongings.link(folder / OUT / name, folder / "elsewhere")
-
-        return lay
-
-    def file_link_at(name: str) -> Lay:
-        def lay(folder: Path, belongings: Belongings) -> None:
-            belongings.write(folder / "elsewhere.txt", MINE)
-            belongings.link(folder / OUT / name, folder / "elsewhere.txt")
-
-        return lay
-
-    def edited(folder: Path, belongings: Belongings) -> None:
-        shutil.copytree(inputs.shards, folder / OUT)
-        card = folder / OUT / "README.md"
-        belongings.write(card, card.read_bytes() + b"\nA line of the user.\n")
-
-    def own_shards(folder: Path, belongings: Belongings) -> None:
-        shutil.copytree(inputs.shards, folder / OUT)
-        belongings.write(folder / OUT / "train" / "data-00000-of-00001.arrow", MINE)
-        belongings.write(folder / OUT / "train" / "shard-00099.arrow", MINE)
-
-    links = {f"{name} is a link": link_at(name) for name in ("train", ".build", "tokenizer", "validation")}
-    files = {
-        f"{name} is a link": file_link_at(name) for name in ("README.md", "manifest.json", "tokenizer/spiece.model")
-    }
+    folders, files = (
+        ("train", ".build", "tokenizer", "validation"),
+        ("README.md", "manifest.json", "tokenizer/spiece.model"),
+    )
     return {
-        **{name: file_at(path) for name, path in names.items()},
-        **links,
-        **files,
-        "an edited README.md of ours": edited,
-        "shards of others beside ours": own_shards,
+        **{name: _put_file(path) for name, path in names.items()},
+        **{f"{name} is a link": _link_folder(name) for name in folders},
+        **{f"{name} is a link": _link_file(name) for name in files},
+        "an edited README.md of ours": edit_card,
+        "shards of others beside ours": add_shards,
     }
+
+
+def _put_file(name: str) -> Lay:
+    def lay(folder: Path, belongings: Belongings) -> None:
+        data = b'{"name": "mine"}\n' if name.endswith(".json") else MINE
+        belongings.write(folder / OUT / name, data)
+
+    return lay
+
+
+def _link_folder(name: str) -> Lay:
+    def lay(folder: Path, belongings: Belongings) -> None:
+        for file in ("shard-00000.arrow", "mine.arrow", "plan.json", "spiece.model", "runs/mine.run", "notes.txt"):
+            belongings.write(folder / "elsewhere" / file, MINE)
+        (folder / OUT).mkdir(exist_ok=True)
+        belongings.link(folder / OUT / name, folder / "elsewhere")
+
+    return lay
+
+
+def _link_file(name: str) -> Lay:
+    def lay(folder: Path, belongings: Belongings) -> None:
+        belongings.write(folder / "elsewhere.txt", MINE)
+        belongings.link(folder / OUT / name, folder / "elsewhere.txt")
+
+    return lay
 
 
 def try_foreign(foreign: Foreign, folder: Path, number: int) -> Trial:
-    """Give the command, and see whether what is not ours is as it was."""
+    """Run the command, and check that the user's files are unchanged."""
     trial = Trial(scene="the user's own files", label=foreign.name, number=number)
     work, belongings = folder / "work", Belongings()
     work.mkdir(parents=True)

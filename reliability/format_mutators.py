@@ -1,6 +1,6 @@
-"""Damage compressed files, Arrow shards, protocol buffers and safetensors so that most of them still parse.
+"""Damages compressed files, Arrow shards, protocol buffers and safetensors so that most of them still parse.
 
-In: a random generator and a file's bytes. Out: other bytes; equal generators make equal ones.
+In: a random generator and a file's bytes. Out: other bytes; equal generators make equal bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def to_gz(data: bytes) -> bytes:
 
 
 def mutate_lines(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Damage JSON lines: one of them as a value, or all as bytes."""
+    """Damage one of the JSON lines as a value, or all of them as bytes."""
     lines = data.splitlines(keepends=True)
     if not lines or rng.random() < 0.4:
         return mutate_bytes(rng, data, others)
@@ -49,7 +49,7 @@ def mutate_lines(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def inside(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes], mutate: Rewrite) -> Rewrite:
-    """Damage what a compressed file holds, and in a third of the cases the compressed bytes."""
+    """Return a mutator that damages the content of a compressed file, or the compressed bytes in 30 % of the cases."""
 
     def mutate_packed(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
         kind = rng.random()
@@ -64,7 +64,7 @@ def inside(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes], mut
 
 
 def mutate_safetensors(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Damage the header as JSON, its length, or the numbers behind it."""
+    """Damage the header as JSON, its length, or the tensors after it."""
     (size,) = struct.unpack_from("<Q", data)
     head, tensors = data[8 : 8 + size], data[8 + size :]
     kind = rng.random()
@@ -79,12 +79,12 @@ def mutate_safetensors(rng: Random, data: bytes, others: Sequence[bytes]) -> byt
 
 
 def mutate_shard(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Damage an Arrow file as bytes, or its rows and columns, written anew."""
+    """Damage an Arrow file as bytes, or write it again with damaged rows and columns."""
     if rng.random() < 0.6:
         return mutate_bytes(rng, data, others)
     try:
         return _rewrite_shard(rng, data)
-    except (pyarrow.ArrowException, ValueError):  # what would be written is nothing that pyarrow writes
+    except (pyarrow.ArrowException, ValueError):  # pyarrow refuses to write some of the damage
         return mutate_bytes(rng, data, others)
 
 
@@ -107,7 +107,7 @@ def _write_batches(batches: Sequence[pyarrow.RecordBatch], schema: pyarrow.Schem
 
 
 def _change_values(rng: Random, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Other numbers in the buffers of a column, offsets among them; what they lead to is not looked at."""
+    """Change numbers in the buffers of a column, offsets among them. They may be out of range."""
     at = rng.randrange(batch.num_columns)
     columns = list(batch.columns)
     columns[at] = _change_buffer(rng, columns[at])
@@ -139,7 +139,7 @@ def _change_some(rng: Random, values: np.ndarray) -> np.ndarray:
 
 
 def _change_columns(rng: Random, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """A column less, twice, of another name or kind, with nulls; or rows less."""
+    """Remove, repeat or rename a column, change its type, fill it with nulls, or remove rows."""
     columns, names = list(batch.columns), list(batch.schema.names)
     at = rng.randrange(len(columns))
     kind = rng.randrange(6)
@@ -162,7 +162,7 @@ def _change_columns(rng: Random, batch: pyarrow.RecordBatch) -> pyarrow.RecordBa
 
 
 def mutate_model(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Damage a SentencePiece model as bytes, or its fields as a protocol buffer has them."""
+    """Damage a SentencePiece model as bytes, or as the fields of its protocol buffer."""
     if rng.random() < 0.3:
         return mutate_bytes(rng, data, others)
     fields = read_fields(data)
@@ -176,7 +176,7 @@ Field = tuple[int, Any]  # a tag, and its number or its bytes
 
 
 def read_fields(data: bytes) -> list[Field]:
-    """The fields of a protocol buffer. Raises ValueError where it is none."""
+    """Return the fields of a protocol buffer. Raises ValueError if it is not one."""
     fields, at = list[Field](), 0
     while at < len(data):
         tag, at = _read_varint(data, at)
@@ -275,7 +275,7 @@ def _write_varint(value: int) -> bytes:
 
 
 def reseal_manifest(data: bytes) -> bytes:
-    """A manifest whose seal and digest fit it, so that what stands behind their check is reached."""
+    """Return the manifest with a correct seal and digest, so that the code after their check is reached."""
     try:
         manifest = json.loads(data)
         with suppress(*_NO_MANIFEST):
@@ -287,7 +287,7 @@ def reseal_manifest(data: bytes) -> bytes:
 
 
 def mutate_manifest(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Damage a manifest; two thirds of them are sealed again, and half of these agree with their plan."""
+    """Damage a manifest. 70 % are sealed again; in half of these the config of the plan is changed as well."""
     if rng.random() < 0.3:
         return mutate_json(rng, data)
     try:

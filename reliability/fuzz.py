@@ -1,7 +1,7 @@
-"""`python -m reliability fuzz`: mutated files for every reader of outside bytes.
+"""`python -m reliability fuzz`: gives mutated files to every reader of files from outside.
 
-Whatever a file holds, reading it may end in two ways: it is read, or an AlbertDataError says what is wrong with it.
-Anything else is a finding: another exception, a traceback on stderr, a signal, over ten seconds, over 1 GB.
+Whatever a file contains, it must be read, or refused with an AlbertDataError that says what is wrong. Everything else
+is a finding: another exception, a traceback on stderr, a signal, more than ten seconds, more than 1 GB.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ import click
 from albert_data.files import find_cache_folder
 from reliability.cases import Case, Outcome, Reader
 from reliability.children import Children
-from reliability.findings import Findings, describe, load_case
-from reliability.scratch import FINDINGS, find_memory
+from reliability.findings import FINDINGS, Findings, describe, find_memory, load_case
 from reliability.sound import make_sound
 
-ROUNDS = (200, 4000)  # cases that are shared out among the readers: in the first round, and in each one after it
+ROUNDS = (200, 4000)  # cases of all readers in the first round, and in each later one
 BATCH = 200  # cases of a child
 
 
 @click.command()
-@click.option("--cases", type=click.IntRange(1), metavar="N", help="Cases to try.  [default: 10000]")
-@click.option("--seconds", type=click.FloatRange(0), metavar="S", help="Instead: how long to try.")
+@click.option("--cases", type=click.IntRange(1), metavar="N", help="Cases to run.  [default: 10000]")
+@click.option("--seconds", type=click.FloatRange(0), metavar="S", help="Instead: run for so many seconds.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides the cases.")
-@click.option("--reader", "names", multiple=True, metavar="NAME", help="Try this reader alone. May be repeated.")
-@click.option("--replay", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Try a saved input alone.")
+@click.option("--reader", "names", multiple=True, metavar="NAME", help="Only this reader. May be repeated.")
+@click.option("--replay", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Only this saved input.")
 @click.option("--findings", "folder", type=click.Path(path_type=Path), default=FINDINGS, show_default=True)
 @click.option("--workers", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 def fuzz(
@@ -47,9 +46,9 @@ def fuzz(
     folder: Path,
     workers: int,
 ) -> None:
-    """Feed mutated files to every reader of outside bytes.
+    """Give mutated files to every reader of files from outside.
 
-    Exit code 1 says that there are findings; each is saved with its input and traceback.
+    Exit code 1 means that there are findings; each is saved with its input and traceback.
     """
     if cases and seconds:
         raise click.UsageError("--cases and --seconds exclude one another")
@@ -66,7 +65,7 @@ def fuzz(
 
 
 def load_readers(scratch: Path) -> list[Reader]:
-    """All readers, each of which has read its sound files once: so all is loaded and compiled."""
+    """Return all readers. Each has read its valid files once, so that all code is loaded and compiled."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # a process with threads can't be forked safely
     os.environ.setdefault("NUMBA_CACHE_DIR", str(find_cache_folder("kernels")))  # compiled before
@@ -85,12 +84,12 @@ def load_readers(scratch: Path) -> list[Reader]:
     readers = [reader for make in makers for reader in make(sound)]
     for reader in readers:
         warm(reader, scratch / "warm")
-    gc.freeze()  # or a collection in a child would copy all of this process's memory
+    gc.freeze()  # otherwise a garbage collection in a child would copy all memory of this process
     return readers
 
 
 def warm(reader: Reader, folder: Path) -> None:
-    """Read each sound file of a reader, by most of its ways; what is not compiled yet is compiled now, for all."""
+    """Read each valid file of a reader a few times, so that most of its code is compiled before children are forked."""
     for data in reader.seeds:
         for number in range(len(reader.oddities), len(reader.oddities) + 5):
             folder.mkdir()
@@ -108,7 +107,7 @@ def choose_readers(readers: list[Reader], names: tuple[str, ...]) -> list[Reader
 def make_batches(
     readers: list[Reader], seed: int, limit: int | None, seconds: float | None = None
 ) -> Iterator[list[Case]]:
-    """The cases in batches of one reader: a short round, the oddities, then rounds in which each has its share."""
+    """Yield cases in batches, each of one reader: a short round, the oddities, then long rounds."""
     end = None if seconds is None else time.monotonic() + seconds
     for batch in _list_batches(readers, seed):
         batch = batch if limit is None else batch[:limit]
@@ -129,7 +128,7 @@ def _list_batches(readers: list[Reader], seed: int) -> Iterator[list[Case]]:
 
 
 def _list_round(readers: list[Reader], seed: int, size: int, nexts: dict[str, int]) -> Iterator[list[Case]]:
-    """About so many cases, shared out among the readers. nexts: the next number of each, which is counted on."""
+    """Yield about `size` cases, divided among the readers by share. nexts: the next number of each; it is advanced."""
     shares = sum(reader.share for reader in readers)
     for reader in readers:
         begin = nexts[reader.name]
@@ -140,7 +139,7 @@ def _list_round(readers: list[Reader], seed: int, size: int, nexts: dict[str, in
 
 @dataclass(kw_only=True)
 class Row:
-    """What became of a reader's cases."""
+    """Counts of a reader's cases."""
 
     cases: int = 0
     refused: int = 0
@@ -155,7 +154,7 @@ class Row:
 
 
 class Tally:
-    """Counts what comes out, and tells of findings at once."""
+    """Counts the outcomes, and prints new findings at once."""
 
     def __init__(self, readers: list[Reader], findings: Findings) -> None:
         self.readers, self.findings = readers, findings
@@ -174,7 +173,7 @@ class Tally:
         self._seconds = time.monotonic() - begin
 
     def to_table(self) -> str:
-        """All readers, a line each, then the sums."""
+        """Return a line for each reader, then the sums."""
         head = f"{'reader':<24}{'cases':>8}{'refused':>9}{'accepted':>9}{'findings':>9}{'slowest s':>10}{'peak MB':>9}"
         lines = [head, *(self._show(name, row, self._faulty[name]) for name, row in self.rows.items())]
         rows = self.rows.values()
@@ -200,7 +199,7 @@ class Tally:
 
 
 def replay_one(path: Path, readers: list[Reader], names: tuple[str, ...], children: Children) -> int:
-    """Try one input alone and show what comes of it. Returns the exit code."""
+    """Run one input and show its outcome. Returns the exit code."""
     try:
         case = load_case(path, readers, names[0] if names else None)
     except ValueError as error:

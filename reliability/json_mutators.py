@@ -1,6 +1,6 @@
-"""Damage a JSON value, so that what stands behind the parser is reached.
+"""Damages JSON values, so that the code after the parser is reached.
 
-In: a random generator and JSON. Out: other JSON, or what is nearly JSON; equal generators make equal bytes.
+In: a random generator and JSON. Out: other JSON, or almost JSON; equal generators make equal bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from reliability.mutators import mutate_bytes
 
-Place = tuple[Any, Any]  # a dict or list, and a key of it
+Slot = tuple[Any, Any]  # a dict or list, and one of its keys
 
 NAMES = ["", ".", "..", "../x", "../../x", "x/../../y", "\0", "a\0b", "\x1b[31mred", "\ud800", "é", "x" * 300, "x\ny"]
 NAMES += ["train", "README.md", "notes.txt", "../outside.txt", "%s%n", "None", "1e5", "nan", "cuda:99", "/"]
@@ -35,12 +35,12 @@ NUMBERS: list[float] = [
     -(2**63) - 1,
 ]
 NUMBERS += [0.0, -0.0, 0.5, 1e-300, 1e300, float("nan"), float("inf"), float("-inf")]
-HUGE = "9" * 5000  # over the 4,300 digits that Python's int() takes
+HUGE = "9" * 5000  # Python's int() accepts at most 4,300 digits
 PLACEHOLDER = "\ue000replaced below\ue000"
 
 
 def mutate_json(rng: Random, data: bytes) -> bytes:
-    """Damage one to four values; some of the results are damaged as text, too."""
+    """Damage one to four values; some of the results are also damaged as text."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -54,34 +54,34 @@ def mutate_json(rng: Random, data: bytes) -> bytes:
 
 
 def mutate_value(rng: Random, value: Any) -> Any:
-    """Damage a value at one to four places; the value that comes in is left as it is."""
+    """Return a copy of a value with one to four damages."""
     holder = [json.loads(json.dumps(value))]
     for _ in range(rng.randint(1, 4)):
-        places = list(list_places(holder))
-        if not places:
+        slots = list(list_slots(holder))
+        if not slots:
             break
-        change_place(rng, rng.choice(places), places)
+        change_slot(rng, rng.choice(slots), slots)
     return holder[0] if holder else None
 
 
-def list_places(value: Any) -> Iterator[Place]:
-    """Every key of every object and list in a value."""
+def list_slots(value: Any) -> Iterator[Slot]:
+    """Yield every key of every object and list in a value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in list(items):
         yield value, key
-        yield from list_places(inner)
+        yield from list_slots(inner)
 
 
-def change_place(rng: Random, place: Place, places: list[Place]) -> None:
-    """Damage one value where it stands."""
-    holder, key = place
+def change_slot(rng: Random, slot: Slot, slots: list[Slot]) -> None:
+    """Damage one value in its object or list."""
+    holder, key = slot
     kind = rng.random()
     if kind < 0.2:
         del holder[key]
     elif kind < 0.3 and isinstance(holder, dict):
         holder[odd_name(rng)] = holder.pop(key)
     elif kind < 0.4:
-        other, other_key = rng.choice(places)
+        other, other_key = rng.choice(slots)
         if _has(other, other_key):
             holder[key] = json.loads(json.dumps(other[other_key]))
     elif kind < 0.5:
@@ -97,7 +97,7 @@ def _has(holder: Any, key: Any) -> bool:
 
 
 def change_kind(rng: Random, value: Any) -> Any:
-    """Nearly the same value."""
+    """Return almost the same value."""
     if isinstance(value, bool) or value is None:
         return rng.choice((not value, int(bool(value)), str(value)))
     if isinstance(value, (int, float)):
@@ -116,7 +116,7 @@ def odd_name(rng: Random) -> str:
 
 
 def _fill_in(rng: Random, text: str) -> str:
-    """Put in what json.dumps can't write: numbers of thousands of digits, nesting without end, a key twice."""
+    """Replace the placeholders by what json.dumps can't write: numbers of thousands of digits, deep nesting."""
     marker = json.dumps(PLACEHOLDER)
     depth = rng.choice((10, 500, 990, 5_000, 100_000))
     odd = rng.choice(

@@ -1,6 +1,6 @@
-"""Damage bytes: flips, cuts, inserts, repeats, splices, other numbers and lengths.
+"""Damages bytes: flips, cuts, inserts, repeats, splices, other numbers and lengths.
 
-In: a random generator and bytes. Out: other bytes; equal generators make equal ones.
+In: a random generator and bytes. Out: other bytes; equal generators make equal bytes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from random import Random
 
 Mutator = Callable[[Random, bytes], bytes]
 
-MOST_STEPS = 4
-MOST_BYTES = 1 << 20  # a mutated input is no longer: time is for many of them
+MAX_STEPS = 4
+MAX_BYTES = 1 << 20  # of a mutated input: many small inputs find more than a few large ones
 _LONG = 1 << 18
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 NUMBERS = [
@@ -33,11 +33,11 @@ WORDS = [
 
 
 def mutate_bytes(rng: Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
-    """Damage at one to four places. others: what parts are taken from to splice."""
-    for _ in range(rng.randint(1, MOST_STEPS)):
+    """Apply one to four damages. others: inputs whose parts are spliced in."""
+    for _ in range(rng.randint(1, MAX_STEPS)):
         step = rng.choice(STEPS)
         data = splice(rng, data, rng.choice(others)) if others and rng.random() < 0.1 else step(rng, data)
-    return data[:MOST_BYTES]
+    return data[:MAX_BYTES]
 
 
 def flip_bit(rng: Random, data: bytes) -> bytes:
@@ -74,7 +74,7 @@ def insert_noise(rng: Random, data: bytes) -> bytes:
 
 
 def repeat_word(rng: Random, data: bytes) -> bytes:
-    """A word many times over: what costs more than its length shows."""
+    """Insert a word many times, to find code that takes more than linear time."""
     word = rng.choice(WORDS)
     size = _LONG if rng.random() < 0.01 else rng.choice((4, 100, 3000))
     at = rng.randrange(len(data) + 1)
@@ -94,13 +94,13 @@ def move_part(rng: Random, data: bytes) -> bytes:
 
 
 def blank_out(rng: Random, data: bytes) -> bytes:
-    """Zeros over a part, as a disk leaves them."""
+    """Replace a part by zeros, as a failing disk does."""
     begin, end = choose_range(rng, data)
     return data[:begin] + bytes(end - begin) + data[end:]
 
 
 def change_word(rng: Random, data: bytes) -> bytes:
-    """Another binary number: what lengths and offsets are."""
+    """Change a binary number, such as a length or an offset."""
     form = rng.choice(["<B", "<H", "<I", "<Q", ">H", ">I", ">Q"])
     size = struct.calcsize(form)
     if len(data) < size:
@@ -115,16 +115,16 @@ def change_word(rng: Random, data: bytes) -> bytes:
 
 
 def change_number(rng: Random, data: bytes) -> bytes:
-    """Another number in digits."""
+    """Change a number written in digits."""
     found = list(_NUMBER.finditer(data[:100_000]))
     if not found:
         return insert_word(rng, data)
-    place = rng.choice(found)
-    return data[: place.start()] + rng.choice(NUMBERS) + data[place.end() :]
+    number = rng.choice(found)
+    return data[: number.start()] + rng.choice(NUMBERS) + data[number.end() :]
 
 
 def splice(rng: Random, data: bytes, other: bytes) -> bytes:
-    """The beginning of one and the end of another, or a part of it in the middle."""
+    """Join the beginning of one and the end of another, or insert a part of the other."""
     if rng.random() < 0.5:
         return data[: rng.randrange(len(data) + 1)] + other[rng.randrange(len(other) + 1) :]
     begin, end = choose_range(rng, other)
@@ -133,7 +133,7 @@ def splice(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def choose_range(rng: Random, data: bytes) -> tuple[int, int]:
-    """A part of the bytes, short ones more often."""
+    """Choose a part of the bytes, short ones more often."""
     begin = rng.randrange(len(data) + 1)
     return begin, min(len(data), begin + rng.choice((1, 2, 4, 8, 64, 512, 4096)))
 

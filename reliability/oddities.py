@@ -1,7 +1,7 @@
-"""Inputs that broke something once, or look as if they could. They are tried as they are.
+"""Inputs that broke something once, or might break something. They are not mutated.
 
-Where an oddity says what it means, the build of it must have the documents of that plain text, or refuse it: to count
-sound data as damage, or to make something else of it, is as wrong as a traceback.
+If an oddity has `means`, a build of it must give the documents of that plain text, or refuse it. To count valid data as
+damage, or to read other documents, is as wrong as a traceback.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import partial
 from reliability.cases import Oddity
 from reliability.format_mutators import to_gz, to_zst
 
-LONG = 1_000_000  # bytes of a line that must cost no more than so many bytes of prose
+LONG = 1_000_000  # bytes of a line, which must not take longer than as many bytes of prose
 NESTED = 120 << 20
 PLAIN = b"The river is long.\nIt runs to the sea.\n\nA second document.\n"
 
-# What fills a line: each was slow in time quadratic to its length, or stands for text that is common.
+# Text that fills a line. Each took quadratic time once, or is an example of common text.
 FILLINGS = {
     "backticks": "`",
     "double quotes": '"',
@@ -223,7 +223,7 @@ def _one_text() -> bytes:
 
 
 def frame_zst(data: bytes, window_log: int) -> bytes:
-    """A zstd frame of one raw block that asks for a window of so many bits, as `zstd --long=N` writes it."""
+    """Make a zstd frame of one raw block with a window of 2**window_log bytes, as `zstd --long=N` writes it."""
     head = struct.pack("<IBB", 0xFD2FB528, 0, window_log - 10 << 3)
     return head + struct.pack("<I", len(data) << 3 | 1)[:3] + data
 

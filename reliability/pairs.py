@@ -1,4 +1,4 @@
-"""Two commands at once in one folder: one may say that the other is there, and the end is as if there had been one."""
+"""Runs two commands at once in one folder. One may refuse to run; the result must be that of a single command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READING = (["verify", OUT], ["inspect", OUT], ["inspect", OUT, "--html", PAGE])
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A scene and a command that runs beside its own."""
+    """A scene and a second command that runs at the same time."""
 
     scene: Scene
     other: list[str]
@@ -27,7 +27,7 @@ class Pair:
 
 
 def list_pairs(scenes: list[Scene]) -> list[Pair]:
-    """Each writing command beside itself, and the reading ones beside an overwrite."""
+    """Return each writing command with itself, and each reading command with an overwrite."""
     writing = [scene for scene in scenes if scene.name in ("vocab", "build", "overwrite", "train")]
     over = [scene for scene in writing if scene.name == "overwrite"]
     return [
@@ -37,7 +37,7 @@ def list_pairs(scenes: list[Scene]) -> list[Pair]:
 
 
 def try_pair(pair: Pair, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
-    """Start both within the time that one takes; now and then kill the first."""
+    """Start the second while the first runs; in 30 % of the trials kill the first."""
     scene, bench = pair.scene, Bench.lay_out(pair.scene, reference, folder, rng)
     trial = Trial(scene=f"two at once: {scene.name}", label=pair.label, number=number)
     first = Command(scene.command, bench.work, bench.logs)
@@ -50,21 +50,21 @@ def try_pair(pair: Pair, reference: Reference, folder: Path, rng: Random, number
             name=rng.choice(("KILL", "TERM", "INT")), target="group", is_due=lambda seconds: seconds > pause
         )
         first.strike(strike)
-    ended, beside = first.wait(), second.wait()
-    for one in (ended, beside):
+    ended, other = first.wait(), second.wait()
+    for one in (ended, other):
         trial.note(one)
-    check_beside(trial, ended, CODES[strike.name] if strike else ())
-    check_beside(trial, beside, ())
+    check_one(trial, ended, CODES[strike.name] if strike else ())
+    check_one(trial, other, ())
     finish(trial, bench, ended)
     return trial
 
 
-def check_beside(trial: Trial, ended: Ended, allowed: tuple[int, ...]) -> None:
-    """It does its work, or one line says why it can't; verify finds no fault where there is none."""
+def check_one(trial: Trial, ended: Ended, allowed: tuple[int, ...]) -> None:
+    """Check that a command does its work or says in one line why it can't, and that verify finds no false fault."""
     name = ended.arguments[0]
     if ended.code in (0, *allowed):
         return
     if ended.code != 1 or not last_line(ended).startswith("Error: "):
         trial.blame(f"{name} ends with {ended.code}: {last_line(ended)}")
     elif name == "verify" and ended.stdout.strip():
-        trial.blame(f"verify finds a fault that is none: {ended.stdout.strip().splitlines()[0]}")
+        trial.blame(f"verify finds a false fault: {ended.stdout.strip().splitlines()[0]}")

@@ -1,6 +1,6 @@
-"""Start a command as its users do, in a session of its own, and strike it: signals to it, to a worker, to all.
+"""Starts a command as users do, in its own session, and sends signals to it, to a worker or to all its processes.
 
-Only processes of a session that was started here are ever signalled.
+Only processes of a session that was started here receive signals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from albert_data.files import find_cache_folder
 
 SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "INT", "HUP", "STOP")}
 TARGETS = ("parent", "worker", "group")
-PATIENCE_SECONDS = 120.0  # for a command that nothing disturbs any more
+PATIENCE_SECONDS = 120.0  # for a command after its signal
 _ORPHAN_SECONDS = 5.0
 _POLL_SECONDS = 0.0005
 ROOT = Path(albert_data.__file__).resolve().parents[1]
@@ -39,15 +39,15 @@ class Ended:
     orphans: int
 
     def describe(self) -> str:
-        """For a log."""
-        how = "was killed, for it did not end" if self.code is None else f"exit code {self.code}"
+        """Describe the command for a log."""
+        how = "did not end, and was killed" if self.code is None else f"exit code {self.code}"
         said = f"--- stdout\n{self.stdout[-4000:]}--- stderr\n{self.stderr[-8000:]}"
         return f"$ albert-data {' '.join(self.arguments)}\n{how}, {self.seconds:.2f} s, orphans {self.orphans}\n{said}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strike:
-    """A signal to a command at work. is_due: asked with the seconds since the start, until it says so."""
+    """A signal to a running command. is_due: called with the seconds since the start until it returns True."""
 
     name: str
     target: str
@@ -64,7 +64,7 @@ class Command:
     """A process of `albert-data`, leader of its own session."""
 
     def __init__(self, arguments: list[str], folder: Path, logs: Path, *, most_file_bytes: int | None = None) -> None:
-        """folder: where it runs; logs: a folder for what it says; most_file_bytes: it can write no larger file."""
+        """folder: the working directory; logs: a folder for its output; most_file_bytes: the limit on file sizes."""
         self._arguments, self._logs = arguments, logs
         logs.mkdir(parents=True, exist_ok=True)
         self._stdout, self._stderr = logs / "stdout", logs / "stderr"
@@ -82,7 +82,7 @@ class Command:
         self._is_struck = False
 
     def strike(self, strike: Strike) -> None:
-        """Wait until it is due and its target is there, then send the signal; nothing if the command is over before."""
+        """Wait until it is due and its target exists, then send the signal. Does nothing if the command ends before."""
         pid = self._process.pid
         while not self._is_struck:
             if self._process.poll() is not None:
@@ -95,7 +95,7 @@ class Command:
             _send(pid, signal.SIGCONT, "group")
 
     def wait(self) -> Ended:
-        """Wait for its end, for a while; what is left of its session afterwards is counted, and killed."""
+        """Wait for the end of the command, with a time limit. Counts and kills what is left of its session."""
         code: int | None
         try:
             code = self._process.wait(PATIENCE_SECONDS)
@@ -115,7 +115,7 @@ class Command:
         )
 
     def _end_session(self, *, patiently: bool) -> int:
-        """How many processes of the session outlive it, those that end within seconds left out."""
+        """Return how many processes of the session are left some seconds after its end."""
         deadline = time.monotonic() + (_ORPHAN_SECONDS if patiently else 0)
         while (left := find_session(self._process.pid)) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -126,7 +126,7 @@ class Command:
 
 
 def run(arguments: list[str], folder: Path, logs: Path, strike: Strike | None = None, **how: int | None) -> Ended:
-    """Run a command to its end, and strike it if so told."""
+    """Run a command to its end; send it the signal of `strike`, if given."""
     command = Command(arguments, folder, logs, **how)
     if strike is not None:
         command.strike(strike)
@@ -142,7 +142,7 @@ def _program(most_file_bytes: int | None) -> list[str]:
 
 
 def make_environment(logs: Path) -> Mapping[str, str]:
-    """The package of this harness; one thread a library, so that training gives the same bits each time."""
+    """Return an environment with this source tree, and one thread for each library so that training is repeatable."""
     return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -155,7 +155,7 @@ def make_environment(logs: Path) -> Mapping[str, str]:
 
 
 def _send(pid: int, number: int, target: str) -> bool:
-    """Send a signal to the leader of a session, to its group, or to a worker of it, if there is one."""
+    """Send a signal to the leader of a session, its group, or one of its workers. Returns whether there is one."""
     workers = [worker for worker in find_session(pid) if worker != pid]
     with suppress(ProcessLookupError):
         if target == "group":
@@ -171,7 +171,7 @@ def _send(pid: int, number: int, target: str) -> bool:
 
 
 def find_session(leader: int) -> list[int]:
-    """The living processes of a session."""
+    """Return the living processes of a session."""
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

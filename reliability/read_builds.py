@@ -1,4 +1,4 @@
-"""The readers of what a build that was stopped left in OUT/.build: its plan, its receipts, its vocabulary."""
+"""The readers of what a stopped build leaves in OUT/.build: its plan, its receipts, its vocabulary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN, VOCABULARY, MODEL = ".build/plan.json", ".build/tokenizer/vocab.json", ".b
 
 
 def build_readers(sound: Sound) -> list[Reader]:
-    """Readers of the files in .build."""
+    """Return the readers of the files in .build."""
     reads = ReadBuild(sound)
     mapped, reduced = (reads.find(folder) for folder in (sound.half_mapped, sound.half_reduced))
     receipt, shard = (
@@ -55,7 +55,7 @@ def build_readers(sound: Sound) -> list[Reader]:
 
 
 class ReadBuild:
-    """Gives the command of a stopped build again, one file of which is another."""
+    """Resumes a copy of a stopped build in which one file is replaced."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound = sound
@@ -67,14 +67,14 @@ class ReadBuild:
         return sorted(path.relative_to(half).as_posix() for path in half.rglob("*") if path.is_file())
 
     def resume(self, half: Path, file: str, *, is_same: bool) -> Callable[[Case, bytes, Path], None]:
-        """A way to read `file`. is_same: whether the shards must be those of a build that nothing disturbed."""
+        """Return a function that replaces `file` and resumes. is_same: whether the shards must be as if undisturbed."""
         tokenizer: Tokenizer | None = None if half == self._sound.half_mapped else self._tokenizer
 
         def read(case: Case, data: bytes, folder: Path) -> None:
             out = Path(shutil.copytree(half, folder / "out"))
             (out / file).write_bytes(data)
             with suppress(ShardError):
-                open_shards(out)  # it says why it is not finished
+                open_shards(out)  # says that the build is not finished
             made = run_build(self._sound.corpus, out, tokenizer, overwrite=case.random("ways").random() < 0.2)
             if is_same and tokenizer is not None and made.manifest.digest != self._digest:
                 raise WrongResult(f"digest {made.manifest.digest} of a build resumed over a damaged {file}")

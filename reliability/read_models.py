@@ -31,7 +31,7 @@ TEXTS = [*SENTENCES, "", " ", "a", "▁", "the the the", "\u3000", "[MASK] <pad>
 
 
 def model_readers(sound: Sound) -> list[Reader]:
-    """Readers of tokenizers and of weights."""
+    """Return the readers of tokenizers and of weights."""
     reads = ReadWeights(sound)
     checkpoint, config = list_checkpoints(sound.run)[-1], sound.exported / "config.json"
     seeds = {
@@ -70,7 +70,7 @@ def model_readers(sound: Sound) -> list[Reader]:
 
 
 def read_model(case: Case, data: bytes, folder: Path) -> None:
-    """Load a tokenizer, and use all that it gives; export it, too."""
+    """Load a tokenizer, use all of its methods, and export it in some cases."""
     path = folder / "spiece.model"
     path.write_bytes(data)
     tokenizer = load_tokenizer(folder if case.number % 2 else path)
@@ -80,19 +80,18 @@ def read_model(case: Case, data: bytes, folder: Path) -> None:
     tokenizer.normalise(TEXTS[0])
     len(tokenizer.pieces), tokenizer.word_starts.sum(), tokenizer.ordinary_ids.sum(), tokenizer.specials.to_dict()
     if case.random("ways").random() < 0.2:
-        with suppress(TokenizerError):  # transformers' tokenizer can't do what this one does
+        with suppress(TokenizerError):  # transformers may not support this tokenizer
             tokenizer_files(tokenizer, max_len=64)
 
 
 class ReadWeights:
-    """Loads a copy of a sound run or export in which one file is another."""
+    """Loads a copy of a valid run or export in which one file is replaced."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound = sound
         config, stored = load_config(sound.run), read_run_file(sound.run)
         shards, precision = open_shards(sound.shards), choose_precision("fp32", "cpu")
-        self._session = start_session(config, AlbertConfig(**stored["model"]), precision, ALONE, shards.manifest)
-        self._session.identity = stored["identity"]
+        self._session = start_session(config, AlbertConfig(**stored["model"]), precision, ALONE, stored["identity"])
         self._loader = ShardLoader(shards, batch_tokens=config.batch_tokens)
 
     def checkpoint(self, case: Case, data: bytes, folder: Path) -> None:

@@ -22,7 +22,7 @@ from reliability.sound import Sound
 
 
 def run_readers(sound: Sound) -> list[Reader]:
-    """Readers of both files."""
+    """Return the readers of both files."""
     reads = ReadRun(sound)
 
     def mutate_object(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
@@ -50,7 +50,7 @@ def run_readers(sound: Sound) -> list[Reader]:
 
 
 class ReadRun:
-    """Reads a copy of a sound run in which one file is another: as `inspect` does, as a page, and to resume."""
+    """Reads a copy of a valid run in which one file is replaced: as `inspect` does, for the page, and to resume."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound = sound

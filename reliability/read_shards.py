@@ -1,4 +1,4 @@
-"""The readers of a shard folder: its manifest and its Arrow files, by every way that leads into them."""
+"""The readers of a shard folder: its manifest and its Arrow files, by all functions that read them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTES = b"The user's own notes."
 
 
 def shard_readers(sound: Sound) -> list[Reader]:
-    """Readers of manifest.json, of a shard, and of a build's times in the cache."""
+    """Return the readers of manifest.json, of a shard, and of a build's times in the cache."""
     reads = ReadShards(sound)
     shard = reads.shard.read_bytes()
     manifest = (sound.shards / MANIFEST_NAME).read_bytes()
@@ -55,7 +55,7 @@ def shard_readers(sound: Sound) -> list[Reader]:
 
 
 class ReadShards:
-    """Opens, measures and verifies a copy of a sound folder in which one file is another."""
+    """Opens, measures and verifies a copy of a valid folder in which one file is replaced."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound = sound
@@ -92,7 +92,7 @@ class ReadShards:
         return Path(shutil.copytree(self._sound.shards, folder / "out"))
 
     def _build_over(self, folder: Path, out: Path, overwrite: bool) -> None:
-        """A build whose folder holds this manifest and a file of the user, and has another one beside it."""
+        """Build into a folder with this manifest, and with files of the user in it and beside it."""
         mine = [out / "notes.txt", out / "train" / "notes.txt", folder / "outside.txt"]
         for path in mine:
             path.write_bytes(NOTES)
@@ -105,7 +105,7 @@ class ReadShards:
 
 
 def rehash(out: Path, name: str, data: bytes) -> None:
-    """Make the manifest agree with a changed file."""
+    """Write size and hash of a changed file into the manifest."""
     manifest = json.loads((out / MANIFEST_NAME).read_bytes())
     for split in manifest["splits"].values():
         for shard in split["shards"]:
@@ -115,7 +115,7 @@ def rehash(out: Path, name: str, data: bytes) -> None:
 
 
 def try_ways(ways: Iterable[Callable[[], object]]) -> None:
-    """Go all ways, then raise the first refusal."""
+    """Call all functions, then raise the first AlbertDataError."""
     refusals = []
     for way in ways:
         try:
@@ -127,7 +127,7 @@ def try_ways(ways: Iterable[Callable[[], object]]) -> None:
 
 
 def read_ways(out: Path, rng: Random) -> list[Callable[[], object]]:
-    """What people do with a shard folder; some of it not each time, for it takes longer."""
+    """Return functions that use a shard folder as people do; slow ones only in some cases."""
     ways: list[Callable[[], object]] = [lambda: read_rows(out, rng), lambda: check(out, quick=rng.random() < 0.5)]
     if rng.random() < 0.3:
         ways.append(lambda: look_at(out, rng))
@@ -140,7 +140,7 @@ def read_ways(out: Path, rng: Random) -> list[Callable[[], object]]:
 
 
 def read_rows(out: Path, rng: Random) -> None:
-    """Every access that open_shards gives, to rows that are there."""
+    """Read existing rows by every method of `open_shards`."""
     for split in SPLITS:
         shards = open_shards(out, split)
         count = len(shards)
@@ -162,7 +162,7 @@ def check(out: Path, quick: bool) -> None:
 
 
 def look_at(out: Path, rng: Random) -> None:
-    """What `inspect` shows, as text and as JSON."""
+    """Make the report of `inspect` as text and as JSON."""
     choice = Choice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")), label=None)
     report = inspect_folder(out, split=rng.choice(SPLITS), choice=choice)
     report.to_text()
@@ -170,7 +170,7 @@ def look_at(out: Path, rng: Random) -> None:
 
 
 def run_command(*arguments: str) -> None:
-    """One command in this process: it ends with 0, 1 or 2, and what it prints controls no terminal."""
+    """Run a command in this process; it must end with 0, 1 or 2 and print no control characters."""
     from albert_data.cli.main import run
 
     said: Any = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)

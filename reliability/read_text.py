@@ -1,4 +1,4 @@
-"""The readers of text: every format, through a whole build, as the command reads it."""
+"""The readers of text: every format, read by a whole build."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANGUAGES = ("en",) * 8 + ("zh", "de", "ar", "hi", "ja", "sw")
 
 
 def text_readers(sound: Sound) -> list[Reader]:
-    """A reader for each ending that a corpus may have, and one for stdin."""
+    """Return a reader for each file name ending of a corpus, and one for stdin."""
     text = sound.corpus.read_bytes()
     lines = to_json_lines(text)
     reads = ReadText(load_tokenizer(sound.unigram))
@@ -52,7 +52,7 @@ def to_json_lines(text: bytes) -> bytes:
 
 
 class ReadText:
-    """Builds shards of a file; for an oddity, with the defaults of the command."""
+    """Builds shards from a file; from an oddity with the command's default settings."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -75,7 +75,7 @@ class ReadText:
         return run_build(names, out, self._tokenizer, config=config).manifest
 
     def _compare(self, name: str, path: Path, means: bytes, folder: Path) -> None:
-        """Build of the file and another one: a file that is left out in silence would be no error then."""
+        """Compare a build of the file with one of its plain form, each with a second file so that neither is empty."""
         plain = folder / "plain" / "file.txt"
         plain.parent.mkdir()
         plain.write_bytes(means)
@@ -85,11 +85,11 @@ class ReadText:
             out = folder / f"out-{len(digests)}"
             digests.append(self._build(read.parent, out, build_config()).documents_digest)
         if digests[0] != digests[1]:
-            raise WrongResult(f"{name.replace(' ', '-')} is accepted, but its documents are others than they should be")
+            raise WrongResult(f"{name.replace(' ', '-')} is accepted, but but it gives other documents than it has")
 
 
 def choose_config(case: Case) -> BuildConfig:
-    """Settings of a case: those that decide which code reads the text."""
+    """Choose the settings that decide which code reads the text."""
     rng = case.random("config")
     text = TextConfig(
         sentences=rng.choice(("prose", "prose", "lines")),

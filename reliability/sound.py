@@ -1,7 +1,7 @@
-"""Make the sound files that are mutated: a corpus, models, builds, a half-done build, a training run, its export.
+"""Makes the valid files that are mutated: a corpus, models, a build, stopped builds, a training run, its export.
 
-`python -m reliability.sound FOLDER` makes them in a process of its own, since a process that has trained can't
-be forked safely. They are small, so that a mutation hits what matters and a case takes milliseconds.
+`python -m reliability.sound FOLDER` makes them in a separate process, since a process that has trained can't be forked
+safely. They are small, so that most mutations hit something that matters, and a case takes milliseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STEPS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Sound:
-    """Where the sound files are."""
+    """The paths of the valid files."""
 
     folder: Path
 
@@ -52,7 +52,7 @@ class Sound:
 
     @property
     def folding(self) -> Path:
-        """A model that replaces characters before it looks for pieces."""
+        """A model whose normalisation replaces characters."""
         return self.folder / "folding" / "spiece.model"
 
     @property
@@ -65,12 +65,12 @@ class Sound:
 
     @property
     def half_mapped(self) -> Path:
-        """A build that was stopped before its shards were made; with no tokenizer given, so it holds a vocabulary."""
+        """A build that was stopped before its shards were made. It had no --tokenizer, so it has a vocabulary."""
         return self.folder / "half-mapped"
 
     @property
     def half_reduced(self) -> Path:
-        """A build that was stopped when some of its shards were made."""
+        """A build that was stopped after some of its shards were made."""
         return self.folder / "half-reduced"
 
     @property
@@ -83,7 +83,7 @@ class Sound:
 
 
 class InlineEngine:
-    """Runs tasks in this process. most: results after which it stops as Ctrl-C would; None: it does not."""
+    """Runs tasks in this process. most: after so many results it stops as by Ctrl-C; None: it does not stop."""
 
     def __init__(self, most: int | None = None) -> None:
         self._left = most
@@ -105,13 +105,13 @@ def make_sound(folder: Path) -> Sound:
 
 
 def build_config(**settings: Any) -> BuildConfig:
-    """Short rows, so that few words make many."""
+    """Return a config with short rows, so that a small corpus has many."""
     examples = ExampleConfig(max_seq_len=settings.pop("max_seq_len", 32))
     return BuildConfig(examples=examples, validation_fraction=0.3, num_shards=2, **settings)
 
 
 def write_documents(seed: int = 0) -> bytes:
-    """A corpus as text: documents of a few lines with a blank line after each."""
+    """Return a corpus as text: documents of a few lines with a blank line after each."""
     rng = Random(seed)
     documents = ("\n".join(rng.choices(SENTENCES, k=rng.randint(2, 6))) for _ in range(NUM_DOCUMENTS))
     return "".join(f"Document {number}.\n{text}\n\n" for number, text in enumerate(documents)).encode()
@@ -136,13 +136,13 @@ def train_tokenizer(path: Path, **settings: Any) -> None:
 
 
 def run_build(names: Path, out: Path, tokenizer: Tokenizer | None, most: int | None = None, **how: Any) -> BuildReport:
-    """Build as the command does, in this process."""
+    """Build like the command, in this process."""
     overwrite, config = how.pop("overwrite", False), how.pop("config", build_config())
     return build_shards(find_inputs([str(names)]), out, tokenizer, config, InlineEngine(most), overwrite=overwrite)
 
 
 def stop_build(names: Path, out: Path, tokenizer: Tokenizer | None, most: int) -> None:
-    """Build until so many tasks are done."""
+    """Build until `most` tasks are done."""
     try:
         run_build(names, out, tokenizer, most)
     except KeyboardInterrupt:

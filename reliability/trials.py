@@ -1,6 +1,6 @@
-"""One trial: lay out a folder, disturb a command, give it again, and compare what is there with an undisturbed run.
+"""Runs a trial: prepares a folder, disturbs a command, runs it again, and compares the result with an undisturbed one.
 
-In: a scene and a plan of what befalls it. Out: what went wrong, a line each, and a log.
+In: a scene and the kind of disturbance. Out: the faults, a line each, and a log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reliability.disks import ROOMY_BYTES, measure_disk, measure_peak, mount_dis
 from reliability.processes import SIGNALS, TARGETS, Ended, Strike, run
 from reliability.scenes import OUT, PAGE, RUN, VOCAB, Result, Scene
 
-# Exit codes of a command that a signal ended; 0 is allowed where all was done already.
+# Exit codes of a command that a signal ended. 0 is allowed if its work was done before.
 CODES = {"KILL": (-9,), "TERM": (143, -15), "INT": (130, -2), "HUP": (129, -1), "STOP": ()}
 MOST_RERUNS = 3
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored|Fatal Python error")
@@ -29,7 +29,7 @@ MOST_FILE_BYTES = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """A run that nothing disturbed: its result, how long it took, what of a disk it needed (0: not measured)."""
+    """An undisturbed command: its result, its seconds, and the disk space that it needed (0: not measured)."""
 
     result: Result
     seconds: float
@@ -38,7 +38,7 @@ class Reference:
 
 @dataclass(kw_only=True)
 class Trial:
-    """What is known of a trial when it is over."""
+    """The outcome of a trial."""
 
     scene: str
     label: str
@@ -48,7 +48,7 @@ class Trial:
     log: list[str] = field(default_factory=list)
 
     def note(self, ended: Ended) -> None:
-        """Log a command, and look at what no command may do."""
+        """Log a command, and note what no command may do."""
         self.log.append(ended.describe())
         name = ended.arguments[0]
         if ended.code is None:
@@ -63,7 +63,7 @@ class Trial:
 
 
 def make_reference(scene: Scene, folder: Path, logs: Path, *, has_disks: bool) -> Reference:
-    """Run a scene's command, and those that follow it, with nothing in the way. Raises RuntimeError where it fails."""
+    """Run a scene's command, and those that follow it, undisturbed. Raises RuntimeError if one fails."""
     folder.mkdir(parents=True)
     if not has_disks:
         scene.prepare(folder)
@@ -82,12 +82,12 @@ def _measure(scene: Scene, folder: Path, logs: Path) -> Reference:
     for ended in _give_again(scene, folder, logs, first):
         last = ended
     if first.code or last.code:
-        raise RuntimeError(f"{scene.name} fails with nothing in its way:\n{first.describe()}\n{last.describe()}")
+        raise RuntimeError(f"{scene.name} fails undisturbed:\n{first.describe()}\n{last.describe()}")
     return Reference(result=scene.result(folder, last), seconds=first.seconds, disk_bytes=0)
 
 
 def _give_again(scene: Scene, folder: Path, logs: Path, ended: Ended) -> Iterator[Ended]:
-    """The commands that follow, until nothing is left to do."""
+    """Run the commands that follow, until nothing is left to do."""
     for _ in range(MOST_RERUNS):
         command = scene.again(folder, ended)
         if command is None:
@@ -97,7 +97,7 @@ def _give_again(scene: Scene, folder: Path, logs: Path, ended: Ended) -> Iterato
 
 
 def choose_strike(scene: Scene, reference: Reference, folder: Path, rng: Random) -> Strike:
-    """A signal at a random moment, or soon after one of the scene's stages is reached."""
+    """Choose a signal at a random moment, or shortly after a stage of the scene."""
     targets = TARGETS if scene.has_workers else ("parent", "group")
     name, target = rng.choice(tuple(SIGNALS)), rng.choice(targets)
     if scene.stages and rng.random() < 0.5:
@@ -109,7 +109,7 @@ def choose_strike(scene: Scene, reference: Reference, folder: Path, rng: Random)
 
 
 class _Stage:
-    """Due a moment after files of a pattern come to be, or are gone; with none, after the start."""
+    """Becomes due some time after files of a pattern appear or disappear; without a pattern, after the start."""
 
     def __init__(self, folder: Path, pattern: str, comes: bool, delay: float) -> None:
         self._folder, self._pattern, self._comes, self._delay = folder, pattern, comes, delay
@@ -126,7 +126,7 @@ class _Stage:
 
 @dataclass(kw_only=True)
 class Bench:
-    """Where a trial of a scene takes place, laid out."""
+    """The folders of a trial of a scene."""
 
     scene: Scene
     reference: Reference
@@ -136,7 +136,7 @@ class Bench:
 
     @classmethod
     def lay_out(cls, scene: Scene, reference: Reference, folder: Path, rng: Random) -> Bench:
-        """The scene's own files, and those of the user: beside the output always, in it in half of the trials."""
+        """Make the scene's files, and the user's: always beside the output, in half of the trials also in it."""
         bench = cls(scene=scene, reference=reference, work=folder / "work", logs=folder / "logs")
         bench.work.mkdir(parents=True, exist_ok=True)
         scene.prepare(bench.work)
@@ -146,13 +146,13 @@ class Bench:
         return bench
 
     def is_complete(self, ended: Ended) -> bool:
-        """Whether all of the first command's own work is done."""
+        """Whether the first command has finished its work."""
         is_done = self.scene.is_done
         return self.scene.result(self.work, ended) == self.reference.result if is_done is None else is_done(self.work)
 
 
 def try_signal(scene: Scene, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
-    """Strike a command, give it again, compare."""
+    """Send a signal to a command, run it again, and compare."""
     bench = Bench.lay_out(scene, reference, folder, rng)
     strike = choose_strike(scene, reference, bench.work, rng)
     ended = run(scene.command, bench.work, bench.logs, strike)
@@ -165,7 +165,7 @@ def try_signal(scene: Scene, reference: Reference, folder: Path, rng: Random, nu
 
 
 def check_code(trial: Trial, bench: Bench, strike: Strike, ended: Ended) -> None:
-    """Whether a command that was struck ends with the code that tells of it."""
+    """Check that a command ends with the exit code of its signal."""
     allowed = CODES[strike.name] if ended.is_struck and strike.target != "worker" else ()
     if ended.code in allowed:
         return
@@ -177,18 +177,18 @@ def check_code(trial: Trial, bench: Bench, strike: Strike, ended: Ended) -> None
 
 
 def finish(trial: Trial, bench: Bench, ended: Ended) -> None:
-    """Give the command again, and compare all that is there then."""
+    """Run the command again, and compare the result."""
     scene, expected = bench.scene, bench.reference.result
     for again in _give_again(scene, bench.work, bench.logs, ended):
         trial.note(again)
         ended = again
     if ended.code != 0:
-        trial.blame(f"the command that is given again ends with {ended.code}: {last_line(ended)}")
+        trial.blame(f"the command that is run again ends with {ended.code}: {last_line(ended)}")
     found = scene.result(bench.work, ended)
     different = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
     trial.is_equal = not different
     if different:
-        trial.blame(f"others than undisturbed: {', '.join(different[:4])}")
+        trial.blame(f"differs from the undisturbed result: {', '.join(different[:4])}")
     for path in find_left(bench.work, bench.belongings, scene.allowed_left):
         trial.blame(f"{path} is left behind")
     for fault in bench.belongings.find_faults():
@@ -201,7 +201,7 @@ def last_line(ended: Ended) -> str:
 
 
 def find_left(work: Path, belongings: Belongings, allowed: tuple[str, ...] = ()) -> list[str]:
-    """Temporary files and folders that should be gone."""
+    """Return temporary files and folders that should be gone."""
     found = (path for path in work.rglob("*") if path.name.endswith(".tmp") or path.name == ".build")
     return [
         path.relative_to(work).as_posix()
@@ -211,12 +211,12 @@ def find_left(work: Path, belongings: Belongings, allowed: tuple[str, ...] = ())
 
 
 def try_full_disk(scene: Scene, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
-    """Let a command have less room than it needs; then enough."""
+    """Run a command with less disk space than it needs, then with enough."""
     trial = Trial(scene=scene.name, label="a full disk", number=number)
     with mount_disk(folder / "work"):
         bench = Bench.lay_out(scene, reference, folder, rng)
-        room = int(rng.random() * 0.98 * reference.disk_bytes)
-        resize_disk(bench.work, measure_disk(bench.work) + room)
+        free_bytes = int(rng.random() * 0.98 * reference.disk_bytes)
+        resize_disk(bench.work, measure_disk(bench.work) + free_bytes)
         ended = run(scene.command, bench.work, bench.logs)
         check_full(trial, ended, bench.work)
         resize_disk(bench.work, ROOMY_BYTES)
@@ -225,7 +225,7 @@ def try_full_disk(scene: Scene, reference: Reference, folder: Path, rng: Random,
 
 
 def try_file_limit(scene: Scene, reference: Reference, folder: Path, rng: Random, number: int) -> Trial:
-    """Let a command write no file over a limit, where no disk can be mounted; then any."""
+    """Run a command with a limit on file sizes, then without. Used if no disk can be mounted."""
     trial = Trial(scene=scene.name, label="a limit on files", number=number)
     bench = Bench.lay_out(scene, reference, folder, rng)
     ended = run(scene.command, bench.work, bench.logs, most_file_bytes=int(rng.random() ** 4 * MOST_FILE_BYTES))
@@ -235,7 +235,7 @@ def try_file_limit(scene: Scene, reference: Reference, folder: Path, rng: Random
 
 
 def check_full(trial: Trial, ended: Ended, work: Path) -> None:
-    """A command that ran out of room says so in one line, with a path on that disk."""
+    """Check that a command on a full disk says so in one line, with a path on that disk."""
     trial.note(ended)
     if ended.code == 0:
         return
@@ -243,7 +243,7 @@ def check_full(trial: Trial, ended: Ended, work: Path) -> None:
         trial.blame(f"exit code {ended.code} on a full disk; 1 is needed")
     line = last_line(ended)
     if not any(word in line for word in _FULL):
-        trial.blame(f"does not tell of the full disk: {line}")
+        trial.blame(f"does not mention the full disk: {line}")
     if not re.search(_OWN_PATH.format(work=re.escape(str(work))), line):
         trial.blame(f"names no path on the full disk: {line}")
 

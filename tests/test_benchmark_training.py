@@ -183,7 +183,7 @@ def test_a_run_is_made_by_the_command_and_its_files_are_kept(tmp_path: Path, mon
         (["--only", "run"], "needs shards"),
         (["--only", "speed-64"], "allowed are ceiling, speed-128, speed-512, run"),
         (["--models", "huge"], "allowed are"),
-        (["-o", "/missing/training.md"], "is no folder"),
+        (["-o", "/missing/training.md"], "is not a folder"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: list[str], message: str):

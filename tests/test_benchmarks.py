@@ -207,7 +207,7 @@ def test_a_tie_is_two_ways_to_write_the_text_with_equal_scores():
         (None, "can't be read"),
         ("", "holds no text"),
         ('{"body": "x"}\n', "line 1 has no text in a field `text`; found: body"),
-        ("plain words\n", "line 1 is no JSON"),
+        ("plain words\n", "line 1 is not JSON"),
     ],
 )
 def test_a_bad_corpus_is_one_clear_line(tmp_path: Path, content: str | None, message: str):

@@ -240,7 +240,7 @@ def plant(tmp_path: Path) -> Belongings:
 def test_a_changed_byte_in_a_users_file_is_found(tmp_path: Path):
     belongings = plant(tmp_path)
     (tmp_path / "out/train/notes.txt").write_bytes(b"the user's own train/notes.txt.\n")
-    assert belongings.find_faults() == ["the user's file notes.txt in train holds something else"]
+    assert belongings.find_faults() == ["the user's file notes.txt in train has changed"]
 
 
 def test_a_users_file_folder_or_link_that_is_gone_is_found(tmp_path: Path):
@@ -353,4 +353,4 @@ def test_a_users_file_that_a_command_replaces_is_a_fault(tmp_path: Path, monkeyp
         name="README.md", lay=lambda folder, mine: mine.write(folder / "out" / "README.md", b"mine"), command=["build"]
     )
     trial = foreign.try_foreign(what, tmp_path, 0)
-    assert trial.faults == ["the user's file README.md in out holds something else"]
+    assert trial.faults == ["the user's file README.md in out has changed"]

@@ -1,4 +1,4 @@
-"""A literal vocabulary of 20 pieces, and documents made of it: by hypothesis, or as lists in arrays."""
+"""A literal vocabulary of 20 pieces, and documents made from it: by hypothesis, or from lists."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SPECIALS = Specials(
 )
 ORDINARY_IDS = np.arange(FIRST_ORDINARY, VOCAB_SIZE, dtype=np.uint32)
 
-# A document is a list of sentences, a sentence a list of ids. Unknown pieces and, where a user has defined
-# symbols of their own, special ones may stand in the text.
+# A document is a list of sentences, a sentence a list of ids. Text may contain unknown pieces and, if the user defined
+# symbols, special pieces.
 START, INNER, ALONE = st.integers(5, 9), st.integers(10, 14), st.integers(15, 19)
 tokens = st.one_of(START, INNER, INNER, ALONE, st.just(UNK), st.sampled_from([PAD, CLS, SEP, MASK]))
 long_words = st.builds(lambda first, rest: [first, *rest], START, st.lists(INNER, min_size=8, max_size=30))
@@ -58,7 +58,7 @@ def plain_vocabulary(rule: WordRule = RULE) -> references.Vocabulary:
 def as_documents(
     keyed: list[KeyedDocument], dtype: type = np.uint16, is_heading: Sequence[bool] | None = None
 ) -> Documents:
-    """is_heading: of each sentence of all documents; None where there is no heading."""
+    """Make Documents from lists. is_heading: of each sentence of all documents; None means that there is no heading."""
     found = [sentence for _, document in keyed for sentence in document]
     return Documents(
         ids=np.array([token for sentence in found for token in sentence], dtype),
@@ -75,7 +75,7 @@ def as_lists(values: np.ndarray, offsets: np.ndarray) -> list[list[int]]:
 
 
 def plain_rows(pairs: Pairs) -> list[tuple[list[int], int, int, int, int]]:
-    """Each row as (ids, segment_a_len, label, document key, index)."""
+    """Return each row as (ids, segment_a_len, label, document key, index)."""
     columns = (pairs.segment_a_len, pairs.sop_label, pairs.document_keys, pairs.indices)
     rows = as_lists(pairs.ids, pairs.offsets)
     return list(zip(rows, *(column.tolist() for column in columns), strict=True))
@@ -83,7 +83,7 @@ def plain_rows(pairs: Pairs) -> list[tuple[list[int], int, int, int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Masks:
-    """Where rows are masked, and what stands there now: offsets, positions in the row, ids."""
+    """The masks of rows: offsets, positions in the row, and the ids that are there now."""
 
     offsets: np.ndarray
     positions: np.ndarray

@@ -1,4 +1,4 @@
-"""A made-up corpus of English and Chinese words, and tiny SentencePiece models of it."""
+"""A made-up corpus of English and Chinese words, and tiny SentencePiece models trained on it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def chinese_sentence(rng: random.Random) -> str:
 
 
 def make_sentences(count: int, seed: int) -> Iterator[str]:
-    """Made-up sentences, two of English words to one of Chinese."""
+    """Yield made-up sentences: two of English words, one of Chinese words, and so on."""
     rng = random.Random(seed)
     for number in range(count):
         yield chinese_sentence(rng) if number % 3 == 2 else english_sentence(rng)
 
 
 def train_model(**settings: object) -> bytes:
-    """A SentencePiece model of at most 500 pieces, with ALBERT's special ids unless told otherwise."""
+    """Train a SentencePiece model; by default with at most 500 pieces and ALBERT's special ids."""
     model = io.BytesIO()
     options: dict[str, object] = {
         "sentence_iterator": make_sentences(3000, seed=0),

@@ -35,8 +35,8 @@ from albert_data.cli.output import show
 def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.
 
-    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. Needs PyTorch and
-    safetensors.
+    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. README.md in DIR is a
+    model card. Needs PyTorch and safetensors.
 
     \b
     Example:
@@ -48,3 +48,5 @@ def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | N
 
     path = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
     show(f"{output}: {path.name} of {run}, for transformers' AlbertForPreTraining and AutoTokenizer")
+    show(f"Next, in Python: transformers.pipeline('fill-mask', model={str(output)!r})('A text with one [MASK].')")
+    show(f"Before you share it, add language, sources and licence of the text to {output / 'README.md'}")

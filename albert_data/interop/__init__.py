@@ -1,1 +1,1 @@
-"""Checkpoints in the formats of others, and back."""
+"""Converts checkpoints to formats of other libraries, and back."""

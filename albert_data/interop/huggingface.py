@@ -1,10 +1,12 @@
-"""Folders that transformers loads as AlbertForPreTraining, and back: the same numbers under other names.
+"""Writes folders that transformers loads as AlbertForPreTraining, and reads them.
 
-In: a run of `albert-data train`, or such a folder. Out: config.json, model.safetensors and the tokenizer's files,
-or an Albert. Writing needs no transformers; reading takes safetensors alone, never a pickle.
-Two differences of form: query, key and value are three matrices there and one here; layers there share whole groups,
-so a model that shares less is written with its shared part in every group, which is exact.
-transformers' model has a dropout before its SOP classifier and none behind the feed-forward; logits do not show it.
+In: a run of `albert-data train`, or such a folder. Out: config.json, model.safetensors, the tokenizer's files and a
+model card, or an Albert. Writing needs no transformers. Reading accepts only safetensors, never a pickle.
+The weights are the same numbers under other names, with two differences. Query, key and value are three matrices in
+transformers and one here. In transformers a group of layers shares attention and feed-forward, or is one layer; a model
+here may share only one of them. Such a model is written with a group for each layer, and the shared part is repeated in
+every group, so the logits are exactly the same.
+In training mode transformers has a dropout before the SOP classifier and none after the feed-forward.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from torch import Tensor
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.files import hash_file, write_bytes
 from albert_data.interop.huggingface_tokenizer import to_json, tokenizer_files
+from albert_data.interop.model_card import CARD_FILE, make_card
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.train.checkpoint import list_checkpoints, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
@@ -29,12 +32,12 @@ from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import explain, read_object, show
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
-# Of another model, they would change the pieces or the weights of this one without a word.
-_READ_TOO = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
+# Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
+_ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-CLASSIFIER_DROPOUT = 0.1  # of the released models, before any classifier that transformers puts on top
+CLASSIFIER_DROPOUT = 0.1  # of the released models, also of those without other dropout; for fine-tuning
 
-# Names of modules and parameters outside the layers: here, there.
+# Names of modules and parameters outside the layers: ours, transformers'.
 _NAMES = {
     "embeddings.token": "albert.embeddings.word_embeddings",
     "embeddings.position": "albert.embeddings.position_embeddings",
@@ -47,7 +50,7 @@ _NAMES = {
     "mlm_head": "predictions",
     "sop_head": "sop_classifier.classifier",
 }
-# Inside one pair of attention and feed-forward; a tuple is a matrix here that is several there, one upon another.
+# Names inside a pair of attention and feed-forward. A tuple of several: our matrix holds theirs, one after another.
 _ATTENTION_NAMES: dict[str, tuple[str, ...]] = {
     "qkv": ("attention.query", "attention.key", "attention.value"),
     "out": ("attention.dense",),
@@ -58,9 +61,9 @@ _FFN_NAMES: dict[str, tuple[str, ...]] = {
     "down": ("ffn_output",),
     "norm": ("full_layer_layer_norm",),
 }
-# What transformers' files may hold beside: ties to other parameters, and a constant.
+# Tensors that transformers' files may also hold: copies of other parameters, and a constant.
 _IGNORED = {"predictions.decoder.weight", "predictions.decoder.bias", "albert.embeddings.position_ids"}
-# Settings: here, there.
+# Names of settings: ours, transformers'.
 _SETTINGS = {
     "vocab_size": "vocab_size",
     "max_positions": "max_position_embeddings",
@@ -72,32 +75,35 @@ _SETTINGS = {
     "num_inner_groups": "inner_group_num",
     "dropout": "hidden_dropout_prob",
 }
-# Settings there that this model has no choice in.
+# Settings of transformers that have only one value here.
 _FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": LAYER_NORM_EPS, "type_vocab_size": 2}
 
 
 def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Path:
-    """Write a checkpoint of a run, the newest unless told otherwise, to a folder; return the checkpoint.
+    """Write a checkpoint of a run, by default the newest, and a model card to a folder. Returns the checkpoint.
 
-    tokenizer: the SentencePiece model, where the run's folder holds none.
-    Raises CheckpointError, TokenizerError, ConfigError, and what `write_folder` raises.
+    tokenizer: the SentencePiece model, if the run's folder has none.
+    Raises CheckpointError, TokenizerError, ConfigError, and the errors of `write_folder`.
     """
     if not (run / RUN_FILE).is_file():
-        raise CheckpointError(f"{run}: is no training run ({RUN_FILE} is missing); name the RUN of `albert-data train`")
+        raise CheckpointError(
+            f"{run}: is not a training run ({RUN_FILE} is missing); name the RUN of `albert-data train`"
+        )
     _refuse_file(out)
     path = _newest(run) if checkpoint is None else checkpoint
     pieces = _find_tokenizer(run, tokenizer)
     _check_tokenizer(run, pieces, tokenizer)
-    write_folder(load_model(path), pieces, out)
+    model = load_model(path)
+    write_folder(model, pieces, out, card=make_card(run, path, model.config))
     return path
 
 
-def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
-    """Write a model and its tokenizer to a folder; config.json comes last, so half a folder loads nowhere.
+def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes | None = None) -> None:
+    """Write a model and its tokenizer to a folder. config.json is written last, so an incomplete folder does not load.
 
-    Whatever else the folder holds stays as it is. Raises OutputError where a file of ours would take the place of
-    another, where one would change what transformers reads, and where the disk is full; then nothing of this call is
-    left.
+    card: the content of README.md. All files that the folder already has stay, a README.md too.
+    Raises OutputError if a file with other content has the name of one of ours, if a file is there that transformers
+    would read too, and if the disk is full; the files of this call are then removed again.
     """
     if tokenizer.vocab_size != model.config.vocab_size:
         raise ConfigError(
@@ -106,11 +112,12 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
         )
     _refuse_file(out)
     files = {
+        **({} if card is None or os.path.lexists(out / CARD_FILE) else {CARD_FILE: card}),
         **tokenizer_files(tokenizer, max_len=model.config.max_positions),
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
         CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_special_ids(tokenizer)}),
     }
-    for name in _READ_TOO:
+    for name in _ALSO_READ:
         if os.path.lexists(out / name):
             raise OutputError(f"{out}: holds {name}, which transformers would read too; choose another --output")
     missing = [name for name in files if not _is_written(out / name, files[name])]
@@ -118,7 +125,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path) -> None:
 
 
 def _is_written(path: Path, content: bytes) -> bool:
-    """Whether the very file is there, of an export that was killed. Raises OutputError for anything else."""
+    """Whether the file is there already, written by an export that was killed. Raises OutputError for another file."""
     if not os.path.lexists(path):
         return False
     if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
@@ -127,7 +134,7 @@ def _is_written(path: Path, content: bytes) -> bool:
 
 
 def _write_all(out: Path, files: dict[str, bytes]) -> None:
-    """Write all files, or leave the folder as it was."""
+    """Write all files. If one fails, remove those that were written."""
     written: list[Path] = []
     is_new = not out.exists()
     try:
@@ -148,19 +155,19 @@ def _write_all(out: Path, files: dict[str, bytes]) -> None:
 def import_model(folder: Path) -> Albert:
     """Read a folder of transformers' AlbertForPreTraining into a model on the CPU, in evaluation mode.
 
-    What layers share comes as whole groups (share "all", num_groups), as transformers has it.
-    Raises CheckpointError where a file is missing or damaged, ConfigError where the model is of another kind.
+    The model shares parameters as transformers does: in groups of layers that share everything (share "all").
+    Raises CheckpointError if a file is missing or damaged, ConfigError for another kind of model.
     """
     config = config_from_huggingface(_read_config(folder / CONFIG_FILE))
     weights = _read_weights(folder / WEIGHTS_FILE)
-    with torch.device("meta"):  # of sizes that the weights have not, the shapes are the error, not the memory
+    with torch.device("meta"):  # allocates nothing: config.json may name huge sizes that the weights do not have
         model = Albert(config)
     model.load_state_dict(from_huggingface(weights, model), assign=True)
     return model.eval()
 
 
 def config_to_huggingface(config: AlbertConfig) -> dict[str, Any]:
-    """The content of config.json, but for the ids of special pieces."""
+    """Return the content of config.json, except the ids of special pieces."""
     return {
         "architectures": ["AlbertForPreTraining"],
         "model_type": "albert",
@@ -175,18 +182,17 @@ def config_to_huggingface(config: AlbertConfig) -> dict[str, Any]:
 
 
 def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
-    """Raises ConfigError, naming the setting, where this model can't be what config.json describes."""
+    """Return the config in config.json. Raises ConfigError for a setting that this model does not support."""
     if settings.get("model_type") != "albert":
         raise ConfigError(f"config.json has model_type {show(settings.get('model_type'))}; allowed is 'albert'")
     for name, value in _FIXED.items():
         if settings.get(name, value) != value:
-            raise ConfigError(f"config.json has {name} {show(settings[name])}; this model allows {value!r} alone")
+            raise ConfigError(f"config.json has {name} {show(settings[name])}; this model allows only {value!r}")
     dropouts = [settings.get(name, 0.0) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")]
     if dropouts[0] != dropouts[1]:
         raise ConfigError(
             f"config.json has hidden_dropout_prob {show(dropouts[0])} and attention_probs_dropout_prob "
-            f"{show(dropouts[1])}; "
-            "this model has one dropout: make them equal there"
+            f"{show(dropouts[1])}; this model has one dropout: make them equal there"
         )
     try:
         found = {here: settings[there] for here, there in _SETTINGS.items() if here != "dropout"}
@@ -201,7 +207,7 @@ def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
 
 
 def to_huggingface(model: Albert) -> dict[str, Tensor]:
-    """The weights under transformers' names, each in memory of its own."""
+    """Return the weights under transformers' names, as copies: safetensors refuses tensors that share memory."""
     ours = model.state_dict()
     return {
         name: part.detach().float().cpu().clone(memory_format=torch.contiguous_format)
@@ -211,16 +217,18 @@ def to_huggingface(model: Albert) -> dict[str, Tensor]:
 
 
 def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Tensor]:
-    """A state_dict for `model`, whose config has share "all", of weights under transformers' names.
+    """Convert weights under transformers' names to a state_dict of `model`, whose config has share "all".
 
-    Raises CheckpointError, naming the tensor, where one is missing, unknown or of another shape.
+    Raises CheckpointError for a tensor that is missing, unknown or of another shape.
     """
     names, expected = list(_pair_names(model)), model.state_dict()
     known = {name for _, theirs in names for name in theirs}
     if missing := sorted(known - weights.keys()):
         raise CheckpointError(f"the weights lack {missing[0]}; give a folder of an AlbertForPreTraining")
     if unknown := sorted(weights.keys() - known - _IGNORED):
-        raise CheckpointError(f"the weights hold {unknown[0]}, which an AlbertForPreTraining of this config has not")
+        raise CheckpointError(
+            f"the weights hold {unknown[0]}, which an AlbertForPreTraining of this config does not have"
+        )
     for here, theirs in names:
         for name, part in zip(theirs, expected[here].chunk(len(theirs)), strict=True):
             if weights[name].dtype not in _DTYPES:
@@ -233,12 +241,15 @@ def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Ten
 
 
 def _pair_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each parameter's name here with its names there. A part that groups there have each to themselves comes often."""
+    """Yield each parameter's name here with its names in transformers.
+
+    A parameter that is shared here, but repeated in every group of transformers, is yielded once for each group.
+    """
     for here in model.state_dict():
         module, _, kind = here.rpartition(".")
         if module in _NAMES:
             yield here, (f"{_NAMES[module]}.{kind}",)
-    for group, inner, attention, ffn in _places(model.config):
+    for group, inner, attention, ffn in _list_pairs(model.config):
         there = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
         for owner, names in ((f"attentions.{attention}", _ATTENTION_NAMES), (f"ffns.{ffn}", _FFN_NAMES)):
             for part, theirs in names.items():
@@ -246,34 +257,35 @@ def _pair_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
                     yield f"encoder.{owner}.{part}.{kind}", tuple(f"{there}.{name}.{kind}" for name in theirs)
 
 
-def _places(config: AlbertConfig) -> Iterator[tuple[int, int, int, int]]:
-    """Group and inner layer there, attention and feed-forward here."""
+def _list_pairs(config: AlbertConfig) -> Iterator[tuple[int, int, int, int]]:
+    """Yield group and inner layer in transformers, with the indices of attention and feed-forward here."""
     num_groups, num_inner = _num_groups(config), config.num_inner_groups
     pairs = config.pairs()
     for group in range(num_groups):
-        first = group * config.num_layers // num_groups * num_inner
+        first = (group * config.num_layers // num_groups) * num_inner  # of the pairs in the group's first layer
         for inner, (attention, ffn) in enumerate(pairs[first : first + num_inner]):
             yield group, inner, attention, ffn
 
 
 def _num_groups(config: AlbertConfig) -> int:
-    """Groups that share everything within: transformers knows no other sharing."""
+    """The number of groups in transformers, where the layers of a group always share everything."""
     return config.num_groups if config.share == "all" else config.num_layers
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """The ids as the released models have them: [CLS] and [SEP] are also the beginning and end of a sentence."""
     return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
 
 
 def _newest(run: Path) -> Path:
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        raise CheckpointError(f"{run}: holds no checkpoint yet; go on with `albert-data train --resume`")
+        raise CheckpointError(f"{run}: holds no checkpoint yet; continue it with `albert-data train --resume`")
     return checkpoints[-1]
 
 
 def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
-    """The run's own tokenizer; one that is given counts where the run has none, and else must be the same."""
+    """Load the run's own tokenizer, or `given` if the run has none. If there are both, they must be equal."""
     own = run / "tokenizer" / MODEL_NAME
     if not own.is_file():
         if given is None:
@@ -286,7 +298,7 @@ def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
         return load_tokenizer(own)
     tokenizer = load_tokenizer(given)
     if tokenizer.sha256 != hash_file(own):
-        raise ConfigError(f"--tokenizer {given} is another than {own}, of which the run is; leave out --tokenizer")
+        raise ConfigError(f"--tokenizer {given} differs from {own}, the tokenizer of the run; leave out --tokenizer")
     return tokenizer
 
 

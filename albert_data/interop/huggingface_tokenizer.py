@@ -1,12 +1,12 @@
-"""The files that transformers' AutoTokenizer loads, made of a SentencePiece model.
+"""Makes the files that transformers' AutoTokenizer loads, from a SentencePiece model.
 
-In: a Tokenizer. Out: spiece.model as it is, tokenizer.json (pieces, scores, normalisation: transformers makes these
-of spiece.model only where protobuf is installed too), tokenizer_config.json.
-A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class makes its own rules for spaces: it
-puts " for `` and '' whatever it is told, and [MASK] ends a word: what follows begins with "▁".
-Without that dummy prefix AlbertTokenizer would lose all spaces; such a model is loaded as PreTrainedTokenizerFast,
-which takes every rule from tokenizer.json. The ids are those of the model, up to ties between segmentations of equal
-score.
+In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json. tokenizer.json has pieces, scores
+and normalisation; transformers can derive these from spiece.model only if protobuf is installed.
+A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class has rules of its own that can't be
+changed: it replaces `` and '' by ", and text after [MASK] begins a new word, with "▁".
+A model without this dummy prefix is loaded as PreTrainedTokenizerFast, which takes every rule from tokenizer.json;
+AlbertTokenizer would drop all of its spaces. The ids are those of the model, except for ties between segmentations of
+equal score.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
 
-UNK_ID = 1  # AlbertTokenizer takes it for granted
-_START = "\u0001"  # stands at the start of a text for a moment; SentencePiece's usual normalisation leaves no such one
+UNK_ID = 1  # fixed in AlbertTokenizer
+# A temporary mark at the start of a text. SentencePiece's usual normalisation removes this character from the text.
+_START = "\u0001"
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
-    """The three files. Raises TokenizerError where transformers would give other ids than the model."""
+    """Return the three files by name. Raises TokenizerError if transformers would give other ids than the model."""
     settings = read_settings(tokenizer.model)
     if reason := explain_unsupported(tokenizer, settings):
         raise TokenizerError(
-            f"transformers' tokenizers can't stand in for this one: {reason}; "
-            "train a vocabulary with `albert-data vocab`, and a model with that"
+            f"transformers has no tokenizer that gives the same ids: {reason}; "
+            "train a vocabulary with `albert-data vocab`, and a model with it"
         )
     return {
         MODEL_NAME: tokenizer.model,
@@ -44,9 +45,9 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | None:
-    """Why transformers can't do what this model does, or None."""
+    """Return why transformers can't give the same ids as this model, or None if it can."""
     if settings.model_type != UNIGRAM:
-        return "its model is no unigram model"
+        return "its model is not a unigram model"
     if tokenizer.unk_id != UNK_ID:
         return f"its unknown piece has id {tokenizer.unk_id}, where {UNK_ID} is needed"
     if settings.byte_fallback:
@@ -54,19 +55,19 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
     if not (settings.remove_extra_whitespaces and settings.escape_whitespaces):
         return "it keeps white space as it is (remove_extra_whitespaces or escape_whitespaces off)"
     if settings.treat_whitespace_as_suffix:
-        return "it puts a space behind each word (treat_whitespace_as_suffix)"
+        return "it puts a space after each word (treat_whitespace_as_suffix)"
     if any("▁" in piece[1:] for piece in tokenizer.pieces):
         return "it has pieces of more than one word"
     for number, (piece, score) in enumerate(zip(tokenizer.pieces, settings.scores, strict=True)):
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
-            return f"its piece {number}, {piece!r}, is no text"
+            return f"its piece {number}, {piece!r}, is not valid text"
         if not math.isfinite(score):
             return f"the score of its piece {number}, {piece!r}, is {score}"
     return None
 
 
 def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
-    """tokenizer.json, as the tokenizers library reads it; AlbertTokenizer takes pieces and normalisation from it."""
+    """Return tokenizer.json for the tokenizers library. AlbertTokenizer uses only pieces and normalisation from it."""
     scores = [float(score) for score in settings.scores]
     normalizers = [_describe_charsmap(settings)] if settings.charsmap else []
     if settings.add_dummy_prefix:
@@ -74,6 +75,7 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
         pretokenizers = [{"type": "WhitespaceSplit"}, decoder]
     else:
         decoder = _describe_spaces("never", split=False)
+        # SentencePiece removes spaces at the end of a text, and all but one of several spaces.
         normalizers += [_describe_replacement(r"[ ▁]+\z", ""), _describe_replacement("(?<= ) +", "")]
         pretokenizers = [decoder, *_drop_first_space()]
     return {
@@ -107,11 +109,12 @@ def _describe_replacement(pattern: str, content: str) -> dict[str, Any]:
 
 
 def _drop_first_space() -> list[dict[str, Any]]:
-    """Pre-tokenisers that drop a space at the start of a text alone.
+    """Return pre-tokenisers that drop a space at the start of a text, and only there.
 
-    Text is parted at [MASK] before it is normalised, and the space behind a mask must stay. Only Metaspace's scheme
-    "first" knows where a text starts: so it puts a mark there, which goes together with the space. (Where normalisation
-    leaves a literal "▁" in text, one at the very start goes too.)
+    The tokenizers library splits the text at [MASK] first and normalises each part, so a normaliser would also drop
+    the space after a mask. Only Metaspace with the scheme "first" knows which part starts the text. At this point all
+    spaces are "▁" already, so Metaspace only prepends _START to that part; then _START is removed with a "▁" after it.
+    (If normalisation leaves a literal "▁" in text, one at the very start is dropped too.)
     """
     mark = {"type": "Split", "pattern": {"Regex": rf"\A{_START}▁?"}, "behavior": "Removed", "invert": False}
     return [_describe_spaces("first", split=False, replacement=_START), mark]
@@ -127,7 +130,7 @@ def _describe_special(piece_id: int, piece: str) -> dict[str, Any]:
 
 
 def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
-    """[CLS] A [SEP], and [CLS] A [SEP] B [SEP] where the second segment is of type 1."""
+    """Return the templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; B and its [SEP] are of type 1."""
 
     def special(name: str, type_id: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": name, "type_id": type_id}}
@@ -146,7 +149,7 @@ def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int) -> dict[str, Any]:
-    """tokenizer_config.json. Case and accents are left to the model's own normalisation."""
+    """Return tokenizer_config.json. Case and accents are left to the model's own normalisation."""
     specials = tokenizer.specials.to_dict()
     names = {f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in specials.items()}
     return {
@@ -157,7 +160,7 @@ def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int)
         "add_prefix_space": settings.add_dummy_prefix,
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_len,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],  # its class leaves out the segments
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],  # by default without token_type_ids
         **names,
         "bos_token": "[CLS]",
         "eos_token": "[SEP]",

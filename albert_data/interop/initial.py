@@ -1,4 +1,4 @@
-"""Weights that a run begins with: those of another run, of a checkpoint, or of a Hugging Face folder."""
+"""Loads the weights that a run begins with from another run, a checkpoint or a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from albert_data.train.session import Initial
 
 
 def load_initial(path: Path) -> Initial:
-    """Load weights to begin with. Raises CheckpointError for a path that holds none, or damaged ones."""
+    """Load weights to begin with. Raises CheckpointError if they are missing or damaged."""
     if (path / RUN_FILE).is_file():
         checkpoints = list_checkpoints(path)
         if not checkpoints:
@@ -25,7 +25,7 @@ def load_initial(path: Path) -> Initial:
         identity = state.get("identity")
         if not isinstance(identity, dict):
             raise CheckpointError(
-                f"{path / STATE_FILE}: lacks identity, and so does not tell its vocabulary; "
+                f"{path / STATE_FILE}: lacks identity, so its vocabulary is not known; "
                 "begin with another checkpoint, or without --init-from"
             )
         return Initial(model=load_model(path), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=path)

@@ -1,4 +1,4 @@
-"""A shard folder into batches, a model and checkpoints. Only this room and `interop` import torch."""
+"""Trains a model on a shard folder: batches, model, checkpoints. Only this room and `interop` import torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a run has come: by steps, epochs or the clock, and the learning rate there."""
+"""Measures the progress of a training run by steps, epochs or the clock, and gives the learning rate."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import time
 from albert_data.train.config import TrainConfig
 from albert_data.train.optimizer import lr_at
 
-SPARE = 1.25  # the end takes an evaluation and a checkpoint, which may be slower than the ones before
-LEAST_SECONDS = 1.0
+SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
+MIN_SECONDS = 1.0
 
 
 class Budget:
     """The share of a run that is done, 0 to 1.
 
-    began: time.perf_counter() at the start of this process's work; seconds: spent on the run by others before it.
-    By the clock, the share counts from the end of the first update on, since that compiles: what lies before it
-    would be taken from the warm-up. schedule_begin: when that was, in seconds of the run; None before.
+    began: time.perf_counter() at the start of this process; seconds: spent on the run by earlier processes.
+    With `minutes`, the share is 0 until the end of the first update. That update compiles, and the learning rate
+    would otherwise skip a part of its warm-up. schedule_begin: the time of that moment in seconds of the run; None
+    before it.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Budget:
     ) -> None:
         self._config = config
         self._began, self._seconds_before = began, seconds
-        self._end_seconds = {"evaluation": LEAST_SECONDS, "checkpoint": LEAST_SECONDS}
+        self._end_seconds = {"evaluation": MIN_SECONDS, "checkpoint": MIN_SECONDS}
         self._last_share: float | None = None
         self.schedule_begin = schedule_begin
         self.num_steps = config.steps
@@ -39,7 +40,7 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """Spent on the run so far."""
+        """The seconds spent on the run so far."""
         return self._seconds_before + time.perf_counter() - self._began
 
     @property
@@ -48,20 +49,20 @@ class Budget:
 
     @property
     def end_seconds(self) -> float:
-        """What the evaluation and the checkpoint at the end will take."""
-        return SPARE * sum(self._end_seconds.values())
+        """The seconds to keep free for the evaluation and the checkpoint at the end."""
+        return SAFETY_FACTOR * sum(self._end_seconds.values())
 
     def note(self, work: str, seconds: float) -> None:
-        """Remember how long an "evaluation" or a "checkpoint" took, for the last ones have to fit in."""
-        self._end_seconds[work] = max(LEAST_SECONDS, seconds)
+        """Remember how long an "evaluation" or a "checkpoint" took, so that `end_seconds` keeps time for the last."""
+        self._end_seconds[work] = max(MIN_SECONDS, seconds)
 
     def begin(self) -> None:
-        """Let the schedule of a run by the clock begin, if it has not."""
+        """Begin the schedule of a run with `minutes`, unless it has begun."""
         if self.is_timed and self.schedule_begin is None:
             self.schedule_begin = self.seconds
 
     def share_done(self, step: int) -> float:
-        """Of the run, by this process's clock where the clock counts: the ranks go by that of the first."""
+        """The share of the run done before update `step`. With `minutes`, all ranks use the first rank's share."""
         if self.num_steps is not None:
             return step / self.num_steps
         assert self._config.minutes is not None
@@ -75,13 +76,16 @@ class Budget:
             return lr_at(step, self.num_steps, self._config)
         return lr_at(share, 1.0, self._config, stride=self._stride(share))
 
-    def is_last(self, step: int, share: float) -> bool:
-        """Whether the run is over after update `step`, before which `share` of it was done."""
+    def finish_update(self, step: int, share: float) -> bool:
+        """Note that update `step` began with `share` of the run done. Returns whether it is the last update.
+
+        Called once for each update, after `rate`: both estimate the length of an update from the one before.
+        """
         if self.num_steps is not None:
             return step + 1 >= self.num_steps
         stride, self._last_share = self._stride(share), share
         return share + stride >= 1
 
     def _stride(self, share: float) -> float:
-        """What the last step took of the run; nothing is known of the first."""
+        """The share of the run that the previous update took; about 0 if there is none yet."""
         return max(1e-9, share - self._last_share) if self._last_share is not None else 1e-9

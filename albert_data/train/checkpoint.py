@@ -1,10 +1,10 @@
-"""Checkpoints: folders that appear whole or not at all, and the newest of which a run goes on from.
+"""Checkpoints: folders that appear complete or not at all. A run resumes from the newest.
 
     RUN/checkpoints/step-00001000/  model.safetensors  training.safetensors  state.json
 
-model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and
-the open metrics line; state.json all that is no tensor. Nothing in them is code, and nothing is unpickled.
-Only these three files are ever removed, and a folder only when they were all that it held; nothing through a link.
+model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and of
+the open metrics line; state.json everything else. No file holds code, and nothing is unpickled.
+Only these three files are ever removed, and a folder only if it holds nothing else. Links are never followed.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from albert_data.train.reading import check_regular, explain, read_object, show
 FORMAT_VERSION = 2
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
 FILES = (WEIGHTS_FILE, TENSORS_FILE, STATE_FILE)
-_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # by a version before that was killed while it saved
+_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # by an earlier version that was killed while it saved
 
 Tensors = dict[str, Tensor]
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """Return the checkpoints of a run, oldest first: the folders of that name that hold a file of one."""
+    """Return the checkpoints of a run, oldest first: folders named step-N with a file of a checkpoint."""
     named = (path for path in (run / CHECKPOINTS_FOLDER).glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name))
     found = (path for path in named if any((path / name).exists() for name in FILES))
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors, state: dict[str, Any]) -> Path:
-    """Write the checkpoint of a step. Raises OutputError on a full disk; then it left nothing, and older ones whole."""
+    """Write the checkpoint of a step. On a full disk it removes what it wrote and raises OutputError."""
     folder = run / CHECKPOINTS_FOLDER
     path = folder / f"step-{step:08d}"
     temporary = folder / f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     with _explain_failure(path):
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob(f"step-*{TEMPORARY_SUFFIX}"):  # of a run that was killed
+        for old in folder.glob(f"step-*{TEMPORARY_SUFFIX}"):  # left by a run that was killed
             if re.fullmatch(r"step-[0-9]{8,}(\.[0-9a-f]+)?\.tmp", old.name):
                 _remove(old)
         try:
@@ -62,7 +62,7 @@ def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors,
             text = json.dumps({"format_version": FORMAT_VERSION, "step": step, **state}, indent=2, sort_keys=True)
             (temporary / STATE_FILE).write_text(text + "\n")
             sync_path(temporary / STATE_FILE)
-            # safetensors makes its files readable by their owner alone, whatever the umask.
+            # safetensors makes its files readable only by their owner, whatever the umask is.
             mode = stat.S_IMODE((temporary / STATE_FILE).stat().st_mode)
             for name, content in ((WEIGHTS_FILE, weights), (TENSORS_FILE, tensors)):
                 save_file({key: tensor.contiguous() for key, tensor in content.items()}, temporary / name)
@@ -92,26 +92,23 @@ def _explain_failure(path: Path) -> Iterator[None]:
         yield
     except FileExistsError as error:
         raise OutputError(f"{path}: is not a checkpoint of this run; move it away, then --resume") from error
-    except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
+    except (OSError, SafetensorError) as error:  # safetensors raises its own error for a full disk
         raise OutputError(
-            f"{path}: can't write the checkpoint: {error}; those before it are whole: free some space, then --resume"
+            f"{path}: can't write the checkpoint: {error}; older ones are complete: free some space, then --resume"
         ) from error
 
 
 def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
-    """Remove the files of all but the last `keep` checkpoints. Returns the folders that stay.
-
-    A folder stays if it holds other files or is a link.
-    """
+    """Remove all checkpoints except the last `keep`. Returns folders that stay: they hold other files, or are links."""
     kept = []
     for path in list_checkpoints(run)[:-keep]:
         with _explain_failure(path):
             if path.is_symlink():
                 kept.append(path)
             elif _holds_only_ours(path):
-                gone = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
-                path.rename(gone)  # so that a kill leaves no half checkpoint of that name
-                _remove(gone)
+                renamed = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+                path.rename(renamed)  # so that a kill does not leave half a checkpoint under this name
+                _remove(renamed)
             else:
                 _remove_files(path)
                 kept.append(path)
@@ -125,12 +122,12 @@ def _holds_only_ours(folder: Path) -> bool:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is one itself, not a link to one."""
+    """Whether it is a file and not a link to one."""
     return path.is_file() and not path.is_symlink()
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder that we made, if nothing else is in it."""
+    """Remove a folder that we made, if it holds only our files."""
     if _holds_only_ours(folder):
         _remove_files(folder)
         folder.rmdir()
@@ -143,7 +140,7 @@ def _remove_files(folder: Path) -> None:
 
 
 def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
-    """Read weights, tensors and state to the CPU. Raises CheckpointError if one is damaged or of another format."""
+    """Read weights, tensors and state to the CPU. Raises CheckpointError if one is damaged or has another format."""
     if not path.is_dir():
         raise CheckpointError(f"{path}: there is no such checkpoint")
     try:
@@ -158,7 +155,7 @@ def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"{path}: can't be read as a checkpoint ({explain(error)}); "
-            "delete it, and --resume goes on from the one before"
+            "delete it, and --resume continues from the one before"
         ) from error
     raise CheckpointError(
         f"{path}: format version {show(version)}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
@@ -166,13 +163,13 @@ def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
 
 
 def load_tensors(path: Path) -> Tensors:
-    """Read safetensors to the CPU. Raises OSError, and ValueError for a file that is damaged."""
+    """Read a safetensors file to the CPU. Raises OSError, and ValueError if it is damaged."""
     check_regular(path)
     try:
         return load_file(path)
     except OSError:
         raise
-    except Exception as error:  # for damaged files safetensors and torch raise errors of many kinds
+    except Exception as error:  # safetensors and torch raise many kinds of errors for damaged files
         raise ValueError(f"{path.name}: {explain(error)}") from error
 
 
@@ -181,39 +178,39 @@ def load_model(path: Path) -> Albert:
     weights, _, state = load_checkpoint(path)
     try:
         check_shape(state["model_config"])
-        with torch.device("meta"):
+        with torch.device("meta"):  # allocates nothing: a damaged config may name huge sizes
             model = Albert(AlbertConfig(**state["model_config"]))
         model.load_state_dict(weights, assign=True)
     except (TypeError, KeyError, RuntimeError, ConfigError) as error:
-        raise CheckpointError(f"{path}: its weights are not those of its config ({explain(error)})") from error
+        raise CheckpointError(f"{path}: its weights do not match its config ({explain(error)})") from error
     return model.eval()
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> Tensors:
-    """The tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
+    """Return the tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
     state = optimizer.state_dict()["state"]
     return {f"optimizer.{i}.{name}": tensor for i, tensors in state.items() for name, tensor in tensors.items()}
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Take over what `pack_optimizer` gave: of no step, or of each parameter all.
+    """Load the tensors of `pack_optimizer`. There are none before the first step, and after it all of each parameter.
 
-    Raises ValueError for anything else, for the fused kernels of PyTorch look at no shape.
+    Raises ValueError for anything else: PyTorch's fused kernels do not check shapes and would read other memory.
     """
     state: dict[int, Tensors] = {}
     for key, tensor in tensors.items():
-        room, _, rest = key.partition(".")
-        if room == "optimizer":
+        owner, _, rest = key.partition(".")
+        if owner == "optimizer":
             number, _, name = rest.partition(".")
             state.setdefault(int(number), {})[name] = tensor
     parameters: list[Tensor] = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if state and set(state) != set(range(len(parameters))):
         raise ValueError("the optimiser's state is not that of its parameters")
-    for at, found in state.items():
-        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameters[at].shape)
+    for index, found in state.items():
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameters[index].shape)
         if isinstance(optimizer, torch.optim.AdamW):
             shapes["step"] = torch.Size()
         kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
         if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
-            raise ValueError(f"the optimiser's state of parameter {at} has other shapes")
+            raise ValueError(f"the optimiser's state of parameter {index} has other shapes")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

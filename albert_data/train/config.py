@@ -1,6 +1,6 @@
 """The settings of a model and of a training run, and the presets. Imports no torch.
 
-Every default stands here and nowhere else; the command line reads them from these classes.
+All defaults are in these classes; the command line reads them from here.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "lamb")
 BUDGETS = ("steps", "epochs", "minutes")
-MOST_LAYERS = 1024  # a damaged file that asks for a million would take hours, and all memory
+MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlbertConfig:
     """The shape of an ALBERT (Lan et al. 2020, table 1). The defaults are ALBERT base, version 2.
 
-    share: what the layers of a group have in common. "all" is the published model; the others are the
-    rows of table 4. num_groups: consecutive layers of a group share with one another alone.
-    num_inner_groups: pairs of attention and feed-forward with parameters of their own that run one after
-    another in each layer.
+    share: which parameters the layers of a group share. "all" is the published model; the others are the rows of
+    table 4. num_groups: the layers are divided into so many groups of consecutive layers; groups share nothing.
+    num_inner_groups: the pairs of attention and feed-forward in each layer, which run one after another, each with its
+    own parameters.
     dropout: of embeddings, attention weights and the outputs of both sublayers.
     """
 
@@ -47,8 +47,8 @@ class AlbertConfig:
         for name in ("embedding_size", "hidden_size", "num_heads", "ffn_size"):
             check_range(name, getattr(self, name), 1, 2**20)
         for name in ("num_layers", "num_groups", "num_inner_groups"):
-            check_range(name, getattr(self, name), 1, MOST_LAYERS)
-        check_range("num_layers * num_inner_groups", self.num_layers * self.num_inner_groups, 1, MOST_LAYERS)
+            check_range(name, getattr(self, name), 1, MAX_LAYERS)
+        check_range("num_layers * num_inner_groups", self.num_layers * self.num_inner_groups, 1, MAX_LAYERS)
         check_choice("share", self.share, SHARING)
         check_range("dropout", self.dropout, 0.0, 0.9)
         if self.hidden_size % self.num_heads:
@@ -65,39 +65,40 @@ class AlbertConfig:
 
     @property
     def num_attentions(self) -> int:
-        """Attentions with parameters of their own."""
+        """The number of attentions with their own parameters."""
         return (self.num_groups if self.share in ("all", "attention") else self.num_layers) * self.num_inner_groups
 
     @property
     def num_ffns(self) -> int:
-        """Feed-forwards with parameters of their own."""
+        """The number of feed-forwards with their own parameters."""
         return (self.num_groups if self.share in ("all", "ffn") else self.num_layers) * self.num_inner_groups
 
     def pairs(self) -> list[tuple[int, int]]:
-        """The numbers of the attention and the feed-forward of every pair, in the order in which they run."""
+        """The indices of the attention and the feed-forward of every pair, in the order in which they run."""
         return [
-            (self._place(self.num_attentions, layer, inner), self._place(self.num_ffns, layer, inner))
+            (self._index(self.num_attentions, layer, inner), self._index(self.num_ffns, layer, inner))
             for layer in range(self.num_layers)
             for inner in range(self.num_inner_groups)
         ]
 
-    def _place(self, count: int, layer: int, inner: int) -> int:
-        num_groups = count // self.num_inner_groups
-        return layer * num_groups // self.num_layers * self.num_inner_groups + inner
+    def _index(self, count: int, layer: int, inner: int) -> int:
+        """Which of `count` modules computes a layer: the layers divide them evenly, in order."""
+        modules_per_inner = count // self.num_inner_groups  # the number of groups, or of layers if nothing is shared
+        return (layer * modules_per_inner // self.num_layers) * self.num_inner_groups + inner
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """All that decides a training run, beside the shards. The defaults are those of a short run of preset base.
+    """The settings of a training run. The defaults are those of a short run of preset base.
 
-    steps, epochs, minutes: how long; exactly one of them is given. The learning rate follows the same measure.
-    batch_tokens: cells of a step's batch over all ranks, padding included; micro_tokens: cells that a rank puts
-    through the model at once, the gradients of which are summed; None puts all of its share through.
-    warmup_share: the share of the run in which the rate rises; then it falls, linearly, to 0.
-    dropout: None takes the preset's: 0.0 as in the released v2 models, for the paper's section 4.8 finds that ALBERT
+    steps, epochs, minutes: the length of the run; exactly one is given. The learning rate follows the same measure.
+    batch_tokens: tokens of a step's batch over all ranks, padding included. micro_tokens: tokens that a rank computes
+    at once; it sums the gradients over its share of the batch. None computes the whole share at once.
+    warmup_share: the share of the run in which the rate rises; after it the rate falls linearly to 0.
+    dropout: None is the preset's: 0.0 as in the released v2 models. Section 4.8 of the paper finds that ALBERT
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
-    remask: draw other masks for every epoch but the first.
-    eval_rows: the most validation rows that an evaluation reads, the same ones each time.
+    remask: draw new masks in every epoch after the first.
+    eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.
     """
 
     preset: str = "base"
@@ -155,9 +156,9 @@ class TrainConfig:
             raise ConfigError(f"device is {self.device!r}; allowed are auto, cpu, cuda and cuda:N")
 
 
-# Table 1, with the heads and the dropout of the released models: version 2 has none; version 1 has 0.1, but for
+# Table 1, with the heads and the dropout of the released models: version 2 has no dropout; version 1 has 0.1, except
 # xxlarge. tiny, measured on English books (8,000 pieces, rows of at most 128 tokens): its 3,000 steps, 5 M tokens,
-# bring the validation MLM loss to 5.98, where frequencies alone give 6.49. At lr 2e-3 it was still there at step 800.
+# bring the validation MLM loss to 5.98; token frequencies alone give 6.49. At lr 2e-3 it was still 6.49 at step 800.
 MODEL_PRESETS = {
     "tiny": AlbertConfig(embedding_size=64, hidden_size=128, num_layers=4, num_heads=4, ffn_size=512),
     "base": AlbertConfig(),
@@ -180,8 +181,8 @@ _TINY = TrainConfig(
     save_every=500,
     log_every=20,
 )
-# quick: one short run on one GPU, AdamW. Larger models take a lower rate, as BERT large did.
-# paper: ALBERT's own, section 4.1 and its released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
+# quick: one short run on one GPU, AdamW. Larger models use a lower rate, as BERT large did.
+# paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
 RECIPES = {
     "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}
     | {"tiny": _TINY},

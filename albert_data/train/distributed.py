@@ -1,7 +1,7 @@
-"""One process a GPU, as torchrun starts them; or the only one.
+"""The processes of a training run: one for each GPU, as torchrun starts them, or a single one.
 
-What the processes have to agree on at each step (counts, the clock, whether to stop) goes over the CPU by gloo, so
-that no GPU is waited for; gradients go over NCCL, or by gloo on CPUs.
+At each step the processes agree on counts, the clock and whether to stop. They exchange these by gloo on the CPU, so
+that nobody waits for a GPU. Gradients go over NCCL, or by gloo on CPUs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from albert_data.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among its like."""
+    """The rank of this process, and how many there are."""
 
     rank: int = 0
     num_ranks: int = 1
@@ -30,7 +30,7 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """The sums over all ranks, the same on each."""
+        """Return the sums over all ranks, the same on each."""
         if self.num_ranks == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -38,15 +38,16 @@ class Ranks:
         return [float(value) for value in total]
 
     def wait(self) -> None:
-        """Until all ranks are here."""
+        """Wait until all ranks have come here."""
         self.sum([0.0])
 
 
 ALONE = Ranks()
+_VARIABLES = {"rank": 0, "world_size": 1, "local_rank": 0}  # set by torchrun, in upper case
 
 
 def read_ranks() -> Ranks:
-    """What torchrun says in the environment; without it, one rank. Raises ConfigError where that makes no sense."""
+    """Read torchrun's environment variables; without them there is one rank. Raises ConfigError for a bad value."""
     try:
         values = {name: int(os.environ.get(name.upper(), default)) for name, default in _VARIABLES.items()}
     except ValueError as error:
@@ -54,12 +55,9 @@ def read_ranks() -> Ranks:
     return Ranks(rank=values["rank"], num_ranks=values["world_size"], local_rank=values["local_rank"])
 
 
-_VARIABLES = {"rank": 0, "world_size": 1, "local_rank": 0}
-
-
 @contextmanager
 def join_ranks(device_type: str) -> Iterator[Ranks]:
-    """Meet the other ranks, and leave them at the end."""
+    """Connect to the other ranks, and disconnect at the end."""
     ranks = read_ranks()
     if ranks.num_ranks == 1:
         yield ranks
@@ -68,7 +66,7 @@ def join_ranks(device_type: str) -> Iterator[Ranks]:
         dist.init_process_group("cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo")
     except (ValueError, RuntimeError) as error:
         raise ConfigError(
-            f"WORLD_SIZE is {ranks.num_ranks}, but the processes don't meet: {error}; start them by torchrun"
+            f"WORLD_SIZE is {ranks.num_ranks}, but the processes can't connect: {error}; start them with torchrun"
         ) from error
     try:
         yield ranks

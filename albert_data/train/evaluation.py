@@ -1,4 +1,4 @@
-"""How well a model predicts rows that it never trains on, and what knowing frequencies alone would give."""
+"""Measures how well a model predicts validation rows, and how well token frequencies alone would."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from albert_data.train.metrics import Figures, figures, measure
 from albert_data.train.model import Albert
 from albert_data.train.precision import Precision
 
-BASELINE_ROWS = 65_536  # a million labels and more: their frequencies are then known to a few percent
-ROWS_AT_ONCE = 4096
+BASELINE_ROWS = 65_536  # at least a million labels, enough to know their frequencies to a few percent
+ROWS_PER_READ = 4096
 
 
 @torch.no_grad()
@@ -29,10 +29,10 @@ def evaluate(
     ranks: Ranks = ALONE,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Figures:
-    """Return means over the first `num_rows` rows, parted among the ranks.
+    """Return means over the first `num_rows` rows, whose batches are divided among the ranks.
 
-    is_over: asked before each batch; once it says so the rest is left out, and the figures mean nothing.
-    Draws no random number; ends in training mode.
+    is_over: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
+    Draws no random number. Leaves the model in training mode.
     """
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
     model.eval()
@@ -50,11 +50,11 @@ def evaluate(
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What knowing the frequencies of tokens alone is worth on the rows that `evaluate` reads, in nats.
+    """The MLM loss of predicting by token frequencies alone, on the rows that `evaluate` reads, in nats.
 
-    unigram_loss: the MLM loss of the frequencies counted in the training rows, the fair rival of the model.
-    unigram_entropy: the entropy of the evaluated labels themselves. Frequencies fitted to these very labels
-    would reach it, so on few rows it lies well under any loss that can be learnt.
+    unigram_loss: with the frequencies of the training rows. A model that does not beat it has learnt nothing else.
+    unigram_entropy: with the frequencies of the evaluated labels themselves, their entropy. On few rows these
+    frequencies overfit, so it is well below any loss that can be learnt.
     """
 
     unigram_loss: float
@@ -62,12 +62,12 @@ class Baseline:
 
 
 def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baseline | None:
-    """Return None where the evaluated rows have no label."""
+    """Return None if the evaluated rows have no labels."""
     vocab_size = train.manifest.tokenizer.vocab_size
     wanted_V = _count_labels(validation, num_rows, vocab_size)
     if not wanted_V.sum():
         return None
-    seen_V = _count_labels(train, BASELINE_ROWS, vocab_size) + 1  # one more each: unseen is not impossible
+    seen_V = _count_labels(train, BASELINE_ROWS, vocab_size) + 1  # so that unseen tokens have a probability above 0
     shares_V = wanted_V / wanted_V.sum()
     return Baseline(
         unigram_loss=float(-(shares_V * np.log(seen_V / seen_V.sum())).sum()),
@@ -77,7 +77,7 @@ def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baselin
 
 def _count_labels(shards: Rows, num_rows: int, vocab_size: int) -> np.ndarray:
     counts_V = np.zeros(vocab_size, np.int64)
-    for begin in range(0, min(num_rows, len(shards)), ROWS_AT_ONCE):
-        rows = np.arange(begin, min(begin + ROWS_AT_ONCE, num_rows, len(shards)))
+    for begin in range(0, min(num_rows, len(shards)), ROWS_PER_READ):
+        rows = np.arange(begin, min(begin + ROWS_PER_READ, num_rows, len(shards)))
         counts_V += np.bincount(shards.rows(rows).masked_ids, minlength=vocab_size)
     return counts_V

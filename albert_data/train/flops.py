@@ -1,10 +1,10 @@
-"""What a training step has to compute, and what a GPU could at most: both give model FLOPs utilisation (MFU).
+"""Counts the FLOPs of a training step and knows the peaks of GPUs. Their ratio is model FLOPs utilisation (MFU).
 
 In: the shape of a model and of a batch, the name of a GPU. Out: numbers. Imports no torch.
 ALBERT runs the same parameters in every layer, so the usual "6 x parameters x tokens" would count one layer of
-twelve; here each executed layer counts. Counted are products of matrices, a multiplication and an addition each, of
-the model itself: what a kernel computes a second time to save memory is no work done, and what is not a product
-(LayerNorm, gelu, softmax, the optimiser) is left out, under 1 % of base. Padding counts: it is computed.
+twelve; here each executed layer counts. Only matrix products of the model count, with two FLOPs for each multiplication
+and addition. A kernel that computes a product a second time to save memory does not count it twice. Everything else
+(LayerNorm, gelu, softmax, the optimiser) is left out: under 1 % of base. Padding counts, because it is computed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from albert_data.train.config import AlbertConfig
 FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
 NUM_ORDERS = 2
 
-# Published peaks in 10^12 a second of dense matrices, accumulated in float32, from NVIDIA's data sheets (H100,
-# H200, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, V100, T4, RTX A6000, RTX 6000 Ada) and its whitepapers of
-# the GA102 and Ada architectures (GeForce). Where a sheet gives figures "with sparsity", half of them.
-# fp32 is TF32 where the tensor cores have it, since precision.py lets them use it; else that of the CUDA cores.
-# A GPU is the first line whose words are all in its name, so the special case stands before the general one.
+# Published peaks of dense matrix products in 10^12 FLOPs a second, accumulated in float32, from NVIDIA's data sheets
+# (H100, H200, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, V100, T4, RTX A6000, RTX 6000 Ada) and its whitepapers of
+# the GA102 and Ada architectures (GeForce). If a sheet gives figures "with sparsity", half of them.
+# fp32 is TF32 if the tensor cores have it, since precision.py enables it; otherwise the figure of the CUDA cores.
+# A GPU belongs to the first line whose words are all in its name, so special cases come before general ones.
 PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
     ("b200", {"bf16": 2250, "fp16": 2250, "fp32": 1125}),
     ("gh200", {"bf16": 990, "fp16": 990, "fp32": 494}),
@@ -45,8 +45,9 @@ PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
     ("v100 pcie", {"fp16": 112, "fp32": 14}),
     ("t4", {"fp16": 65, "fp32": 8.1}),
 )
-# Words of relatives that bear the name but not its peak: "RTX 4090 Laptop GPU", "RTX 3090 Ti", a slice of an A100.
-OTHER_THAN_PUBLISHED = {"laptop", "mobile", "max", "ti", "super", "d", "mig"}
+# Words in the names of variants with another peak: "RTX 4090 Laptop GPU", "RTX 4090 D", "Max-Q", "RTX 3090 Ti",
+# "RTX 4080 SUPER", "A100 MIG 1g.5gb".
+VARIANT_WORDS = {"laptop", "mobile", "max", "ti", "super", "d", "mig"}
 
 
 def training_flops(config: AlbertConfig, *, num_rows: int, row_len: int, num_masked: int) -> int:
@@ -74,12 +75,12 @@ def _product(num_rows: int, inner: int, num_columns: int) -> int:
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Return the published dense peak a second of a GPU, by the name that CUDA gives it, in bf16, fp16 or fp32.
+    """Return the published dense peak in FLOPs a second of a GPU in bf16, fp16 or fp32. device_name: as CUDA has it.
 
-    None for a CPU, for a GPU that is not in the table, and for a format that it has no units for.
+    Returns None for a CPU, for a GPU that is not in the table, and for a format that the GPU has no units for.
     """
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
-    if words & OTHER_THAN_PUBLISHED:
+    if words & VARIANT_WORDS:
         return None
     for name, peaks in PEAK_TFLOPS:
         if words.issuperset(name.split()):
@@ -88,7 +89,7 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def describe_peak(device_name: str, precision: str) -> str:
-    """Say what MFU is measured against, or why it is not shown."""
+    """Say which peak MFU refers to, or why it is not shown."""
     peak = peak_flops(device_name, precision)
     if peak is None:
         return f"MFU is not shown: no published peak of {device_name} in {precision} is known"

@@ -1,12 +1,13 @@
-"""The folder of a run: who it belongs to, and whether a run may start or go on in it. Imports no torch.
+"""The folder of a training run: checks whether a run may start or resume in it. Imports no torch.
 
 ```
 RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/  tensorboard/  .lock
 ```
 run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
-Steps are part of it, since the learning rate of each step depends on their number: a finished run can't be lengthened.
-Where a run.json of ours stands, these files are the run's own. Without one, any of these files is somebody else's, and
-the run does not start. Anything else in RUN is left alone.
+The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
+can't be made longer.
+If RUN has a run.json, these files belong to the run. If it has none, any of these files belongs to the user, and
+the run does not start. All other files in RUN stay as they are.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
 TOKENIZER_FILE = Path("tokenizer/spiece.model")  # of a shard folder, and of a run
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
-# These change what is watched, or no more of the weights than rounding does; device and precision count as what they
-# came out as.
+# These are not part of the identity. The first line changes only what is recorded; the second changes the weights no
+# more than rounding does if the model has no dropout. With dropout, micro_tokens also decides which units are dropped,
+# as the number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
+# Instead of the settings device and precision, the identity has the values that were chosen for "auto".
 _FREE_FIELDS = (
     *("log_every", "eval_every", "eval_rows", "save_every", "keep", "tensorboard"),
     *("micro_tokens", "compile", "precision", "device"),
@@ -49,7 +52,7 @@ Identity = dict[str, Any]
 def make_identity(
     config: TrainConfig, model: AlbertConfig, manifest: Manifest, *, device_type: str, precision: str
 ) -> Identity:
-    """All that decides the weights of a run, by the names that a refusal shows."""
+    """Return everything that decides the weights of a run, by the names that error messages show."""
     bound = {k: v for k, v in dataclasses.asdict(config).items() if k not in _FREE_FIELDS}
     return {
         **bound,
@@ -62,21 +65,21 @@ def make_identity(
 
 
 def check_identity(here: Identity, there: Identity, origin: Path) -> None:
-    """Raise CheckpointError, naming the first field that differs."""
+    """Raise CheckpointError for the first field that differs."""
     for name in here:
         if here[name] != there.get(name):
             raise CheckpointError(
                 f"can't resume: {name} is {here[name]!r}, but {origin} has {show(there.get(name))}; "
-                "give the run its own value again, or start another with a new --output"
+                "give the run's own value, or start another run with a new --output"
             )
 
 
 @contextmanager
 def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
-    """Keep every other training out of RUN until the block, or the process, ends. Makes RUN, unless with `resume`.
+    """Lock RUN against other trainings until the block, or the process, ends. Makes RUN if it is new.
 
-    Yields what the user has to know where the file system has no locks. Raises OutputError where another training
-    holds the lock, and what `check_folder` raises.
+    Yields a warning if the file system has no locks. Raises OutputError if another training holds the lock, and the
+    errors of `check_folder`.
     """
     warning = []
     check_folder(run, resume=resume)
@@ -105,9 +108,9 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
 def claim_folder(
     run: Path, shards: Path, config: TrainConfig, shape: AlbertConfig, identity: Identity, *, resume: bool
 ) -> None:
-    """Write run.json, and the tokenizer's model, so that the run can be used without its shards.
+    """Write run.json and the tokenizer's model, so that the run can be used without its shards.
 
-    Raises OutputError where something else stands, CheckpointError where there is nothing to resume.
+    Raises OutputError if other files are in the way, CheckpointError if there is nothing to resume.
     """
     content: dict[str, Any] = {}
     if resume:
@@ -127,9 +130,9 @@ def claim_folder(
 
 
 def read_run_file(run: Path) -> dict[str, Any]:
-    """Return the settings ("config"), the shape of the model ("model") and the identity of the run in this folder.
+    """Return the settings ("config"), the shape of the model ("model") and the "identity" of the run in this folder.
 
-    Raises CheckpointError where these are missing or of no `TrainConfig` and `AlbertConfig`.
+    Raises CheckpointError if one is missing, or is not a valid `TrainConfig` or `AlbertConfig`.
     """
     path = run / RUN_FILE
     try:
@@ -159,7 +162,7 @@ def _read_object(content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def check_shape(values: Any) -> None:
-    """Raise ConfigError for what is not all of an `AlbertConfig`: a default would be another model than was trained."""
+    """Raise ConfigError unless all fields of an `AlbertConfig` are there: a default could be another model's value."""
     if not isinstance(values, dict):
         raise ConfigError(f"the model's shape is {show(values)}; an object is needed")
     check_types(AlbertConfig, values)
@@ -169,24 +172,24 @@ def check_shape(values: Any) -> None:
 
 
 def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | None = None) -> None:
-    """Raise ConfigError, naming it, for a value that is unknown to a class of settings or of another type.
+    """Raise ConfigError for a name that a class of settings does not have, or a value of the wrong type.
 
-    names: what the settings are called where the values are from, if otherwise.
+    names: the names of the settings in the file that the values are from, if they differ.
     """
     hints = get_type_hints(kind)
     for name, value in values.items():
         shown = (names or {}).get(name, name)
         if name not in hints:
-            raise ConfigError(f"{shown} is {show(value)}, a setting that is not known here")
+            raise ConfigError(f"{shown} is {show(value)}, a setting that this version does not know")
         hint = hints[name]
-        is_allowed = isinstance(value, hint | int if isinstance(0.0, hint) else hint)
-        if not is_allowed or (isinstance(value, bool) and hint is not bool):
+        allowed = hint | int if isinstance(0.0, hint) else hint  # JSON may have 1 for 1.0
+        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
             wanted = str(getattr(hint, "__name__", hint)).replace("None", "null").replace("|", "or")
             raise ConfigError(f"{shown} is {show(value)}, of a wrong type; {wanted} is needed")
 
 
 def _check_tokenizer(run: Path, shards: Path, *, resume: bool) -> None:
-    """Raise OutputError where a new run would have to replace a model."""
+    """Raise OutputError if a new run would have to replace a tokenizer's model."""
     source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
     if resume or not os.path.lexists(target) or not source.is_file():
         return
@@ -207,9 +210,9 @@ def load_config(run: Path) -> TrainConfig:
 
 
 def check_folder(run: Path, *, resume: bool) -> None:
-    """Make sure that a run may start, or with `resume` go on, in this folder; changes nothing.
+    """Check that a run may start, or with `resume` continue, in this folder. Changes nothing.
 
-    Raises OutputError where something of somebody else's stands in the way, CheckpointError where there is no run.
+    Raises OutputError if files that are not of a run are in the way, CheckpointError if there is no run to resume.
     """
     if resume:
         read_run_file(run)
@@ -218,7 +221,7 @@ def check_folder(run: Path, *, resume: bool) -> None:
     elif os.path.lexists(run / RUN_FILE):
         raise OutputError(f"{run}: holds a run already; continue it with --resume, or choose another --output")
     else:
-        for name in (METRICS_FILE, PAGE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):
+        for name in (METRICS_FILE, PAGE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):  # the last: of a shard folder
             if os.path.lexists(run / name):
                 raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")
     for name, is_folder in _KINDS.items():
@@ -228,10 +231,12 @@ def check_folder(run: Path, *, resume: bool) -> None:
 def _check_kind(path: Path, *, is_folder: bool) -> None:
     if os.path.lexists(path) and not (path.is_dir() if is_folder else path.is_file()):
         wanted = "folder" if is_folder else "regular file"
-        raise OutputError(f"{path}: is no {wanted}, as a run needs there; move it away, or choose another --output")
+        raise OutputError(
+            f"{path}: is not a {wanted}, which a run needs there; move it away, or choose another --output"
+        )
 
 
-# What a run writes, and whether it is a folder.
+# What a run writes, and whether each is a folder.
 _KINDS = {
     METRICS_FILE: False,
     PAGE_FILE: False,
@@ -242,6 +247,6 @@ _KINDS = {
 
 
 def list_files(run: Path) -> Iterator[Path]:
-    """What stands where a run has its files."""
+    """Yield the paths of a run's files; some may be missing."""
     yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TOKENIZER_FILE))
     yield from (run / CHECKPOINTS_FOLDER).rglob("*")

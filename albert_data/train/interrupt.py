@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP that wait for the end of a step, so that what is saved is never half an update."""
+"""Holds back Ctrl-C, SIGTERM and SIGHUP until the end of a step, so that a checkpoint never has half an update."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupt:
-    """While entered, the first signal is noted in `number`; a Ctrl-C after it raises KeyboardInterrupt at once.
+    """While entered, keeps the first signal in `number`; a Ctrl-C after it raises KeyboardInterrupt at once.
 
-    What the process ignores, as it does SIGHUP under nohup, it goes on ignoring.
-    Python lets only the main thread handle signals: in any other, this does nothing.
+    Signals that the process ignores (SIGHUP under nohup) stay ignored.
+    Python lets only the main thread handle signals: in any other thread this does nothing.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Interrupt:
 
     @property
     def exit_code(self) -> int:
-        """The shell's, for a process that the signal ended; 0 if none came."""
+        """128 + the number of the signal, as a shell reports it; 0 if none came."""
         return 128 + self.number if self.asked else 0
 
     def __enter__(self) -> Interrupt:
@@ -46,11 +46,14 @@ class Interrupt:
             signal.signal(number, handler)
 
     def flags(self) -> list[float]:
-        """For each of SIGNALS whether it was the first: what ranks sum up to agree."""
+        """For each of SIGNALS, 1 if this rank received it first, else 0. The ranks exchange the sums."""
         return [float(self.number == number) for number in SIGNALS]
 
     def agree(self, counts: Sequence[float]) -> bool:
-        """Take over what any rank was sent, from the sums of their flags. Returns whether there is something."""
+        """Adopt a signal that any rank received, from the sums of their flags. Returns whether there is one.
+
+        If ranks received different signals, all adopt the same one: the first in SIGNALS.
+        """
         found = [int(number) for number, count in zip(SIGNALS, counts, strict=True) if count]
         if found:
             self.number = found[0]

@@ -1,7 +1,8 @@
-"""How much each layer changes what goes through it (Lan et al. 2020, section 3.1, figure 1).
+"""Measures how much each layer changes its input (Lan et al. 2020, section 3.1, figure 1).
 
 In: a checkpoint and validation rows. Out: for each layer the L2 distance and the cosine similarity between its input
-and its output, means over the tokens that are not padding. Shared layers make them smooth, and do not converge to 0.
+and its output, means over the tokens that are not padding. The paper finds that with shared layers these figures change
+smoothly from layer to layer, and that the distance does not converge to 0.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """Of each layer, from the first on: the mean L2 distance and cosine similarity of input and output."""
+    """For each layer, beginning with the first: mean L2 distance and cosine similarity of its input and output."""
 
     name: str
     distances: tuple[float, ...]
@@ -41,7 +42,7 @@ class Layers:
 def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
     """Measure the newest checkpoint of a run.
 
-    Raises CheckpointError if it has none, knows another vocabulary, or has too few positions for the rows.
+    Raises CheckpointError if it has none, has another vocabulary, or has too few positions for the rows.
     """
     checkpoints = list_checkpoints(run)
     if not checkpoints:
@@ -49,13 +50,13 @@ def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
     model = load_model(checkpoints[-1])
     if model.config.vocab_size != shards.manifest.tokenizer.vocab_size:
         raise CheckpointError(
-            f"{run}: knows {model.config.vocab_size:,} pieces, the shards have "
+            f"{run}: has {model.config.vocab_size:,} pieces, but the shards have "
             f"{shards.manifest.tokenizer.vocab_size:,}; give the shards that it was trained on"
         )
     longest = padded_len(int(shards.lengths[:num_rows].max(initial=1)))
     if longest > model.config.max_positions:
         raise CheckpointError(
-            f"{run}: has {model.config.max_positions:,} positions, and rows of the shards take {longest:,}; "
+            f"{run}: has {model.config.max_positions:,} positions, but rows of the shards need {longest:,}; "
             "give the shards that it was trained on"
         )
     distances, similarities = measure_layers(model, shards, num_rows=num_rows)
@@ -65,7 +66,7 @@ def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
 @torch.no_grad()
 def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[float], list[float]]:
     """Mean L2 distances and cosine similarities of each layer over the first rows of a split."""
-    sums_L2 = np.zeros((model.config.num_layers, 2))
+    totals = np.zeros((model.config.num_layers, 2))  # distance and similarity
     num_tokens = 0
     for batch in fixed_batches(shards, num_rows=num_rows, batch_tokens=BATCH_TOKENS):
         real_BT = batch.valid_BT.clone()
@@ -74,17 +75,17 @@ def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[
             model.encode(batch)
         for layer, (before, after) in enumerate(zip(states, states[1:], strict=False)):
             x_NH, y_NH = before[real_BT].double(), after[real_BT].double()
-            sums_L2[layer] += (float((y_NH - x_NH).norm(dim=1).sum()), float(F.cosine_similarity(x_NH, y_NH).sum()))
+            totals[layer] += (float((y_NH - x_NH).norm(dim=1).sum()), float(F.cosine_similarity(x_NH, y_NH).sum()))
         num_tokens += int(real_BT.sum())
     if not num_tokens:
         raise ShardError("there are no rows to measure layers on; build the shards with --validation-fraction")
-    means_L2 = sums_L2 / num_tokens
-    return means_L2[:, 0].tolist(), means_L2[:, 1].tolist()
+    means = totals / num_tokens
+    return means[:, 0].tolist(), means[:, 1].tolist()
 
 
 @contextmanager
 def record_states(model: Albert) -> Iterator[list[Tensor]]:
-    """Collect the input of the first layer, and the output of every layer, of each pass through the model."""
+    """Collect the input of the first layer and the output of every layer, each time that the model runs."""
     states: list[Tensor] = []
     outputs = 0
 
@@ -94,7 +95,7 @@ def record_states(model: Albert) -> Iterator[list[Tensor]]:
     def keep(module: object, arguments: object, x_BTH: Tensor) -> None:
         nonlocal outputs
         outputs += 1
-        if outputs % model.config.num_inner_groups == 0:  # of the pairs in a layer, the last one ends it
+        if outputs % model.config.num_inner_groups == 0:  # the last pair of a layer
             states.append(x_BTH)
 
     hooks = [model.embeddings.register_forward_hook(keep_first)]
@@ -107,21 +108,21 @@ def record_states(model: Albert) -> Iterator[list[Tensor]]:
 
 
 def check_plot(path: Path, spared: Iterable[Path]) -> None:
-    """Raise ConfigError for a name that tells no format of `draw_layers`, OutputError where its folder is missing.
+    """Raise ConfigError for a name without a format of `draw_layers`, OutputError for a path that can't be written.
 
-    And where it is one of `spared`, the files that are read.
+    spared: files that are read, which the plot must not replace.
     """
     if path.suffix.lower() not in PLOT_ENDINGS:
-        raise ConfigError(f"--plot {path}: its name says no format; allowed endings are {', '.join(PLOT_ENDINGS)}")
+        raise ConfigError(f"--plot {path}: its name has no format; allowed endings are {', '.join(PLOT_ENDINGS)}")
     if not path.parent.is_dir():
-        raise OutputError(f"--plot {path}: {path.parent} is no folder; make it, or choose another")
+        raise OutputError(f"--plot {path}: {path.parent} is not a folder; make it, or choose another")
     check_output(path, spared)
 
 
 def draw_layers(measured: list[Layers], path: Path) -> None:
-    """Write the figure, a curve for each run, as PNG, SVG or PDF by the name. Needs matplotlib.
+    """Write the figure with a curve for each run, as PNG, SVG or PDF according to its name. Needs matplotlib.
 
-    Raises OutputError where it can't be written.
+    Raises OutputError if it can't be written.
     """
     from matplotlib.figure import Figure
 

@@ -1,10 +1,10 @@
-"""Shards into batches on the device, from any place on.
+"""Reads shards into batches on the device, beginning at any position of the order.
 
-In: an open split of a shard folder. Out: Batch after Batch; which rows, says order.py; under which masks,
-remasking.py. What a step reads is a pure function of (shards, batch tokens, seed, place), for any number of
-ranks, threads and micro-batches, so the state of a loader is the place of the next step.
-A loader has one reader at a time: threads may share an iterator, each batch of which goes to one of them, but of two
-iterators over one loader the earlier fails. `RowReader`, `Remasker` and `BatchOrder` keep nothing that a call changes.
+In: an open split of a shard folder. Out: Batch after Batch. order.py decides which rows a batch has, remasking.py
+which masks. The batch of a step is a pure function of (shards, batch tokens, seed, position), for any number of ranks,
+threads and micro-batches, so the state of a loader is the position of the next step.
+A loader has one reader at a time. Threads may share an iterator; each batch goes to one of them. If a second iterator
+is made, the first one fails. `RowReader`, `Remasker` and `BatchOrder` have no state that a call changes.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ from albert_data.shards.reader import open_shards
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.batch import Batch, BatchShape, bound_places, collate
-from albert_data.train.order import BatchOrder, Place, RowBatch, cut_batches, num_slots, padded_len, take_share
+from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.order import BatchOrder, Position, RowBatch, cut_batches, padded_len, rows_per_batch, take_share
 from albert_data.train.reading import show
 from albert_data.train.remasking import Remasker
 
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256
-CPU = torch.device("cpu")
 
 Item = TypeVar("Item")
 
 
 class Rows(Protocol):
-    """What training needs of a split; `albert_data.shards.reader.Shards` is one. Rows are copies."""
+    """The part of `albert_data.shards.reader.Shards` that training uses. Rows are copies."""
 
     @property
     def manifest(self) -> Manifest: ...
@@ -59,7 +58,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """The rows of a shard folder. validation: None where the build set none aside."""
+    """The rows of a shard folder. validation: None if the build set no rows aside."""
 
     folder: Path
     train: Rows
@@ -67,25 +66,26 @@ class Splits:
 
 
 class RowReader:
-    """Rows of a split by number, looked over, and laid out in batches. Any thread may call it."""
+    """Reads rows of a split by number, checks them and lays them out in batches. Any thread may call it."""
 
     def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
-        self._law = shards.manifest.config.examples
+        self._config = shards.manifest.config.examples
 
     def shape(self, num_rows: int, row_len: int) -> BatchShape:
-        """The shape of a batch of so many rows, with the places that its masked tokens need."""
-        law = self._law
-        return BatchShape(num_rows, row_len, bound_places(num_rows * row_len, mask_prob=law.mask_prob, ngram=law.ngram))
+        """The shape of a batch of `num_rows` rows, with the capacity that its masked tokens need."""
+        mask_prob, ngram = self._config.mask_prob, self._config.ngram
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=mask_prob, ngram=ngram)
+        return BatchShape(num_rows, row_len, capacity)
 
     def read(self, rows: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool) -> list[Batch]:
-        """Batches of one shape, filled in turn. epoch: from 1 on the masks are drawn anew."""
+        """Return batches of one shape; the first ones are full. epoch: from 1 on, new masks are drawn."""
         examples = self._shards.rows(rows)
         if (fault := next(self._bounds.find_faults(examples), None)) is not None:
             what = f"row {rows[fault.row]} of a split is damaged: {self._bounds.explain(fault)}"
             raise ShardError(f"{what}; run `albert-data verify` on its folder")
-        if self._remask is not None and epoch and len(rows):  # a rank may have none of a short batch
+        if self._remask is not None and epoch and len(rows):  # of a short batch, a rank may get no row
             examples = self._remask(examples, rows, epoch)
         cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
         return [
@@ -95,17 +95,17 @@ class RowReader:
 
 
 class ShardLoader:
-    """The training batches of a split, for the training loop or for one of your own.
+    """The training batches of a split, for `albert-data train` or for a training loop of your own.
 
-        for batch in ShardLoader(Path("shards"), batch_tokens=16_384):  # one epoch, on the CPU; again for the next
+        for batch in ShardLoader(Path("shards"), batch_tokens=16_384):  # one epoch on the CPU; loop again for the next
             ...
 
-    batch_tokens: cells of a batch of all ranks, padding included; one row at least.
-    micro_tokens: cells of what a rank reads at once; then a step is several batches, all of one shape.
-    rank, num_ranks: this process takes its share of each batch; all shares of a batch have the same shapes.
+    batch_tokens: tokens of a batch of all ranks, padding included; a batch has at least one row.
+    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape.
+    rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
 
-    It pickles and copies where its shards do; the copy goes on by itself from the same place.
+    A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ShardLoader:
         num_ranks: int = 1,
         remask: bool = True,
     ) -> None:
-        """Raises ShardError if there are no rows or the tokenizer is not that of the build; ConfigError."""
+        """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
         self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
         if len(self._shards) == 0:
             raise ShardError("the training split has no rows; build the shards from more text")
@@ -138,109 +138,110 @@ class ShardLoader:
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         self._reader = RowReader(self._shards, redraw)
-        self._place = Place(0, 0, 0)
-        self._made_by = os.getpid()
-        self._begin_alone()
+        self._position = Position(0, 0, 0)
+        self._made_in_process = os.getpid()
+        self._reset_owner()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_turn")}
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_owner")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._begin_alone()
+        self._reset_owner()
 
-    def _begin_alone(self) -> None:
+    def _reset_owner(self) -> None:
         self._lock = threading.Lock()
-        self._turn = object()  # whose place it is to move: that of the latest iterator
+        self._owner = object()  # identifies the latest iterator, which alone may advance the position
 
     @property
     def epoch(self) -> int:
         """The epoch of the next step."""
-        return self._place.epoch
+        return self._position.epoch
 
     @property
     def steps_per_epoch(self) -> int:
-        """Exact where an epoch is one window (see order.py); else estimated from the first window."""
+        """Exact if an epoch is one window (see order.py); otherwise estimated from the first window."""
         return len(self.order.window(0, 0)) * self.order.num_windows
 
     def stream(self, device: torch.device, steps: int | None = None) -> Iterator[list[Batch]]:
-        """Yield what each step reads, this rank's micro-batches, on the device; without `steps`, for ever.
+        """Yield the batches of each step on the device: this rank's micro-batches. Without `steps`, never ends.
 
-        The state of the loader is behind the last step yielded. Only for CUDA does a thread read ahead, into
-        page-locked memory: on a CPU it would take its time from the computation.
+        `state_dict` tells the position after the last step yielded. For CUDA a thread reads ahead into page-locked
+        memory; on a CPU that thread would slow down the computation.
         """
-        return Shared(self._stream(device, steps))
+        return SharedIterator(self._stream(device, steps))
 
     def _stream(self, device: torch.device, steps: int | None) -> Iterator[list[Batch]]:
-        turn, place = self._take_turn()
-        items = islice(self._read_from(place, pin=device.type == "cuda"), steps)
+        owner, position = self._take_over()
+        items = islice(self._read_from(position, pin=device.type == "cuda"), steps)
         with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
             for batches, after in stream:
-                self._move(turn, after)
+                self._advance(owner, after)
                 yield [batch.to(device) for batch in batches]
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of the rest of this epoch, on the CPU; the next call begins the next epoch.
 
-        Raises ConfigError in a worker of a DataLoader that has several: each would yield all of the batches.
+        Raises ConfigError in a worker of a DataLoader with several workers if the loader was made outside of the
+        worker: each worker has a copy, and each copy would yield all batches.
         """
-        return Shared(self._read_epoch())
+        return SharedIterator(self._read_epoch())
 
     def _read_epoch(self) -> Iterator[Batch]:
         worker = get_worker_info()
-        if worker is not None and worker.num_workers > 1 and self._made_by != os.getpid():
+        if worker is not None and worker.num_workers > 1 and self._made_in_process != os.getpid():
             raise ConfigError(
                 f"num_workers is {worker.num_workers}, and each worker has a copy of the loader: every batch would "
                 f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
             )
-        turn, first = self._take_turn()
-        for row_batch, place, after in self.order.batches_from(first):
-            batches = self._read(row_batch, place, pin=False)
-            self._move(turn, after)
+        owner, first = self._take_over()
+        for row_batch, position, after in self.order.batches_from(first):
+            batches = self._read(row_batch, position, pin=False)
+            self._advance(owner, after)
             yield from batches
-            if after.epoch > place.epoch:
+            if after.epoch > position.epoch:
                 return
 
-    def _take_turn(self) -> tuple[object, Place]:
-        """Let an iterator begin, and every earlier one fail at its next step. Returns its turn and where it begins."""
+    def _take_over(self) -> tuple[object, Position]:
+        """Make a new iterator the owner; an earlier one fails at its next step. Returns the owner and its position."""
         with self._lock:
-            self._turn = object()
-            return self._turn, self._place
+            self._owner = object()
+            return self._owner, self._position
 
-    def _move(self, turn: object, after: Place) -> None:
-        """Note that a step was read. Raises AlbertDataError, for its batches would come twice, if the turn is over."""
+    def _advance(self, owner: object, after: Position) -> None:
+        """Note that a step was read. Raises AlbertDataError if another iterator owns the position."""
         with self._lock:
-            if turn is not self._turn:
+            if owner is not self._owner:
                 raise AlbertDataError(
-                    "the loader went on by another iterator, or to another state, since this one began; read it by one "
-                    "at a time: share that one iterator between threads, or make a loader for each"
+                    "the loader has a newer iterator, or got another state, since this iterator began; use one "
+                    "iterator at a time: share it between threads, or make a loader for each"
                 )
-            self._place = after
+            self._position = after
 
-    def _read_from(self, place: Place, *, pin: bool) -> Iterator[tuple[list[Batch], Place]]:
-        for row_batch, at, after in self.order.batches_from(place):
-            yield self._read(row_batch, at, pin=pin), after
+    def _read_from(self, first: Position, *, pin: bool) -> Iterator[tuple[list[Batch], Position]]:
+        for row_batch, position, after in self.order.batches_from(first):
+            yield self._read(row_batch, position, pin=pin), after
 
-    def _read(self, row_batch: RowBatch, place: Place, *, pin: bool) -> list[Batch]:
+    def _read(self, row_batch: RowBatch, position: Position, *, pin: bool) -> list[Batch]:
         num_batches, num_rows = self._split(row_batch.row_len)
         rows = take_share(row_batch.rows, rank=self._rank, num_ranks=self._num_ranks)
         shape = self._reader.shape(num_rows, row_batch.row_len)
-        return self._reader.read(rows, shape, num_batches=num_batches, epoch=place.epoch, pin=pin)
+        return self._reader.read(rows, shape, num_batches=num_batches, epoch=position.epoch, pin=pin)
 
     def _split(self, row_len: int) -> tuple[int, int]:
-        """How many micro-batches a rank's share of a full batch is, and of how many rows each."""
-        num_rows = -(-num_slots(row_len, self._batch_tokens) // self._num_ranks)
+        """The number of micro-batches in a rank's share of a full batch, and the rows of each."""
+        num_rows = -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
         num_batches = 1 if self._micro_tokens is None else -(-num_rows // (self._micro_tokens // row_len))
         return num_batches, -(-num_rows // num_batches)
 
     def state_dict(self) -> dict[str, int]:
-        """Where the next step begins; the same for every rank."""
-        return {**self._place._asdict(), **self._identity()}
+        """The position of the next step; the same for every rank."""
+        return {**self._position._asdict(), **self._identity()}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on where the loader of `state` was, on any number of ranks, in the time of one window.
+        """Continue at the position in `state`, with any number of ranks. Takes as long as cutting one window.
 
-        Raises CheckpointError if that loader had other rows, another batch_tokens or another seed.
+        Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed.
         """
         for name, here in self._identity().items():
             if state[name] != here:
@@ -248,20 +249,20 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
                     "give it the same"
                 )
-        place = Place(state["epoch"], state["window"], state["batch"])
-        if any(type(number) is not int for number in place) or not self.order.holds(place):
-            raise CheckpointError(f"can't resume: there is no {place}; the state was not made by this version")
+        position = Position(state["epoch"], state["window"], state["batch"])
+        if any(type(number) is not int for number in position) or not self.order.holds(position):
+            raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
         with self._lock:
-            self._turn, self._place = object(), place
+            self._owner, self._position = object(), position
 
     def _identity(self) -> dict[str, int]:
         return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
 
     def padding_share(self) -> float:
-        """The share of the cells that hold no token, measured on the first batches of the first epoch."""
+        """The share of padding among all tokens, measured on the first batches of the first epoch."""
         tokens, cells = 0, 0
         for row_batch, _, _ in islice(
-            self.order.batches_from(Place(0, 0, 0)), min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
+            self.order.batches_from(Position(0, 0, 0)), min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
         ):
             num_batches, num_rows = self._split(row_batch.row_len)
             tokens += int(self._shards.lengths[row_batch.rows].sum())
@@ -269,8 +270,8 @@ class ShardLoader:
         return 1 - tokens / cells
 
 
-class Shared(Iterator[Item], Generic[Item]):
-    """A generator that threads may advance together: each item goes to one of them, and an error to all."""
+class SharedIterator(Iterator[Item], Generic[Item]):
+    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
 
     def __init__(self, items: Iterator[Item]) -> None:
         self._items, self._lock = items, threading.Lock()
@@ -284,13 +285,13 @@ class Shared(Iterator[Item], Generic[Item]):
                 return next(self._items)
             except StopIteration:
                 raise
-            except Exception as error:  # after it a generator is exhausted, as at the end of the data
+            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
                 self._error = error
                 raise
 
 
 def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
-    """Yield the items in order, taken by one thread up to `depth` items early; by no thread if that is 0."""
+    """Yield the items in order; a thread takes them up to `depth` items ahead. With depth 0 there is no thread."""
     if not depth:
         yield from items
         return
@@ -306,11 +307,11 @@ def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, No
 
 
 def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
-    """Yield the first `num_rows` rows once, under their stored masks: the same batches of few shapes at each call.
+    """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
 
-    The build puts rows in a random order, so the first ones are a fair sample.
+    A build shuffles the rows, so the first ones are a fair sample.
     """
     reader, lengths = RowReader(shards), shards.lengths[:num_rows]
     for rows, row_len in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
-        shape = reader.shape(num_slots(row_len, batch_tokens), row_len)
+        shape = reader.shape(rows_per_batch(row_len, batch_tokens), row_len)
         yield from reader.read(rows, shape, num_batches=1, epoch=0, pin=False)

@@ -1,9 +1,9 @@
-"""Pretraining: shards to a run folder with metrics, checkpoints and a page that shows them.
+"""Pretrains a model on shards and writes a run folder: metrics, checkpoints and a page of curves.
 
-Each update is a function of the state before it and of its number, so a run that was stopped, by Ctrl-C or
-by a power cut, goes on from its newest checkpoint with the losses that it would have had anyway: on a CPU
-with as many threads bit for bit, on a GPU as far as its kernels are deterministic. Of a run by the clock
-(--minutes) that holds of the batches alone, for its learning rate follows the clock.
+Each update is a function of the state before it, of its number and of its batch. So a run that was stopped, by Ctrl-C
+or a power cut, resumes from its newest checkpoint with the losses that it would have had without the stop: on a CPU
+with the same number of threads bit for bit, on a GPU as far as its kernels are deterministic. In a run with --minutes
+only the batches are the same, because the learning rate follows the clock.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
@@ -31,6 +32,7 @@ from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import (
     METRICS_FILE,
     RUN_FILE,
+    Identity,
     check_folder,
     check_identity,
     claim_folder,
@@ -42,7 +44,7 @@ from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len
-from albert_data.train.precision import choose_device, choose_precision
+from albert_data.train.precision import Precision, choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
@@ -56,12 +58,13 @@ from albert_data.train.session import (
     update,
 )
 
-LOWEST_SCALE = 1.0  # of float16's losses: a gradient that overflows even unscaled is no matter of the format
+# A gradient that overflows in float16 halves the loss scale. Below this scale it is too large even without scaling.
+MIN_SCALE = 1.0
 _ROWS_NAMED = 8
 
 
 def train(
-    out: Path,
+    shards: Path,
     run: Path,
     config: TrainConfig,
     *,
@@ -69,28 +72,24 @@ def train(
     initial: Initial | None = None,
     interrupt: Interrupt | None = None,
 ) -> Path | None:
-    """Train on the shards in `out` and return the last checkpoint in `run`, or None if the run was interrupted.
+    """Train on a shard folder and return the last checkpoint in `run`, or None if the run was interrupted.
 
-    resume: go on from the newest checkpoint in `run`, whose settings and shards have to be the same; of a finished
-    run, make what it lacks of its last validation and its page.
-    initial: weights to begin with. interrupt: tells the caller which signal it was. Ctrl-C, SIGTERM and SIGHUP save a
+    resume: continue from the newest checkpoint in `run`; settings and shards have to be the same. If the run is
+    finished, write its last validation and its page if they are missing.
+    initial: weights to begin with. interrupt: tells the caller which signal came. Ctrl-C, SIGTERM and SIGHUP save a
     checkpoint, a second Ctrl-C does not. Seeds PyTorch's global generators.
-    As one of torchrun's processes it trains along with the others; the first of them writes.
+    Under torchrun all processes train together, and the first one writes.
     Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if the loss is not finite.
     """
     began = time.perf_counter()
     interrupt = interrupt or Interrupt()
-    splits = open_splits(out)
+    splits = _open_splits(shards)
     with ExitStack() as stack:
         ranks = stack.enter_context(join_ranks(choose_device(config.device)[0].type))
         precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
-        manifest = splits.train.manifest
-        if ranks.is_first or resume:  # a new run is the first's to make, and another may find it made already
+        if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
-        shape = AlbertConfig(**read_run_file(run)["model"]) if resume else choose_shape(config, manifest, initial)
-        identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
-        if resume:  # before memory is taken for a model of that shape
-            check_identity(identity, read_run_file(run)["identity"], run / RUN_FILE)
+        shape, identity = _identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
         loader = ShardLoader(
             splits.train,
             batch_tokens=config.batch_tokens,
@@ -107,7 +106,7 @@ def train(
         warning: list[str] = []
         if ranks.is_first:
             warning = stack.enter_context(lock_folder(run, resume=resume))
-            claim_folder(run, out, config, shape, identity, resume=resume)
+            claim_folder(run, shards, config, shape, identity, resume=resume)
         ranks.wait()
         if resume:
             restore_newest(session, loader, run)
@@ -121,20 +120,35 @@ def train(
         report = stack.enter_context(Report(budget, is_first=ranks.is_first))
         for line in (*describe_start(session, loader, splits, budget), *warning):
             report.say(line)
-        return _Loop(session, splits, run, report, budget, loader, interrupt).run(is_saved=initial is None)
+        return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
 
 
-def open_splits(out: Path) -> Splits:
+def _open_splits(shards: Path) -> Splits:
     """Open the training rows and, if the build set any aside, the validation rows."""
-    shards: Rows = open_shards(out, split="train")
-    set_aside = shards.manifest.splits.get("validation")
+    train: Rows = open_shards(shards, split="train")
+    set_aside = train.manifest.splits.get("validation")
     if set_aside is None or not set_aside.num_rows:
-        return Splits(folder=out, train=shards, validation=None)
-    return Splits(folder=out, train=shards, validation=open_shards(out, split="validation"))
+        return Splits(folder=shards, train=train, validation=None)
+    return Splits(folder=shards, train=train, validation=open_shards(shards, split="validation"))
+
+
+def _identify_run(
+    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
+) -> tuple[AlbertConfig, Identity]:
+    """Return the model's shape and the identity of the run, before the model takes memory.
+
+    resumed: the folder of the run to resume. Raises CheckpointError if its identity is another one.
+    """
+    stored = None if resumed is None else read_run_file(resumed)
+    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
+    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+    if resumed is not None and stored is not None:
+        check_identity(identity, stored["identity"], resumed / RUN_FILE)
+    return shape, identity
 
 
 class _Loop:
-    """The updates of one process, with the lines, evaluations and checkpoints between them."""
+    """The updates of one process, and the metrics lines, evaluations and checkpoints between them."""
 
     def __init__(
         self,
@@ -149,24 +163,25 @@ class _Loop:
         self._session, self._splits, self._run = session, splits, run
         self._report, self._budget, self._loader, self._interrupt = report, budget, loader, interrupt
         self._ranks: Ranks = session.ranks
-        self._told: set[Path] = set()
+        self._reported: set[Path] = set()
+        self._rate = 0.0
         self._peak = peak_flops(session.precision.device_reason, session.precision.format)
         self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
 
-    def run(self, *, is_saved: bool) -> Path | None:
-        """Train to the end, or until somebody asks to stop. is_saved: whether the first weights can be made again."""
+    def run(self, *, save_first: bool) -> Path | None:
+        """Train to the end or to a signal. save_first: write a checkpoint of step 0, if its weights are not drawn."""
         try:
-            return self._run_steps(is_saved=is_saved)
+            return self._run_steps(save_first=save_first)
         finally:
             if self._ranks.is_first and self._tensorboard is not None:
                 self._tensorboard.close()
 
-    def _run_steps(self, *, is_saved: bool) -> Path | None:
+    def _run_steps(self, *, save_first: bool) -> Path | None:
         session, config = self._session, self._session.config
-        if not is_saved:
+        if save_first:
             self._save()
         if session.step:
             is_over = self._agree_on_share() >= 1
@@ -174,13 +189,14 @@ class _Loop:
             if is_over:
                 return self._complete()
             if session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
-                self._evaluate(is_last=False)  # the run was stopped in the midst of it
+                self._evaluate(is_last=False)  # the run was stopped during this evaluation
         if self._budget.is_timed and session.step == 0:
-            self._evaluate(is_last=False)  # it tells how long the last one will take
+            self._evaluate(is_last=False)  # to know how long the last one will take
             if self._agree_on_share() >= 1:
                 raise ConfigError(
-                    f"minutes is {config.minutes:g}; to begin took {self._budget.seconds:.0f} seconds, and to end will "
-                    f"take {self._budget.end_seconds:.0f}: nothing is left to train in; give more, or less --eval-rows"
+                    f"minutes is {config.minutes:g}; the start took {self._budget.seconds:.0f} seconds, and the end "
+                    f"will take {self._budget.end_seconds:.0f}: no time is left for training; raise --minutes, "
+                    "or lower --eval-rows"
                 )
         if self._agree_on_stop():
             return self._stop()
@@ -190,8 +206,8 @@ class _Loop:
         session, config = self._session, self._session.config
         lap = time.perf_counter()
         for batches in self._loader.stream(session.precision.device):
-            is_last, is_asked = self._update(batches)
-            # Reading waits for the GPU, and that wait is part of the lap.
+            is_last, must_stop = self._update(batches)
+            # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
             session.tally.seconds += time.perf_counter() - lap
             if values is not None:
@@ -199,36 +215,36 @@ class _Loop:
             is_evaluated = True
             if is_last or session.step % config.eval_every == 0:
                 is_evaluated = self._evaluate(is_last=is_last)
-            is_asked = is_asked or not is_evaluated
-            if is_last or is_asked or session.step % config.save_every == 0:
-                is_asked = self._save() or is_asked
+            must_stop = must_stop or not is_evaluated
+            if is_last or must_stop or session.step % config.save_every == 0:
+                must_stop = self._save() or must_stop
             if is_last and is_evaluated:
                 return self._finish()
-            if is_asked:
+            if must_stop:
                 return self._stop()
             lap = time.perf_counter()
         raise AssertionError("the loader ended before the run")
 
     def _agree_on_stop(self) -> bool:
-        """Whether any rank was sent a signal; then all know which."""
+        """Whether any rank received a signal. All ranks then know which."""
         return self._interrupt.agree(self._ranks.sum(self._interrupt.flags()))
 
     def _lacks(self, has: Callable[[MetricsFile, int], bool]) -> bool:
-        """Whether a validation at this step is missing in the metrics."""
+        """Whether the metrics have no validation at this step, by the first rank's file."""
         if self._splits.validation is None:
             return False
         lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
         return self._ranks.sum([lacks])[0] > 0
 
     def _agree_on_share(self) -> float:
-        """How much of the run is done, by the first rank's clock."""
+        """The share of the run that is done, by the first rank's clock."""
         share = self._budget.share_done(self._session.step) if self._ranks.is_first else 0.0
         return self._ranks.sum([share])[0]
 
     def _update(self, batches: list[Batch]) -> tuple[bool, bool]:
-        """Make a step. Returns whether it is the last of the run, and whether to stop for now."""
+        """Make a step. Returns whether it is the last of the run, and whether a signal asks to stop."""
         session, budget, ranks = self._session, self._budget, self._ranks
-        num_masked, num_pairs, share, *asked = ranks.sum(
+        num_masked, num_pairs, share, *signals = ranks.sum(
             [
                 sum(batch.num_masked for batch in batches),
                 sum(batch.num_pairs for batch in batches),
@@ -237,32 +253,31 @@ class _Loop:
             ]
         )
         self._rate = budget.rate(session.step, share)
-        is_last = budget.is_last(session.step, share)
+        is_last = budget.finish_update(session.step, share)
         self._recent.append((session.step, [batch.rows for batch in batches]))
         row_len = batches[0].input_ids_BT.shape[1]
         with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
             update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
         budget.begin()
-        shape = session.model.config
         for batch in batches:
-            num_rows, num_asked_for = len(batch.input_ids_BT), len(batch.masked_indices_N)
+            num_rows, num_masked = len(batch.input_ids_BT), len(batch.masked_indices_N)
             session.tally.num_flops += training_flops(
-                shape, num_rows=num_rows, row_len=row_len, num_masked=num_asked_for
+                session.model.config, num_rows=num_rows, row_len=row_len, num_masked=num_masked
             )
         self._report.advance(share)
-        return is_last, self._interrupt.agree(asked)
+        return is_last, self._interrupt.agree(signals)
 
     def _read_tally(self) -> Figures:
-        """Return the figures of the open interval. Raises AlbertDataError if they tell of lost weights."""
+        """Return the figures since the last line. Raises AlbertDataError if a loss or a gradient was not finite."""
         session = self._session
         values, bad_step = session.tally.read(self._ranks), session.tally.first_bad_step()
         if session.precision.format == "fp16":
-            bad_step = -1  # the scaler leaves out such steps
-            if session.scaler.get_scale() < LOWEST_SCALE:
+            bad_step = -1  # the gradient scaler skips the update of such a step
+            if session.scaler.get_scale() < MIN_SCALE:
                 raise AlbertDataError(
                     f"{self._run}: float16 can't hold the gradients: the loss scale fell to "
-                    f"{session.scaler.get_scale():g} by step {session.step}; use --precision bf16 or fp32, or a "
-                    "lower --lr"
+                    f"{session.scaler.get_scale():g} by step {session.step}; start another run with --precision bf16 "
+                    "or fp32, or with a lower --lr"
                 )
         if all_finite(values) and bad_step < 0:
             return values
@@ -270,13 +285,14 @@ class _Loop:
             f"at step {bad_step + 1}, of {self._name_rows(bad_step)}" if bad_step >= 0 else f"by step {session.step}"
         )
         raise AlbertDataError(
-            f"{self._run}: the loss or its gradient stopped being finite {where}; the last checkpoint is from before; "
-            "look at these rows with `albert-data inspect`, or start another run with a lower --lr"
+            f"{self._run}: the loss or its gradient stopped being finite {where}; the last checkpoint is older; "
+            f"look at these rows with `albert-data inspect {self._splits.folder} --row N`, or start another run with a "
+            "lower --lr"
         )
 
     def _name_rows(self, step: int) -> str:
-        """The rows of a recent step, by shard."""
-        rows = [row for at, parts in self._recent if at == step for part in parts for row in part.tolist()]
+        """Name this rank's rows of a recent step by their numbers in the training split, as for `inspect --row`."""
+        rows = [row for number, parts in self._recent if number == step for part in parts for row in part.tolist()]
         named = ", ".join(str(row) for row in sorted(rows)[:_ROWS_NAMED])
         more = f" and {len(rows) - _ROWS_NAMED} more" if len(rows) > _ROWS_NAMED else ""
         return f"training rows {named}{more}"
@@ -303,11 +319,11 @@ class _Loop:
         session.tally = Tally(session.precision.device)
 
     def _evaluate(self, *, is_last: bool) -> bool:
-        """Write the figures of the validation rows. Returns whether it came to an end: a signal breaks it off."""
+        """Write the figures of the validation rows. Returns False if a signal interrupted the evaluation."""
         session, config, validation = self._session, self._session.config, self._splits.validation
         if validation is None:
             return True
-        self._read_tally()  # weights that are lost give no figures
+        self._read_tally()  # raises if the weights are lost
         began = time.perf_counter()
         batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
         with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), batch_tokens):
@@ -342,27 +358,28 @@ class _Loop:
                 self._tensorboard.write(split, self._session.step, line)
 
     def _save(self) -> bool:
-        """Write a checkpoint. Returns whether any rank was sent a signal by the end of it."""
-        self._read_tally()
+        """Write a checkpoint. Returns whether any rank received a signal before its end."""
+        self._read_tally()  # raises if the weights are lost: no checkpoint has them
         began = time.perf_counter()
+        self._session.tally.gather(self._ranks)
         self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
             save_session(self._session, self._run, self._loader.state_dict())
             for path in prune_checkpoints(self._run, keep=self._session.config.keep):
-                if path not in self._told:
-                    self._told.add(path)
+                if path not in self._reported:
+                    self._reported.add(path)
                     self._report.say(f"{path} is kept: it is a link, or it holds files that are not of this run")
-        is_asked = self._agree_on_stop()
+        must_stop = self._agree_on_stop()
         self._budget.note("checkpoint", time.perf_counter() - began)
-        return is_asked
+        return must_stop
 
     def _complete(self) -> Path | None:
-        """Make what a run that was killed at its end lacks."""
-        is_evaluated = self._lacks(MetricsFile.has_final)
-        if is_evaluated and not self._evaluate(is_last=True):
+        """Write what is missing of a run that was killed after its last update."""
+        lacks_validation = self._lacks(MetricsFile.has_final)
+        if lacks_validation and not self._evaluate(is_last=True):
             return self._stop()
-        if is_evaluated or not is_page_current(self._run):
-            self._report.say("the run was over, but not all was written")
+        if lacks_validation or not is_page_current(self._run):
+            self._report.say("the run was over, but not all of its files were written")
             return self._finish()
         self._report.say("the run is over: nothing is left to do")
         return list_checkpoints(self._run)[-1]
@@ -373,10 +390,10 @@ class _Loop:
         return list_checkpoints(self._run)[-1]
 
     def _stop(self) -> Path | None:
-        """Say how to go on; what `train` returns then."""
+        """Say how to resume. Returns the result of `train`."""
         step = self._session.step
         saved = f"step {step:,} is saved" if list_checkpoints(self._run) else "nothing was trained yet"
         self._report.say(
-            f"interrupted; {saved}. Go on with: albert-data train {self._splits.folder} --output {self._run} --resume"
+            f"interrupted; {saved}. Resume with: albert-data train {self._splits.folder} --output {self._run} --resume"
         )
         return None

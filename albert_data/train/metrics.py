@@ -53,7 +53,7 @@ def figures(sums: Sequence[float]) -> Figures:
 
 
 class Tally:
-    """What one rank summed up since the last line of metrics; part of a checkpoint, so that a line may span one."""
+    """The sums of one rank since the last line of metrics. They go into a checkpoint, so that a line may span one."""
 
     def __init__(self, device: torch.device) -> None:
         self._sums_F = torch.zeros(6, dtype=torch.float64, device=device)
@@ -79,6 +79,13 @@ class Tally:
     def read(self, ranks: Ranks) -> Figures:
         """Return the figures of the interval over all ranks. Waits for the device."""
         return figures(ranks.sum(self._sums_F.tolist()))
+
+    def gather(self, ranks: Ranks) -> None:
+        """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device."""
+        *sums, num_tokens, num_cells = ranks.sum([*self._sums_F.tolist(), self.num_tokens, self.num_cells])
+        share = 1 if ranks.is_first else 0
+        self._sums_F.copy_(share * torch.tensor(sums, dtype=torch.float64))
+        self.num_tokens, self.num_cells = share * int(num_tokens), share * int(num_cells)
 
     def num_bad_steps(self) -> int:
         """Steps whose gradient was not finite."""

@@ -1,10 +1,10 @@
 """ALBERT (Lan et al. 2020, section 3) with its two pretraining heads.
 
 In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and their losses.
-Three things part it from BERT: embeddings of size E are projected to the hidden size H (factorised
-embedding), layers draw their parameters from shared groups, and sentence order replaces next sentence.
-Deviation: the projection is there even where E = H, as in transformers; Google's code leaves it out there.
-The MLM head sees the masked tokens alone: a seventh of the memory and work of the full head.
+It differs from BERT in three ways: embeddings of size E are projected to the hidden size H (factorised embedding),
+layers share parameters in groups, and sentence order prediction replaces next sentence prediction.
+Deviation: there is a projection even if E = H, as in transformers; Google's code has none then.
+The MLM head computes only the masked tokens: a seventh of the memory and work of the full head.
 Shape letters: see batch.py.
 """
 
@@ -16,20 +16,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from albert_data.train.batch import Batch
+from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.config import AlbertConfig
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
-NO_SOP_LABEL = -1  # of a row without an order; cross entropy ignores it among the masked tokens too
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Output:
-    """What the two heads say, and how far off they are.
+    """The predictions of the two heads, and their losses.
 
-    mlm_nats, sop_nats: sums over the labels that are not -1, for whoever divides by the counts of more than
-    this batch. mlm_loss, sop_loss: their means, 0 where there is nothing to predict; loss: the sum of both.
+    mlm_nats, sop_nats: sums over the labels that are not -1, to be divided by counts that include other batches.
+    mlm_loss, sop_loss: means over this batch, 0 if there are no labels; loss: the sum of both means.
     """
 
     loss: Tensor
@@ -42,7 +41,7 @@ class Output:
 
 
 class LayerNorm(nn.LayerNorm):
-    """In the float32 of its weights, its result too, under every autocast: 16 bits lose eps and the sum of squares."""
+    """LayerNorm that computes and returns float32 under autocast too: 16 bits can't hold eps or a sum of squares."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, eps=LAYER_NORM_EPS)
@@ -105,13 +104,13 @@ class FeedForward(nn.Module):
         self.norm = LayerNorm(config.hidden_size)
 
     def forward(self, x_BTH: Tensor) -> Tensor:
-        inner_BTF = F.gelu(self.up(x_BTH), approximate="tanh")
-        y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.down(inner_BTF)))
+        inner_BTI = F.gelu(self.up(x_BTH), approximate="tanh")
+        y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.down(inner_BTI)))
         return y_BTH
 
 
 class Encoder(nn.Module):
-    """num_layers steps of num_inner_groups pairs each: an attention, then a feed-forward, from the lists."""
+    """num_layers layers of num_inner_groups pairs: an attention, then a feed-forward; `config.pairs` says which."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -126,7 +125,7 @@ class Encoder(nn.Module):
 
 
 class MlmHead(nn.Module):
-    """Hidden states back to size E, then a decoder that is the token embedding itself, plus a bias."""
+    """Projects hidden states back to size E, then decodes with the token embedding itself, plus a bias."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -140,7 +139,7 @@ class MlmHead(nn.Module):
 
 
 class Albert(nn.Module):
-    """The model for pretraining; `encode` is the part that one keeps."""
+    """The model for pretraining. After it, `encode` is the part to keep."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -153,8 +152,8 @@ class Albert(nn.Module):
         self.apply(_init_weights)
 
     def encode(self, batch: Batch) -> Tensor:
-        """Return the hidden states of the last layer, x_BTH; at padding they mean nothing."""
-        mask_B11T = batch.valid_BT[:, None, None, :]  # of full rows too, or they would be a graph of their own
+        """Return the hidden states of the last layer, x_BTH; at padding they have no meaning."""
+        mask_B11T = batch.valid_BT[:, None, None, :]  # passed without padding too: no mask would be another graph
         x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
         x_BTH = self.encoder(x_BTH, mask_B11T)
         return x_BTH
@@ -178,18 +177,18 @@ class Albert(nn.Module):
         )
 
     def num_parameters(self) -> int:
-        """Each shared or tied parameter counts once."""
+        """Count the parameters, a shared or tied one once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
 
 def cross_entropies(logits_NV: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum, in nats, and the mean over the labels that are not -1; 0, never NaN, if there are none."""
-    nats = F.cross_entropy(logits_NV.float(), labels_N, reduction="sum", ignore_index=NO_SOP_LABEL)
-    return nats, nats / (labels_N != NO_SOP_LABEL).sum().clamp(min=1)
+    nats = F.cross_entropy(logits_NV.float(), labels_N, reduction="sum", ignore_index=NO_LABEL)
+    return nats, nats / (labels_N != NO_LABEL).sum().clamp(min=1)
 
 
 def _init_weights(module: nn.Module) -> None:
-    """Draw matrices from a normal that is cut at two deviations, as Google's code does; biases start at 0."""
+    """Draw matrices from a normal distribution truncated at two deviations, as Google's code does; biases are 0."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.trunc_normal_(module.weight, std=INIT_STD, a=-2 * INIT_STD, b=2 * INIT_STD)
     if isinstance(module, nn.Linear):

@@ -1,9 +1,9 @@
-"""AdamW as BERT sets it up, LAMB as Google wrote it, and the learning rate along a run.
+"""AdamW as in BERT, LAMB as in Google's code, and the learning rate of each step.
 
-LAMB (You et al. 2020; ALBERT, section 4.1), as the released code has it: Adam without bias correction, decay added
-to the update, and each matrix's update scaled to the matrix: by the ratio of their norms, 1 where one of them is 0.
-Biases and LayerNorms neither decay nor are scaled. Query, key and value are three matrices there and one here, so
-the ratio is taken of each third.
+LAMB (You et al. 2020; ALBERT, section 4.1), as the released code has it: Adam without bias correction, the decay is
+added to the update, and each matrix's update is multiplied by |matrix| / |update|, or by 1 if one of the norms is 0.
+Biases and LayerNorms have no decay and no scaling. Query, key and value are three matrices in Google's code and one
+parameter here, so each third has its own ratio.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from albert_data.train.config import TrainConfig
 
-PACKED = {"qkv.weight": 3}  # matrices that lie in one parameter, by the end of its name
+PACKED = {"qkv.weight": 3}  # by the end of a parameter's name, how many matrices it holds
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB over groups of parameters; a few kernels a group, whatever its size.
+    """LAMB over groups of parameters, with a few kernels for each group, however many parameters it has.
 
-    A group's `num_blocks` parts each of its parameters along the first dimension into so many matrices;
-    `is_adapted`: whether updates are scaled to the weights.
+    num_blocks of a group: how many matrices each of its parameters holds, one after another in the first dimension.
+    is_adapted: whether updates are scaled to the weights.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Make one step. closure: as in every optimiser of PyTorch, whose overloads return its loss; none is taken."""
+        """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
         if closure is not None:
             raise TypeError("Lamb takes no closure")
         for group in self.param_groups:
@@ -70,7 +70,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _scale_to(updates: list[Tensor], params: list[Tensor], num_blocks: int) -> None:
-    """Give each block of the updates the norm of its weights, in place; as it is where one of the two is 0."""
+    """Scale each block of the updates to the norm of its weights, in place, unless one of the two norms is 0."""
     blocks = [block for update in updates for block in update.chunk(num_blocks)]
     norms = torch.stack(torch._foreach_norm([block for p in params for block in p.chunk(num_blocks)]))
     update_norms = torch.stack(torch._foreach_norm(blocks))
@@ -79,7 +79,7 @@ def _scale_to(updates: list[Tensor], params: list[Tensor], num_blocks: int) -> N
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Decay every matrix; biases and LayerNorms, which are vectors, are left alone."""
+    """Make the optimiser. Matrices decay; biases and LayerNorms, which are vectors, do not."""
     betas = (config.beta1, config.beta2)
     if config.optimizer == "adamw":
         parameters = list(model.parameters())
@@ -109,12 +109,12 @@ def _count_blocks(name: str) -> int:
     return next((count for end, count in PACKED.items() if name.endswith(end)), 1)
 
 
-def lr_at(place: float, total: float, config: TrainConfig, *, stride: float = 1) -> float:
-    """The rate at a place, 0 to `total`, of a run: it rises to `lr` in the warm-up, then falls to 0 at the end.
+def lr_at(done: float, total: float, config: TrainConfig, *, stride: float = 1) -> float:
+    """The learning rate when `done` of `total` is done: it rises to `lr` in the warm-up, then falls linearly to 0.
 
-    stride: what one step adds to the place; the first step of the warm-up has a rate of its own, not 0.
+    stride: how much one step adds to `done`. The first step has the rate at its end, which is above 0.
     """
     warmup = round(config.warmup_share * total / stride) * stride
-    if place < warmup:
-        return config.lr * min(1.0, (place + stride) / warmup)
-    return config.lr * max(0.0, (total - place) / (total - warmup)) if total > warmup else config.lr
+    if done < warmup:
+        return config.lr * min(1.0, (done + stride) / warmup)
+    return config.lr * max(0.0, (total - done) / (total - warmup)) if total > warmup else config.lr

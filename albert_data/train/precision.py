@@ -1,8 +1,8 @@
-"""Which device and which number format to train in, and why.
+"""Chooses the device and the number format of training, and gives the reasons.
 
-bfloat16 has the range of float32 and needs no loss scaling, but a GPU before Ampere (compute capability
-8.0) only emulates it; float16 is fast there and needs a gradient scaler. A CPU trains in float32.
-Weights and optimiser state are float32 throughout: the format is that of autocast.
+bfloat16 has the range of float32 and needs no loss scaling, but GPUs before Ampere (compute capability 8.0) only
+emulate it. float16 is fast there and needs a gradient scaler. A CPU trains in float32.
+Weights and optimiser state are always float32: the format is that of autocast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """A device, the name of a format, and the reasons for both, to be shown to the user."""
+    """A device, the name of a format, and the reasons for both, which are shown to the user.
+
+    device_reason: of a GPU, the name that CUDA gives it.
+    """
 
     device: torch.device
     device_reason: str
@@ -35,17 +38,16 @@ class Precision:
 
 
 def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Precision:
-    """Choose by the two settings of TrainConfig and the machine. Raises ConfigError for what it lacks.
+    """Choose by two settings of TrainConfig and the machine. Raises ConfigError if the machine lacks the device.
 
-    local_rank: the number of this process among those of the machine, which is that of its GPU.
-
-    On a GPU, float32 products run as TF32 from here on, in the whole process.
+    local_rank: the number of this process on its machine; it uses the GPU of that number.
+    With float32 on a GPU, matrix products run as TF32 from now on, in the whole process.
     """
     chosen, device_reason = choose_device(device, local_rank)
     capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
     name, format_reason = choose_format(precision, capability)
     if chosen.type == "cuda":
-        torch.cuda.set_device(chosen)  # where NCCL looks for it
+        torch.cuda.set_device(chosen)  # NCCL uses the current device
     if chosen.type == "cuda" and name == "fp32":
         torch.set_float32_matmul_precision("high")
         format_reason += "; products of float32 run as TF32"
@@ -68,7 +70,7 @@ def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
 
 
 def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[str, str]:
-    """Choose by the setting and the compute capability of the GPU; None stands for a CPU."""
+    """Choose by the setting and the compute capability of the GPU; capability is None for a CPU."""
     if precision == "fp16" and capability is None:
         raise ConfigError("precision is 'fp16', which needs a CUDA GPU; on a CPU use fp32 or bf16")
     if precision != "auto":

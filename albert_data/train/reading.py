@@ -1,7 +1,7 @@
-"""Files of a run as anybody may have left them: cut short, changed, or no files at all. Imports no torch.
+"""Reads files of a training run that may be cut short, changed, or not files at all. Imports no torch.
 
-In: a path. Out: its bytes or its JSON object, or an error to be told in one line. What is no regular file is never
-opened: a FIFO waits for a writer, a device may have no end.
+In: a path. Out: its bytes or its JSON object, or an error that `explain` turns into one line. Only regular files are
+opened: reading a FIFO waits for a writer, and a device may have no end.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import stat
 from pathlib import Path
 from typing import Any, cast
 
-MOST_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
-MOST_LEVELS = 32  # of lists and objects in one another
+MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
+MAX_LEVELS = 32  # of nested lists and objects
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
 
 
 def check_regular(path: Path) -> None:
-    """Raise OSError for a path that is missing or no regular file. A link to one is one."""
+    """Raise OSError for a path that is missing or not a regular file. A link to a regular file is allowed."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(None, "is no regular file", str(path))
+        raise OSError(None, "is not a regular file", str(path))
 
 
 def read_bytes(path: Path) -> bytes:
-    """Raises OSError for what `check_regular` refuses."""
+    """Return the bytes of a regular file. Raises OSError."""
     check_regular(path)
     return path.read_bytes()
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises OSError and ValueError, for which `explain` has the words."""
+    """Return the JSON object in a file. Raises OSError and ValueError; see `explain`."""
     check_regular(path)
-    if (num_bytes := path.stat().st_size) > MOST_BYTES:
-        raise ValueError(f"it has {num_bytes:,} bytes; allowed are {MOST_BYTES:,}")
+    if (num_bytes := path.stat().st_size) > MAX_BYTES:
+        raise ValueError(f"it has {num_bytes:,} bytes; allowed are {MAX_BYTES:,}")
     value = parse_json(path.read_bytes())
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no JSON object")
@@ -42,19 +42,19 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: bytes) -> Any:
-    """Raises ValueError for anything that is no JSON in UTF-8."""
+    """Parse JSON in UTF-8. Raises ValueError for anything else."""
     try:
         return json.loads(text.decode("utf-8"))
     except RecursionError as error:
-        raise ValueError("its lists and objects lie too deep in one another") from error
+        raise ValueError("its lists and objects are nested too deep") from error
 
 
 def _check_levels(value: Any) -> None:
     level = [value]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         level = [part for one in level for part in _parts(one)]
     if level:
-        raise ValueError(f"its lists and objects lie more than {MOST_LEVELS} deep in one another")
+        raise ValueError(f"its lists and objects are nested more than {MAX_LEVELS} deep")
 
 
 def _parts(value: Any) -> list[Any]:
@@ -64,7 +64,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def explain(error: Exception) -> str:
-    """What an error says, in one line of a few hundred characters at most."""
+    """The message of an error in one line of at most a few hundred characters."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -72,16 +72,16 @@ def explain(error: Exception) -> str:
 
 
 def show(value: object) -> str:
-    """A value found in a file, cut short enough for one line."""
+    """A value from a file, shortened to fit in a line."""
     return _shorten(repr(value), _SHOWN_LEN)
 
 
-def _shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def _shorten(text: str, max_len: int) -> str:
+    return text if len(text) <= max_len else f"{text[: max_len - 3]}..."
 
 
 def check_number(name: str, value: Any, *, most: float, is_whole: bool = False) -> None:
-    """Raise ValueError for what is no number from 0 to `most`."""
+    """Raise ValueError for a value that is not a number from 0 to `most`."""
     is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= most:
         raise ValueError(f"{name} is {show(value)}; a {'whole ' * is_whole}number from 0 to {most:g} is needed")

@@ -1,8 +1,8 @@
-"""New masks for the rows of a later epoch, drawn as the build draws them.
+"""Draws new masks for the rows of a later epoch, as the build draws them.
 
-In: masked rows and their numbers in the split. Out: the same rows under other masks, with the shares of the
-build's config: `examples.masks.mask_rows` draws both. A row's masks are a function of its text and of (seed, epoch,
-row number), whatever batch, rank or thread it comes by.
+In: masked rows and their numbers in the split. Out: the same rows with other masks, drawn by the build's own code and
+config. A row's masks are a function of its text and of (seed, epoch, row number), and do not depend on its batch, rank
+or thread.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.order import round_keys
 
-_PURPOSE = 2  # tells these keys from those that shuffle the batches
+_PURPOSE = 2  # so that these keys differ from those that shuffle the batches
 
 
 class Remasker:
-    """Draws other masks. Any thread may call it."""
+    """Draws new masks. Any thread may call it."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
         """Raises ShardError if the tokenizer is not the one that the shards were built with."""
         if tokenizer.sha256 != manifest.tokenizer.sha256:
             raise ShardError(
                 f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
-                f"{manifest.tokenizer.sha256}; put spiece.model of the build back, or build anew"
+                f"{manifest.tokenizer.sha256}; put the build's spiece.model back, or build again"
             )
         config = manifest.config.examples
         words = tokenizer.choose_words(config, manifest.rules_version)
         self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids)
         self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)
-        # Not the seed itself: that of the build may be the same number, and draws by document keys.
+        # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
         self._seed = round_keys(seed, 0, 0, _PURPOSE, num=1)[0]
 
     def __call__(self, examples: Examples, rows: np.ndarray, epoch: int) -> Examples:

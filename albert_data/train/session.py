@@ -1,7 +1,7 @@
-"""The state of a run, one update of it, and how it goes to a checkpoint and back.
+"""The state of a training run: makes one update of it, saves it to a checkpoint, restores it.
 
 An update is a function of the state before it, of its number and of its batch: dropout is seeded by (seed, step,
-rank). So a resumed run makes the updates that it would have made anyway.
+rank). So a resumed run makes the same updates as one that was not stopped.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from albert_data.train.precision import Precision
 from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
 
-_MOST_SECONDS = 1e9  # thirty years
-MAX_GRAPHS = 64  # compiled ones of a module, one for each shape of a batch: there are ten or so
+_MAX_SECONDS = 1e9  # thirty years
+MAX_GRAPHS = 64  # compiled programs of a module, one for each BatchShape: there are about ten
 
 
 @dataclass(frozen=True, kw_only=True)
 class Initial:
-    """Weights to begin with. tokenizer_sha256: of the model whose ids they know; None if that isn't told."""
+    """Weights to begin with. tokenizer_sha256: of the tokenizer that they were trained with; None if unknown."""
 
     model: Albert
     tokenizer_sha256: str | None
@@ -55,9 +55,10 @@ class Initial:
 
 @dataclass(kw_only=True)
 class Session:
-    """Everything that an update reads and changes. seconds: spent on the run so far, evaluations included.
+    """Everything that an update reads and changes.
 
-    schedule_begin: at which of these a run by the clock had made its first update, which compiles; None before.
+    network: the model, inside DistributedDataParallel if there are several ranks.
+    seconds: spent on the run so far, evaluations included. schedule_begin: see Budget.
     """
 
     config: TrainConfig
@@ -74,14 +75,14 @@ class Session:
     schedule_begin: float | None = None
 
     def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
-        """Ranks exchange their gradients with those of the last micro-batch of a step alone."""
+        """Exchange gradients between ranks in a backward pass only if it is the last of a step."""
         if isinstance(self.network, DistributedDataParallel) and not are_final:
             return self.network.no_sync()
         return nullcontext()
 
 
 def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
-    """The preset's shape with the vocabulary of the shards and room for their longest row; or that of `initial`.
+    """Return the preset's shape with the shards' vocabulary and positions for their longest row; or that of `initial`.
 
     Raises ConfigError if `initial` has another vocabulary or too few positions.
     """
@@ -98,12 +99,12 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
     shape = initial.model.config
     if initial.tokenizer_sha256 not in (None, tokenizer.sha256) or shape.vocab_size != tokenizer.vocab_size:
         raise ConfigError(
-            f"{initial.origin} knows another vocabulary ({shape.vocab_size:,} pieces) than the shards "
+            f"{initial.origin} has another vocabulary ({shape.vocab_size:,} pieces) than the shards "
             f"({tokenizer.vocab_size:,}); build the shards with its tokenizer"
         )
     if longest > shape.max_positions:
         raise ConfigError(
-            f"{initial.origin} has {shape.max_positions} positions, and rows of the shards take {longest}; "
+            f"{initial.origin} has {shape.max_positions} positions, and rows of the shards need {longest}; "
             f"build them with --max-seq-len {shape.max_positions}"
         )
     return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
@@ -117,7 +118,7 @@ def start_session(
     identity: Identity,
     initial: Initial | None = None,
 ) -> Session:
-    """Draw the first weights, from the seed alone, or take those of `initial`."""
+    """Draw the first weights, which depend only on the seed, or copy those of `initial`."""
     torch.manual_seed(config.seed)
     model = _make_model(shape)
     if initial is not None:
@@ -141,15 +142,15 @@ def start_session(
 def _make_model(shape: AlbertConfig) -> Albert:
     try:
         return Albert(shape)
-    except (MemoryError, RuntimeError) as error:  # RuntimeError is what PyTorch says where memory ends
+    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
         num_bytes = 4 * count_parameters(shape).all
         raise ConfigError(
-            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); take a smaller --preset"
+            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
         ) from error
 
 
 def compile_model(model: Albert) -> None:
-    """Compile each module that is computed, a shared one once for all layers, for each shape of a batch."""
+    """Compile the modules that take most of the time, a shared one once for all layers, for each BatchShape."""
     limits: Any = torch._dynamo.config
     name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
     setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
@@ -159,7 +160,7 @@ def compile_model(model: Albert) -> None:
 
 
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
-    """Make one step of the optimiser. num_masked, num_pairs: labels of the step over all ranks."""
+    """Make one step of the optimiser. num_masked, num_pairs: the labels of the step over all ranks."""
     config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -170,7 +171,8 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
         with session.gradients(are_final=number == len(batches) - 1):
             with session.precision.autocast():
                 output = session.network(batch)
-            # Ranks average their gradients: so this is the mean over all labels of the step.
+            # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
+            # the gradient of the mean over all labels of the step.
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
             scaler.scale(loss).backward()
         session.tally.add(output, batch)
@@ -203,11 +205,11 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
     )
 
 
-def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
-    """Take over the newest checkpoint. Without one, the run was stopped before its first, and starts anew: False."""
+def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
+    """Restore the newest checkpoint. If there is none, the run was stopped before its first one and starts again."""
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        return False
+        return
     weights, tensors, state = load_checkpoint(checkpoints[-1])
     try:
         _check_state(state)
@@ -216,6 +218,8 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
         unpack_optimizer(session.optimizer, tensors)
         session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
+        if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
+            session.tally = Tally(session.precision.device)
         if state["step"] and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
         session.step, session.seconds = int(state["step"]), float(state["seconds"])
@@ -224,9 +228,8 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> bool:
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
             f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
-            "delete it, and --resume goes on from the one before"
+            "delete it, and --resume continues from the one before"
         ) from error
-    return True
 
 
 def _check_state(state: dict[str, Any]) -> None:
@@ -235,20 +238,20 @@ def _check_state(state: dict[str, Any]) -> None:
         if not isinstance(state[name], dict):
             raise ValueError(f"{name} is {show(state[name])}; an object is needed")
     check_number("step", state["step"], most=2**31 - 1, is_whole=True)
-    check_number("seconds", state["seconds"], most=_MOST_SECONDS)
+    check_number("seconds", state["seconds"], most=_MAX_SECONDS)
     if state["schedule_begin"] is not None:
-        check_number("schedule_begin", state["schedule_begin"], most=_MOST_SECONDS)
+        check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
     for name, value in (*state["loader"].items(), *state["scaler"].items()):
         check_number(name, value, most=2.0**63)
 
 
 @contextmanager
 def explain_out_of_memory(session: Session, row_len: int, cells: int) -> Iterator[None]:
-    """Turn running out of GPU memory into a ConfigError that names what would fit."""
+    """Turn running out of GPU memory into a ConfigError that names a number of tokens that fits."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:
-        traceback.clear_frames(error.__traceback__)  # they hold the activations
+        traceback.clear_frames(error.__traceback__)  # the frames refer to the activations
         fits = find_fitting(session, row_len, cells)
         advice = f"--micro-tokens {fits}" if fits else "a smaller --preset"
         raise ConfigError(
@@ -258,17 +261,18 @@ def explain_out_of_memory(session: Session, row_len: int, cells: int) -> Iterato
 
 
 def find_fitting(session: Session, row_len: int, cells: int) -> int:
-    """The largest of a half, a quarter, .. of so many cells that goes through the model; 0 if none does.
+    """Return the largest of a half, a quarter, ... of `cells` tokens that fits in memory; 0 if none does.
 
-    Of several ranks none may go through it alone: then it is a half, untried.
+    With several ranks it returns a half without trying, since the others may have had enough memory.
     """
     if session.ranks.num_ranks > 1:
         return cells // 2 if cells // 2 >= row_len else 0
-    room = [torch.empty_like(p) for p in session.model.parameters() for _ in range(2) if not session.optimizer.state]
+    # Before the first update the optimiser has no state yet. It will need two tensors for each parameter.
+    reserve = [torch.empty_like(p) for p in session.model.parameters() for _ in range(2) if not session.optimizer.state]
     try:
         return _try_smaller(session, row_len, cells)
     finally:
-        del room  # as much as the optimiser will need
+        del reserve
 
 
 def _try_smaller(session: Session, row_len: int, cells: int) -> int:
@@ -286,7 +290,7 @@ def _try_smaller(session: Session, row_len: int, cells: int) -> int:
 
 
 def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
-    """Rows of nothing, as large as rows of text; a sixth is masked, rather more than of text."""
+    """Rows of zeros as large as rows of text; a sixth is masked, a little more than of text."""
     zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
     masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
     return Batch(

@@ -1,7 +1,7 @@
-"""How many parameters an ALBERT has, by part, and the paper's counts beside them. Imports no torch.
+"""Counts the parameters of an ALBERT by part and compares them with the paper's counts. Imports no torch.
 
-In: an AlbertConfig. Out: counts by formula (the tests hold them to those of the model and of transformers), and
-a page of at most 80 columns. A shared or tied parameter counts once.
+In: an AlbertConfig. Out: counts by formula (the tests compare them with the model and with transformers), and a page
+of at most 80 columns. A shared or tied parameter counts once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Parameters of each part. The MLM head's table is the embeddings' own and is not in mlm_head."""
+    """Parameters of each part. The MLM head uses the token embeddings; they count in embeddings, not in mlm_head."""
 
     embeddings: int
     projection: int
@@ -30,7 +30,7 @@ class Sizes:
 
     @property
     def encoder(self) -> int:
-        """All but the heads: what one keeps after pretraining."""
+        """All parts except the heads: what is kept after pretraining."""
         return self.embeddings + self.projection + self.layers + self.pooler
 
     @property
@@ -39,7 +39,7 @@ class Sizes:
 
 
 def count_parameters(config: AlbertConfig) -> Sizes:
-    """Count the parameters of the model that `train.model.Albert` makes of these settings."""
+    """Count the parameters of the `train.model.Albert` with this config."""
     v, e, h, f = config.vocab_size, config.embedding_size, config.hidden_size, config.ffn_size
     norm = 2 * h
     return Sizes(
@@ -59,7 +59,7 @@ def _linear(num_inputs: int, num_outputs: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """A row of Lan et al. 2020, table 1. millions: the parameters that it states."""
+    """A row of Lan et al. 2020, table 1. millions: the parameters as stated there."""
 
     name: str
     config: AlbertConfig
@@ -85,12 +85,12 @@ _PAPER_NOTES = """\
 
 
 def describe_sizes(name: str) -> str:
-    """The page of a preset: its shape, its parameters by part, and the paper's table."""
+    """Return the page of a preset: its shape, its parameters by part, and the paper's table."""
     return f"{_describe_shape(name)}\n\n{describe_parts(MODEL_PRESETS[name])}\n\n{describe_paper()}"
 
 
 def sizes_to_dict(name: str) -> dict[str, Any]:
-    """The same, of values that JSON has."""
+    """The page of a preset as values that JSON can hold."""
     config = MODEL_PRESETS[name]
     return {"preset": name, "config": asdict(config), "parameters": _to_dict(config), "paper": _paper_to_list()}
 
@@ -116,7 +116,7 @@ def _describe_shape(name: str) -> str:
 
 
 def describe_parts(config: AlbertConfig) -> str:
-    """The parameters of a model by part."""
+    """List the parameters of a model by part."""
     sizes, num_pairs = count_parameters(config), len(config.pairs())
     rows = [
         ("embeddings", sizes.embeddings, "tokens, positions, segments, and a LayerNorm"),
@@ -133,7 +133,7 @@ def describe_parts(config: AlbertConfig) -> str:
 
 
 def describe_paper() -> str:
-    """The paper's table beside the counts of the same models here."""
+    """Compare the paper's table with the counts of the same models here."""
     lines = [
         "Millions        the paper   embeddings   with projection   with the",
         "                  says      and layers     and pooler        heads",

@@ -1,4 +1,4 @@
-"""Fill in the [MASK] of a text with a model of your own, no network needed.
+"""Fill in the [MASK] of a text with your own model, without a network.
 
 albert-data export RUN -o MODEL
 python docs/examples/fill_mask.py MODEL "The cat sat on the [MASK]."
@@ -14,7 +14,7 @@ from transformers import pipeline
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fill in the [MASK] of a text.")
     parser.add_argument("model", help="folder that `albert-data export` wrote")
-    parser.add_argument("text", help="with one [MASK] in it")
+    parser.add_argument("text", help="a text with one [MASK]")
     parser.add_argument("--top", type=int, default=5, help="guesses to show")
     arguments = parser.parse_args()
     fill = pipeline("fill-mask", model=arguments.model, tokenizer=arguments.model)

@@ -1,11 +1,11 @@
-"""Choose one of four Chinese answers: fine-tune a model of your own on a few questions, no network needed.
+"""Choose one of four Chinese answers: fine-tune your own model on a few questions, without a network.
 
 albert-data export RUN -o MODEL
 python docs/examples/multiple_choice.py MODEL
 
-Each choice is read as a pair, `[CLS] question [SEP] choice [SEP]`, and gets one score; the softmax runs over the four.
-The questions are made up: enough to see the mechanism, too few to measure a model by. For a model of the size of base,
-a rate of 2e-5 suits better.
+Each choice is encoded as a pair, `[CLS] question [SEP] choice [SEP]`, and gets one score; the softmax is over the four.
+The questions are made up: enough to show the method, too few to measure a model. For a model of size base use a rate of
+2e-5.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNSEEN = ("他口渴了，应该喝什么？", ["石头", "木头", "水", "纸"
 
 
 def encode(tokenizer: AlbertTokenizer, items: list[tuple[str, list[str]]]) -> dict[str, torch.Tensor]:
-    """The pairs of every question with each of its choices: tensors of questions x 4 x tokens."""
+    """Encode every question with each of its choices: tensors of questions x 4 x tokens."""
     questions = [question for question, choices in items for _ in choices]
     choices = [choice for _, choices in items for choice in choices]
     flat = tokenizer(questions, choices, padding=True, return_tensors="pt")

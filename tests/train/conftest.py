@@ -1,4 +1,4 @@
-"""Shards made up in memory, with the interface of albert_data.shards.reader.Shards. Each piece is a word."""
+"""Made-up shards in memory, with the interface of albert_data.shards.reader.Shards. Each piece is a word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 
 
 def make_examples(num_rows: int, *, vocab_size: int, max_seq_len: int, seed: int) -> Examples:
-    """Rows of random tokens and lengths; every tenth has no second segment, every row has a mask or more."""
+    """Make rows of random tokens and lengths. Every tenth has no second segment; every row has at least one mask."""
     random = np.random.default_rng(seed)
     ids: list[np.ndarray] = []
     a_lens, labels, positions, originals = [], [], [], []
@@ -66,7 +66,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 class Toys:
-    """What tests make toys with, handed out by a fixture: test folders are no packages to import from."""
+    """Functions that make toys. A fixture returns them, since a test folder is not a package to import from."""
 
     make_shards = staticmethod(make_shards)
     read_metrics = staticmethod(read_metrics)
@@ -79,13 +79,13 @@ def toys() -> type[Toys]:
 
 @pytest.fixture(scope="session")
 def module_toys() -> type[Toys]:
-    """The same, for fixtures of a module and for tests that hypothesis runs many times."""
+    """The same functions, for fixtures of a module and for tests with hypothesis."""
     return Toys
 
 
 @pytest.fixture
 def use_shards(monkeypatch):
-    """Let training open these in-memory splits, whatever folder it is given, with a toy for "tiny"."""
+    """Make training open these splits in memory, whatever its folder is, and use a toy model as preset "tiny"."""
     small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
     monkeypatch.setitem(MODEL_PRESETS, "tiny", small)
 
@@ -100,7 +100,7 @@ def use_shards(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Toys are too small for two threads, and tests run beside one another."""
+    """Use one thread: toys are too small for two, and several tests run at once."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""A model carried to transformers, or back, says the same; a folder that export wrote loads with the network off."""
+"""A model gives the same results here and in transformers; an exported folder loads without a network."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from toy_language import train_model
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
+from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.proto import read_settings
 from albert_data.train.batch import collate
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert
+from albert_data.train.sizes import count_parameters
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
@@ -68,7 +70,7 @@ TEXTS = [
 def random_model(config: AlbertConfig, seed: int = 1) -> Albert:
     torch.manual_seed(seed)
     model = Albert(config).eval()
-    with torch.no_grad():  # at a deviation of 0.02 attention is nearly uniform, and biases hide behind zeros
+    with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform, and biases are 0
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     return model
@@ -88,7 +90,7 @@ def batch(toys):
 
 @torch.no_grad()
 def check_equal_logits(ours: Albert, theirs, batch) -> None:
-    """MLM at the masked tokens and SOP: to 1e-5 in float32; in float64, where rounding hides nothing, to 1e-11."""
+    """Compare MLM at the masked tokens and SOP: to 1e-5 in float32, to 1e-11 in float64, which shows smaller errors."""
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-11)):
         here = ours.to(dtype)(batch)
         there = theirs.to(dtype)(
@@ -164,7 +166,7 @@ def test_a_model_carried_there_and_back_is_the_same_to_the_bit(config, tokenizer
             assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
 
 
-def test_weights_in_16_bits_come_in_as_float32(tmp_path):
+def test_weights_in_16_bits_are_read_as_float32(tmp_path):
     theirs = write_with_transformers(tmp_path)
     theirs.half().save_pretrained(tmp_path)
     assert {p.dtype for p in huggingface.import_model(tmp_path).parameters()} == {torch.float32}
@@ -196,7 +198,7 @@ def test_transformers_loads_every_weight_of_the_folder(folder, batch):
     check_equal_logits(huggingface.import_model(folder), model.eval(), batch)
 
 
-def test_the_folder_holds_the_tokenizer_as_it_is(folder, tokenizer_model):
+def test_the_folder_has_the_tokenizer_unchanged(folder, tokenizer_model):
     assert sorted(path.name for path in folder.iterdir()) == [
         *("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
     ]
@@ -205,20 +207,20 @@ def test_the_folder_holds_the_tokenizer_as_it_is(folder, tokenizer_model):
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("auto", [False, True], ids=["AlbertTokenizer", "AutoTokenizer"])
-def test_its_tokenizer_gives_our_ids(folder, tokenizer, text, auto):
+def test_the_exported_tokenizer_gives_our_ids(folder, tokenizer, text, auto):
     theirs = (transformers.AutoTokenizer if auto else transformers.AlbertTokenizer).from_pretrained(folder)
     ids, _ = tokenizer.encode([text])
     assert theirs(text)["input_ids"] == [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id]
 
 
-def test_its_tokenizer_gives_our_ids_of_ordinary_sentences(folder, tokenizer, sentences):
+def test_the_exported_tokenizer_gives_our_ids_of_ordinary_sentences(folder, tokenizer, sentences):
     theirs = transformers.AlbertTokenizer.from_pretrained(folder)
     ids, offsets = tokenizer.encode(sentences)
     ours = [ids[begin:end].tolist() for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
     assert theirs(sentences, add_special_tokens=False)["input_ids"] == ours
 
 
-def test_its_tokenizer_knows_the_mask_and_the_two_segments(folder, tokenizer):
+def test_the_exported_tokenizer_supports_the_mask_and_two_segments(folder, tokenizer):
     theirs = transformers.AlbertTokenizer.from_pretrained(folder)
     (left, right), cls, sep = [tokenizer.encode([t])[0].tolist() for t in ("the long", "river.")], 2, 3
     assert theirs("the long [MASK] river.")["input_ids"] == [cls, *left, tokenizer.mask_id, *right, sep]
@@ -244,15 +246,15 @@ def test_an_uncased_tokenizer_stays_uncased(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"model_type": "bpe"}, "no unigram model"),
+        ({"model_type": "bpe"}, "not a unigram model"),
         ({"byte_fallback": True, "vocab_size": 700}, "as bytes"),
         ({"unk_id": 0, "pad_id": 1}, "id 0, where 1 is needed"),
         ({"remove_extra_whitespaces": False}, "white space"),
-        ({"treat_whitespace_as_suffix": True}, "a space behind each word"),
+        ({"treat_whitespace_as_suffix": True}, "a space after each word"),
         ({"split_by_whitespace": False}, "more than one word"),
     ],
 )
-def test_a_tokenizer_that_transformers_would_read_otherwise_is_refused(settings, reason, tmp_path):
+def test_a_tokenizer_that_transformers_would_read_differently_is_refused(settings, reason, tmp_path):
     tokenizer = Tokenizer(train_model(**settings), "a tokenizer")
     model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
     with pytest.raises(TokenizerError, match=reason):
@@ -285,7 +287,7 @@ def exported(trained) -> Path:
 
 
 def run_example(name: str, *arguments: str) -> str:
-    """An example as a user starts it, with no way to the network."""
+    """Run an example as a user does, without a network."""
     code = (
         "import runpy, socket, sys\n"
         "def refuse(*_): raise AssertionError('a connection was tried')\n"
@@ -300,7 +302,7 @@ def run_example(name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_trained_run_loads_in_transformers_as_it_is(trained, exported):
+def test_a_trained_run_gives_transformers_the_same_hidden_states(trained, exported):
     ours = load_model(list_checkpoints(trained / "run")[-1])
     theirs = transformers.AlbertForPreTraining.from_pretrained(exported).eval()
     ids_BT = torch.randint(5, 4000, (3, 20), generator=torch.Generator().manual_seed(0))
@@ -309,7 +311,7 @@ def test_a_trained_run_loads_in_transformers_as_it_is(trained, exported):
         torch.testing.assert_close(theirs.albert(ids_BT).pooler_output, pooled_BH, atol=1e-5, rtol=0)
 
 
-def test_its_ids_are_those_of_the_sample_corpus(exported):
+def test_the_exported_tokenizer_gives_our_ids_of_the_sample_corpus(exported):
     texts = [line for line in (ROOT / "sample_corpus" / "chinese.txt").read_text().splitlines() if line]
     texts += [line for line in (ROOT / "sample_corpus" / "english-1.txt").read_text().splitlines() if line]
     tokenizer, theirs = load_tokenizer(exported), transformers.AlbertTokenizer.from_pretrained(exported)
@@ -324,12 +326,12 @@ def test_its_ids_are_those_of_the_sample_corpus(exported):
     assert not wrong
 
 
-def test_fill_mask_is_run_by_its_example(exported):
+def test_the_fill_mask_example_runs(exported):
     shown = run_example("fill_mask.py", str(exported), "今天的[MASK]很好。", "--top", "3")
     assert re.fullmatch(r"( *\d+\.\d%  .*\n){3}", shown), shown
 
 
-def test_multiple_choice_is_learnt_by_its_example(exported):
+def test_the_multiple_choice_example_learns(exported):
     shown = run_example("multiple_choice.py", str(exported))
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", shown)]
     assert losses[0] == pytest.approx(1.386, abs=0.3)  # ln 4
@@ -342,7 +344,7 @@ def test_multiple_choice_is_learnt_by_its_example(exported):
 
 
 def fails(capsys, *arguments: object) -> str:
-    """The one line of an export that fails with 1."""
+    """Return the line of an export that fails with exit code 1."""
     capsys.readouterr()
     assert run_command(["export", *map(str, arguments)]) == 1
     shown = capsys.readouterr().err
@@ -351,9 +353,9 @@ def fails(capsys, *arguments: object) -> str:
     return shown
 
 
-def test_what_is_no_run_is_refused(trained, tmp_path, capsys):
+def test_a_folder_without_a_run_is_refused_by_export(trained, tmp_path, capsys):
     for path in (tmp_path, tmp_path / "missing", trained / "shards"):
-        assert "is no training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
+        assert "is not a training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -391,7 +393,49 @@ def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, na
     assert kind != "file" or (out / name).read_text() == "mine"
 
 
-def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, tmp_path, capsys):
+def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, exported):
+    card = (exported / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: fill-mask\n")
+    config, line = load_model(list_checkpoints(trained / "run")[-1]).config, read_validation(trained / "run")
+    for words in (
+        "| layers | 4 of hidden size 128, 4 attention heads, feed-forward size 512, sharing: all |",
+        f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
+        "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser adamw, learning rate 0.001.",
+        f"the digest `{read_manifest(trained / 'shards').digest}`",
+        f"| {line['mlm_loss']:.3f} | {line['mlm_accuracy']:.1%} | {line['sop_loss']:.3f} | ",
+    ):
+        assert words in card
+
+
+def read_validation(run: Path) -> dict:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["split"] == "validation"][-1]
+
+
+@pytest.mark.parametrize("metrics", [None, b"not metrics\n"], ids=["missing", "damaged"])
+def test_the_card_of_a_run_without_metrics_has_no_figures(trained, tmp_path, metrics):
+    run = Path(shutil.copytree(trained / "run", tmp_path / "run"))
+    (run / "metrics.jsonl").unlink()
+    if metrics is not None:
+        (run / "metrics.jsonl").write_bytes(metrics)
+    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
+    assert "None: the run was not evaluated at this checkpoint." in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_the_name_of_a_run_writes_no_markup_into_the_card(trained, tmp_path):
+    run = Path(shutil.copytree(trained / "run", tmp_path / "`<b>x\n# y\x1b[31m"))
+    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert r"of the run `'<b>x\n# y\x1b[31m`: " in card
+
+
+def test_export_says_how_to_load_the_model(trained, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert run_command(["export", str(trained / "run"), "-o", str(out)]) == 0
+    assert f"transformers.pipeline('fill-mask', model='{out}')" in capsys.readouterr().out
+
+
+def test_other_files_in_the_folder_do_not_stop_an_export_and_stay(trained, exported, tmp_path, capsys):
     names = (".DS_Store", "README.md", "notes/todo.txt")
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -403,7 +447,7 @@ def test_other_files_in_the_folder_are_no_obstacle_and_stay(trained, exported, t
 
 
 @pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "adapter_config.json"])
-def test_what_would_change_the_model_that_transformers_reads_is_an_obstacle(trained, tmp_path, capsys, name):
+def test_files_that_would_change_the_model_in_transformers_stop_an_export(trained, tmp_path, capsys, name):
     (tmp_path / name).write_text("{}")
     assert f"holds {name}, which transformers would read too" in fails(capsys, trained / "run", "-o", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -435,7 +479,7 @@ def test_the_tokenizer_of_the_run_is_found_and_another_refused(trained, tmp_path
     assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
     (tmp_path / "other.model").write_bytes(tokenizer_model)
     options = ["-o", tmp_path / "another", "--tokenizer", tmp_path / "other.model"]
-    assert "is another than" in fails(capsys, run, *options)
+    assert "differs from" in fails(capsys, run, *options)
 
 
 def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_model, capsys):
@@ -458,7 +502,7 @@ def test_a_tokenizer_changed_in_the_run_is_refused(trained, tmp_path, tokenizer_
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("own", [None, "notes.txt"])
-def test_what_ends_an_export_leaves_the_folder_as_it_was(tokenizer, tmp_path, monkeypatch, fault, own):
+def test_an_export_that_fails_leaves_the_folder_unchanged(tokenizer, tmp_path, monkeypatch, fault, own):
     def fill(path, data, **_):
         if path.name == "model.safetensors":
             raise fault
@@ -478,9 +522,12 @@ def test_what_ends_an_export_leaves_the_folder_as_it_was(tokenizer, tmp_path, mo
 
 @pytest.mark.parametrize(
     ("piece", "score", "words"),
-    [("a\udcff", -1.0, r"piece 7, 'a\\udcff', is no text"), ("a", math.nan, "score of its piece 7, 'a', is nan")],
+    [
+        ("a\udcff", -1.0, r"piece 7, 'a\\udcff', is not valid text"),
+        ("a", math.nan, "score of its piece 7, 'a', is nan"),
+    ],
 )
-def test_a_piece_that_no_json_can_hold_is_refused(tokenizer, piece, score, words):
+def test_a_piece_that_json_cannot_hold_is_refused(tokenizer, piece, score, words):
     settings = read_settings(tokenizer.model)
     scores = np.array([*settings.scores[:7], score, *settings.scores[8:]])
     one = SimpleNamespace(unk_id=1, pieces=[*tokenizer.pieces[:7], piece, *tokenizer.pieces[8:]])

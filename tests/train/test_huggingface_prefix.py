@@ -1,4 +1,4 @@
-"""A tokenizer that puts no "▁" before a sentence gives the same ids in transformers, with the network off."""
+"""A tokenizer that puts no "▁" before a sentence gives the same ids in transformers, without a network."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_its_ids_are_those_of_the_model(theirs, tokenizer, text):
+def test_without_the_dummy_prefix_ids_equal_those_of_the_model(theirs, tokenizer, text):
     assert theirs(text, add_special_tokens=False)["input_ids"] == encode(tokenizer, text)
 
 
-def test_its_ids_are_those_of_the_model_for_ordinary_sentences(theirs, tokenizer):
+def test_without_the_dummy_prefix_ids_of_ordinary_sentences_equal_those_of_the_model(theirs, tokenizer):
     sentences = list(make_sentences(300, seed=5))
     found = theirs(sentences, add_special_tokens=False)["input_ids"]
     assert found == [encode(tokenizer, sentence) for sentence in sentences]
 
 
-def test_the_space_behind_a_mask_stays(theirs, tokenizer):
-    """A mask stands for a word and the space before it, as in the shards; the next word has its own space."""
+def test_the_space_after_a_mask_stays(theirs, tokenizer):
+    """A mask replaces a word and the space before it, as in the shards; the next word has its own space."""
     words = encode(tokenizer, "the long river is")
     long = encode(tokenizer, "the long")
     river = words[len(long) : len(words) - len(encode(tokenizer, "the is")) + len(encode(tokenizer, "the"))]
@@ -85,7 +85,7 @@ def test_the_space_behind_a_mask_stays(theirs, tokenizer):
     assert middle == [*encode(tokenizer, "今天"), tokenizer.mask_id, *encode(tokenizer, "很好")]
 
 
-def test_two_segments_and_the_special_pieces_are_laid_out(theirs, tokenizer):
+def test_two_segments_get_their_special_pieces(theirs, tokenizer):
     left, right, cls, sep = encode(tokenizer, "the long"), encode(tokenizer, " river."), 2, 3
     pair = theirs("the long", " river.")
     assert pair["input_ids"] == [cls, *left, sep, *right, sep]

@@ -27,7 +27,7 @@ def run(*arguments: str):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_each_preset_is_its_complete_settings(calls, tmp_path, recipe):
+def test_each_preset_gives_all_settings(calls, tmp_path, recipe):
     for preset in RECIPES[recipe]:
         assert run(tmp_path, "-o", tmp_path / "run", "--preset", preset, "--recipe", recipe).exit_code == 0
     assert [args[2] for args, _ in calls] == list(RECIPES[recipe].values())
@@ -39,12 +39,12 @@ def test_the_default_is_base_by_the_quick_recipe(calls, tmp_path):
 
 
 @pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("minutes", 10.0)])
-def test_another_measure_takes_the_place_of_steps(calls, tmp_path, option, value):
+def test_another_budget_replaces_steps(calls, tmp_path, option, value):
     run(tmp_path, "-o", tmp_path / "run", f"--{option}", value)
     assert calls[0][0][2] == dataclasses.replace(TrainConfig(), steps=None, **{option: value})
 
 
-def test_two_measures_exclude_one_another(calls, tmp_path):
+def test_two_budgets_exclude_one_another(calls, tmp_path):
     result = run(tmp_path, "-o", tmp_path / "run", "--steps", "2", "--minutes", "1")
     assert result.exit_code == 2
     assert "--steps and --minutes exclude one another" in result.output
@@ -55,12 +55,12 @@ def test_switches_turn_their_setting(calls, tmp_path):
     assert calls[0][0][2] == dataclasses.replace(TrainConfig(), remask=False, compile=False, tensorboard=True)
 
 
-def test_an_option_changes_its_setting_alone(calls, tmp_path):
+def test_an_option_changes_only_its_setting(calls, tmp_path):
     run(tmp_path, "-o", tmp_path / "run", "--preset", "tiny", "--steps", "7", "--lr", "0.25")
     assert calls[0][0][2] == dataclasses.replace(RECIPES["quick"]["tiny"], steps=7, lr=0.25)
 
 
-def test_resume_takes_the_settings_of_the_run_and_then_the_options(toys, use_shards, tmp_path, monkeypatch):
+def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(20))
     options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
     assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
@@ -80,7 +80,7 @@ def test_resume_without_a_run_is_refused(tmp_path):
         run(tmp_path, "-o", tmp_path / "run", "--resume")
 
 
-def test_every_setting_can_be_given_or_is_left_to_the_library():
+def test_every_setting_has_an_option_or_is_left_to_the_library():
     options = {parameter.name for parameter in train.params}
     left = {field.name for field in dataclasses.fields(TrainConfig)} - options
     assert left == {"beta1", "beta2", "epsilon", "max_grad_norm"}
@@ -104,7 +104,7 @@ def test_the_help_loads_no_torch():
     assert python(code).returncode == 0
 
 
-def test_a_missing_torch_is_said_with_the_command_that_installs_it():
+def test_without_torch_the_error_names_the_command_that_installs_it():
     code = (
         "import sys; sys.modules['torch'] = None; from albert_data.cli.train import train; "
         "train(['out', '-o', 'run'], standalone_mode=False)"

@@ -1,4 +1,4 @@
-"""Settings out of range are refused where they are made, with the value and what is allowed."""
+"""Settings out of range are refused when they are made, with the value and what is allowed."""
 
 from __future__ import annotations
 

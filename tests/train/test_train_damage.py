@@ -1,4 +1,4 @@
-"""Whatever stands in the files of a run is read or refused in one line: no traceback, no waiting."""
+"""Damaged files of a run are read or refused in one line, without a traceback and without waiting."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def trained(module_toys, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def readers(toys, use_shards, tmp_path):
-    """Everything that reads a run, by what it is called."""
+    """Return all functions that read a run, by name."""
     validation = toys.make_shards(12, seed=1)
     use_shards(toys.make_shards(30), validation)
     return {
@@ -74,7 +74,7 @@ def readers(toys, use_shards, tmp_path):
 
 
 def check(read, run: Path) -> None:
-    """It is read, or refused in one line of no great length."""
+    """Check that a function reads, or raises an error of one short line."""
     message = ""
     try:
         read(run)
@@ -99,13 +99,13 @@ TENSOR_FILES = (
 
 
 def places_of(value, at=()) -> list[tuple]:
-    """Every place in a JSON value."""
+    """Yield the path of every value in a JSON value."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [at] + [place for key, part in parts for place in places_of(part, (*at, key))]
 
 
 def change(value, place: tuple, new):
-    """Put `new` at a place, or delete it there if that is `...`."""
+    """Set the value at a path to `new`, or delete it if `new` is `...`."""
     if not place:
         return {} if new is ... else new
     inside = value
@@ -119,7 +119,7 @@ def change(value, place: tuple, new):
 
 
 def damage_json(content: bytes, name: str, draws: random.Random) -> bytes:
-    """One value changed or deleted, or bytes changed, cut, doubled or put in."""
+    """Change or delete one value, or change, cut, double or insert bytes."""
     lines = content.splitlines() if name == "metrics.jsonl" else [content]
     at = draws.randrange(len(lines))
     if draws.random() < 0.6:
@@ -139,7 +139,7 @@ def damage_bytes(content: bytes, draws: random.Random) -> bytes:
 
 
 def damage_tensors(content: bytes, draws: random.Random) -> bytes:
-    """One entry of the header changed, or bytes."""
+    """Change one entry of the header, or bytes."""
     size = struct.unpack("<Q", content[:8])[0]
     header, body = json.loads(content[8 : 8 + size]), content[8 + size :]
     name = draws.choice([name for name in header if name != "__metadata__"])
@@ -160,7 +160,7 @@ def damage_tensors(content: bytes, draws: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
-def test_a_file_changed_at_random_is_read_or_refused_in_one_line(trained, readers, tmp_path, source, reader, name):
+def test_a_randomly_damaged_file_is_read_or_refused_in_one_line(trained, readers, tmp_path, source, reader, name):
     pytest.importorskip("matplotlib")
     draws = random.Random(f"{reader} {name}")
     content = (trained / source / name).read_bytes()
@@ -175,7 +175,7 @@ def test_a_file_changed_at_random_is_read_or_refused_in_one_line(trained, reader
 
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
 @pytest.mark.parametrize("kind", ["FIFO", "device", "folder", "loop"])
-def test_what_is_no_file_is_refused_and_never_waited_for(trained, readers, tmp_path, source, reader, name, kind):
+def test_a_path_that_is_not_a_file_is_refused_without_waiting(trained, readers, tmp_path, source, reader, name, kind):
     pytest.importorskip("matplotlib")
     run = tmp_path / "run"
     shutil.copytree(trained / source, run)
@@ -199,7 +199,7 @@ def test_runs_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, caps
     assert code == 0 or (code == 1 and shown.startswith("Error: ") and shown.count("\n") == 1)
 
 
-def test_a_number_that_no_float_holds_is_no_point_of_a_curve(trained, tmp_path):
+def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(trained, tmp_path):
     pytest.importorskip("matplotlib")
     run = tmp_path / "run"
     shutil.copytree(trained / "finished", run)
@@ -211,7 +211,7 @@ def test_a_number_that_no_float_holds_is_no_point_of_a_curve(trained, tmp_path):
     assert write_run_page(run) is not None
 
 
-def test_a_name_that_is_no_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys):
+def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     run = tmp_path / os.fsdecode(b"run-\xff")
     shutil.copytree(trained / "finished", run)
@@ -233,7 +233,7 @@ def test_weights_of_another_type_are_refused(trained, tmp_path, dtype):
         load_checkpoint(path)
 
 
-def test_whole_numbers_of_a_folder_of_transformers_are_no_weights(trained, tmp_path):
+def test_integer_tensors_of_a_folder_of_transformers_are_refused(trained, tmp_path):
     shutil.copytree(trained / "theirs", tmp_path / "theirs")
     path = tmp_path / "theirs" / "model.safetensors"
     weights = load_file(path)
@@ -259,7 +259,7 @@ def test_a_model_of_a_million_layers_is_refused_before_it_is_made(sizes):
     ],
     ids=repr,
 )
-def test_a_value_that_no_run_has_is_refused(trained, readers, tmp_path, key, value):
+def test_an_impossible_value_in_a_run_is_refused(trained, readers, tmp_path, key, value):
     shutil.copytree(trained / "stopped", tmp_path / "run")
     path = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     state = json.loads(path.read_text())
@@ -270,7 +270,7 @@ def test_a_value_that_no_run_has_is_refused(trained, readers, tmp_path, key, val
 
 
 @pytest.mark.parametrize("lacking", ["hidden_size", "dropout"])
-def test_a_shape_that_lacks_a_size_is_refused_not_guessed(trained, tmp_path, lacking):
+def test_a_shape_without_a_size_is_refused_and_gets_no_default(trained, tmp_path, lacking):
     shutil.copytree(trained / "finished", tmp_path / "run")
     content = json.loads((tmp_path / "run" / "run.json").read_text())
     del content["model"][lacking]

@@ -1,9 +1,10 @@
-"""Two processes on CPUs make the losses of one, on the same global batches, and stop and go on together."""
+"""Two processes on CPUs have the losses of one process on the same global batches, and stop and resume together."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,7 +33,7 @@ def out(toys, tmp_path) -> Path:
 
 
 def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:
-    """The processes as torchrun starts them."""
+    """Start the processes as torchrun does."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -54,9 +55,12 @@ def finish(processes: list[subprocess.Popen[str]], code: int = 0) -> list[str]:
     return said
 
 
+def read_metrics(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
 def read_losses(run: Path) -> list[tuple[int, str, float, float]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in lines]
+    return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in read_metrics(run)]
 
 
 @pytest.mark.slow  # four processes, each of which loads torch
@@ -72,7 +76,7 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
             assert line[:2] == other[:2]
             assert line[2:] == pytest.approx(other[2:], abs=1e-4)
     assert "2 processes" in said[0]
-    assert "step 12" not in said[1], "the first alone reports"
+    assert "step 12" not in said[1], "only the first reports"
 
 
 def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):
@@ -85,7 +89,7 @@ def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):
     assert [sorted(rows[at] + rows[at + 1]) for at in (0, 2, 4)] == [[0, 1, 2, 3, 4]] * 3
 
 
-def test_processes_that_do_not_meet_are_one_line(monkeypatch):
+def test_processes_that_cannot_connect_are_an_error_of_one_line(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     for name in ("MASTER_ADDR", "MASTER_PORT"):
@@ -95,7 +99,7 @@ def test_processes_that_do_not_meet_are_one_line(monkeypatch):
 
 
 @pytest.mark.slow  # two processes that train until they are stopped
-def test_a_signal_to_one_process_stops_all_and_all_go_on(out, tmp_path):
+def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
     run = tmp_path / "run"
     options = (*OPTIONS, "--steps", "3000")
     processes = start(2, out, "-o", run, *options)
@@ -109,6 +113,21 @@ def test_a_signal_to_one_process_stops_all_and_all_go_on(out, tmp_path):
     step = int(list_checkpoints(run)[-1].name.removeprefix("step-"))
     assert 3 <= step < 3000
     assert [line[0] for line in read_losses(run)] == list(range(1, step + 1))
+
+
+@pytest.mark.slow  # six processes, each of which loads torch
+def test_two_processes_that_stop_inside_a_line_resume_with_the_figures_of_the_whole_line(out, tmp_path):
+    options = (*OPTIONS, "--log-every", "8", "--steps", "8", "--eval-every", "8", "--save-every", "3", "--keep", "9")
+    finish(start(2, out, "-o", tmp_path / "whole", *options))
+    finish(start(2, out, "-o", tmp_path / "resumed", *options))
+    for last in ("step-00000006", "step-00000008"):
+        shutil.rmtree(tmp_path / "resumed" / "checkpoints" / last)
+    finish(start(2, out, "-o", tmp_path / "resumed", *options, "--resume"))
+    whole, resumed = (read_metrics(tmp_path / name) for name in ("whole", "resumed"))
+    for line in (*whole, *resumed):
+        for timed in ("tokens_per_second", "seconds"):
+            line.pop(timed, None)
+    assert whole == resumed
 
 
 def test_without_torchrun_there_is_one_rank(monkeypatch):

@@ -1,4 +1,4 @@
-"""The FLOPs of a step are those that PyTorch counts on the model itself; peaks are known for GPUs, not guessed."""
+"""The FLOPs of a step are those that PyTorch counts on the model; peaks of GPUs are from a table, never guessed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_layers_count_as_they_are_executed_not_as_they_are_stored():
         ("Tesla T4", "fp16", 65),
     ],
 )
-def test_the_published_peak_goes_by_the_name_that_cuda_gives(name, precision, teraflops):
+def test_the_published_peak_is_found_by_cudas_name_of_the_gpu(name, precision, teraflops):
     assert peak_flops(name, precision) == teraflops * 1e12
     assert f"{teraflops:,.0f} TFLOP/s" in describe_peak(name, precision)
 
@@ -82,7 +82,7 @@ def test_the_published_peak_goes_by_the_name_that_cuda_gives(name, precision, te
         ("Tesla T4", "bf16"),
     ],
 )
-def test_what_has_no_published_peak_has_a_reason_instead(name, precision):
+def test_without_a_published_peak_there_is_a_reason(name, precision):
     assert peak_flops(name, precision) is None
     assert describe_peak(name, precision).startswith("MFU is not shown: ")
 

@@ -1,4 +1,4 @@
-"""What stands in RUN: what is not of the run stays as it is, or stops the run before it begins."""
+"""Files in RUN that are not of the run stay as they are, or stop the run before it begins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONFIG = dataclasses.replace(
 
 @pytest.fixture
 def train(toys, use_shards, tmp_path):
-    """Train on toys; the same call with resume=True goes on."""
+    """Train on toys; the same call with resume=True resumes."""
     use_shards(toys.make_shards(30))
     (tmp_path / "out" / "tokenizer").mkdir(parents=True)
     (tmp_path / "out" / "tokenizer" / "spiece.model").write_bytes(b"a model")
@@ -59,7 +59,7 @@ def names_of(folder) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["run.json", "metrics.jsonl", "report.html", "tokenizer/spiece.model", "checkpoints/step-00000001/notes"]
 )
-def test_what_a_run_would_replace_stops_it_before_it_begins(train, run, name):
+def test_files_that_a_run_would_replace_stop_it_before_it_begins(train, run, name):
     path = run / name
     path.parent.mkdir(parents=True)
     path.write_text("mine")
@@ -71,14 +71,14 @@ def test_what_a_run_would_replace_stops_it_before_it_begins(train, run, name):
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "report.html"])
-def test_a_link_that_leads_nowhere_counts_too(train, run, name):
+def test_a_broken_link_stops_a_run_too(train, run, name):
     run.mkdir()
     (run / name).symlink_to(run / "nowhere")
     with pytest.raises(OutputError, match=f"holds {name}"):
         train()
 
 
-def test_other_files_are_no_obstacle_and_stay(train, run):
+def test_other_files_do_not_stop_a_run_and_stay(train, run):
     (run / "notes").mkdir(parents=True)
     others = (".DS_Store", "notes/mine.txt", "plan.json")
     for name in others:
@@ -87,7 +87,7 @@ def test_other_files_are_no_obstacle_and_stay(train, run):
     assert [(run / name).read_text() for name in others] == ["mine"] * 3
 
 
-def test_the_same_tokenizer_is_no_obstacle_and_is_not_written_again(train, run, tmp_path):
+def test_an_equal_tokenizer_does_not_stop_a_run_and_is_not_written_again(train, run, tmp_path):
     shutil.copytree(tmp_path / "out" / "tokenizer", run / "tokenizer")
     before = (run / "tokenizer" / "spiece.model").stat().st_ino
     train()
@@ -96,7 +96,7 @@ def test_the_same_tokenizer_is_no_obstacle_and_is_not_written_again(train, run, 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "report.html", "checkpoints", "tokenizer"])
 @pytest.mark.parametrize("kind", ["FIFO", "other"])
-def test_what_is_no_file_or_folder_stops_a_resumed_run_before_it_begins(train, run, name, kind):
+def test_a_wrong_kind_of_file_stops_a_resumed_run_before_it_begins(train, run, name, kind):
     train()
     is_folder = (run / name).is_dir()
     shutil.rmtree(run / name) if is_folder else (run / name).unlink(missing_ok=True)
@@ -104,21 +104,21 @@ def test_what_is_no_file_or_folder_stops_a_resumed_run_before_it_begins(train, r
         os.mkfifo(run / name)
     else:
         (run / name).write_text("mine") if is_folder else (run / name).mkdir()
-    with pytest.raises(OutputError, match=f"{name}: is no (folder|regular file).*move it away"):
+    with pytest.raises(OutputError, match=f"{name}: is (not a|no) (folder|regular file).*move it away"):
         train(resume=True)
 
 
 @pytest.mark.parametrize("name", ["run.json", "checkpoints/step-00000004/state.json"])
 @pytest.mark.parametrize("kind", ["FIFO", "folder"])
-def test_a_file_that_is_none_is_named_and_never_waited_for(train, run, name, kind):
+def test_a_path_that_is_not_a_regular_file_is_named_without_waiting(train, run, name, kind):
     train()
     (run / name).unlink()
     os.mkfifo(run / name) if kind == "FIFO" else (run / name).mkdir()
-    with pytest.raises(CheckpointError, match="is no regular file"):
+    with pytest.raises(CheckpointError, match="is not a regular file"):
         train(resume=True)
 
 
-def test_what_somebody_added_to_the_run_file_stays(train, run):
+def test_what_a_user_added_to_the_run_file_stays(train, run):
     train()
     content = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**content, "notes": {"why": "mine"}}))
@@ -132,7 +132,7 @@ def test_what_somebody_added_to_the_run_file_stays(train, run):
 # ---- two at once ----
 
 
-def test_of_two_trainings_in_one_folder_the_second_is_refused(train, run, monkeypatch):
+def test_a_second_training_in_the_same_folder_is_refused(train, run, monkeypatch):
     train()
     shutil.rmtree(list_checkpoints(run)[-1])
     first_has_begun, second_is_done = threading.Event(), threading.Event()
@@ -156,7 +156,7 @@ def test_of_two_trainings_in_one_folder_the_second_is_refused(train, run, monkey
     assert list_checkpoints(run)[-1].name == "step-00000004"
 
 
-def test_the_lock_is_gone_with_the_process(run):
+def test_the_lock_ends_with_the_process(run):
     run.mkdir()
     if (child := os.fork()) == 0:
         with lock_folder(run, resume=False):
@@ -169,7 +169,7 @@ def test_the_lock_is_gone_with_the_process(run):
 # ---- checkpoints ----
 
 
-def test_pruning_leaves_a_folder_that_holds_more_and_says_so_once(train, run, capsys):
+def test_pruning_keeps_a_folder_with_other_files_and_says_so_once(train, run, capsys):
     stop_at = dataclasses.replace(CONFIG, keep=1)
     train(stop_at)
     mine = run / "checkpoints" / "step-00000001"
@@ -184,7 +184,7 @@ def test_pruning_leaves_a_folder_that_holds_more_and_says_so_once(train, run, ca
     assert checkpoint.prune_checkpoints(run, keep=1) == [mine]
     assert names_of(mine) == {"notes.txt"}
     assert checkpoint.prune_checkpoints(run, keep=1) == []
-    assert len(names_of(run / "checkpoints" / "step-00000002-best")) == 4, "it has no name of ours"
+    assert len(names_of(run / "checkpoints" / "step-00000002-best")) == 4, "the folder is not one of our checkpoints"
     assert [path.name for path in list_checkpoints(run)] == ["step-00000003"]
 
 
@@ -205,7 +205,7 @@ def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
         assert shown.count(f"{folder} is kept") == 1
 
 
-def test_pruning_never_goes_through_a_link(train, run, tmp_path):
+def test_pruning_never_follows_a_link(train, run, tmp_path):
     train(dataclasses.replace(CONFIG, keep=3))
     elsewhere = tmp_path / "elsewhere"
     shutil.move(list_checkpoints(run)[0], elsewhere)
@@ -216,7 +216,7 @@ def test_pruning_never_goes_through_a_link(train, run, tmp_path):
     assert first.is_symlink()
 
 
-def test_only_what_a_killed_save_left_is_removed(train, run, tmp_path):
+def test_only_remains_of_a_killed_save_are_removed(train, run, tmp_path):
     train(dataclasses.replace(CONFIG, steps=2))
     folder = run / "checkpoints"
     for name in ("step-00000009.tmp", "step-00000009.12ab34cd.tmp", "mine.tmp", "step-x.tmp", "step-00000003.tmp"):
@@ -253,7 +253,7 @@ def test_the_files_of_a_checkpoint_have_the_usual_mode(train, run):
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=repr)
-def test_a_save_that_is_broken_off_leaves_the_older_ones_whole_and_nothing_else(train, run, monkeypatch, fault):
+def test_an_interrupted_save_leaves_only_the_complete_older_checkpoints(train, run, monkeypatch, fault):
     def fail_late(tensors, path):
         path.write_bytes(b"half")
         if "step-00000004" in str(path):
@@ -277,7 +277,7 @@ def line_of(step: int, split: str = "train") -> str:
 
 @pytest.fixture
 def metrics(tmp_path):
-    """Open metrics.jsonl with this content, to go on after step 2; `told` is what it said."""
+    """Open metrics.jsonl with this content, to continue after step 2; `told` collects its messages."""
     told: list[str] = []
 
     def make(content: str | bytes) -> MetricsFile:
@@ -289,7 +289,7 @@ def metrics(tmp_path):
     return make
 
 
-def test_a_run_that_fails_before_its_first_line_has_lost_none(train, run, monkeypatch):
+def test_a_run_that_fails_before_its_first_line_loses_no_line(train, run, monkeypatch):
     train()
     shutil.rmtree(list_checkpoints(run)[-1])
     before = (run / "metrics.jsonl").read_bytes()
@@ -303,7 +303,7 @@ def test_a_run_that_fails_before_its_first_line_has_lost_none(train, run, monkey
 
 
 @pytest.mark.parametrize("torn", ["", '{"step": 3, "spl', '{"st', "\0" * 20], ids=repr)
-def test_lines_that_come_again_are_cut_without_a_copy(metrics, tmp_path, torn):
+def test_lines_that_a_resumed_run_writes_again_are_removed_without_a_copy(metrics, tmp_path, torn):
     file = metrics(line_of(1) + line_of(2) + line_of(3) + line_of(4) + torn)
     file.write(step=3, split="train")
     file.write(step=4, split="train")
@@ -316,7 +316,7 @@ def test_lines_that_come_again_are_cut_without_a_copy(metrics, tmp_path, torn):
 @pytest.mark.parametrize(
     "strange", [b"my notes\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"step": "x"}\n', b"my last words"], ids=len
 )
-def test_what_is_no_line_of_metrics_goes_but_a_copy_of_all_is_kept(metrics, tmp_path, strange):
+def test_lines_that_are_not_metrics_are_removed_and_kept_in_a_copy(metrics, tmp_path, strange):
     (tmp_path / "metrics.old-1.jsonl").write_text("an older copy")
     content = line_of(1).encode() + (strange if strange.endswith(b"\n") else line_of(2).encode() + strange)
     file = metrics(content)
@@ -328,7 +328,7 @@ def test_what_is_no_line_of_metrics_goes_but_a_copy_of_all_is_kept(metrics, tmp_
     assert [line.endswith("all is kept in " + str(tmp_path / "metrics.old-2.jsonl")) for line in metrics.told] == [True]
 
 
-def test_a_full_disk_names_the_metrics(metrics, tmp_path):
+def test_on_a_full_disk_the_error_names_the_metrics(metrics, tmp_path):
     file = metrics(line_of(1))
     file.write(step=3, split="train")
     (tmp_path / "metrics.jsonl").unlink()

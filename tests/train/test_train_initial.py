@@ -1,4 +1,4 @@
-"""A run begins with the weights of another, if these know its vocabulary and its lengths."""
+"""A run can begin with the weights of another that has the same vocabulary and enough positions."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def weights_of(run):
 
 
 @pytest.mark.parametrize("what", ["run", "checkpoint"])
-def test_a_run_goes_on_from_the_weights_alone(first, tmp_path, what):
+def test_a_run_with_initial_weights_begins_with_these_weights_only(first, tmp_path, what):
     initial = load_initial(first if what == "run" else list_checkpoints(first)[-1])
     loop.train(tmp_path / "out", tmp_path / "second", STILL, initial=initial)
     one, other = weights_of(first), weights_of(tmp_path / "second")
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-9)
-    assert list_checkpoints(tmp_path / "second")[-1].name == "step-00000002", "steps count anew"
+    assert list_checkpoints(tmp_path / "second")[-1].name == "step-00000002", "the step begins at 0"
 
 
-def test_such_a_run_can_be_resumed_without_them(first, tmp_path):
+def test_a_run_with_initial_weights_resumes_without_them(first, tmp_path):
     run = tmp_path / "second"
     loop.train(tmp_path / "out", run, dataclasses.replace(STILL, save_every=1), initial=load_initial(first))
     shutil.rmtree(first)
@@ -80,7 +80,7 @@ def test_a_path_without_weights_is_refused(first, tmp_path):
         load_initial(first)
 
 
-def test_a_run_stopped_before_its_first_step_still_has_the_weights_that_it_began_with(first, tmp_path, monkeypatch):
+def test_a_run_stopped_before_its_first_step_still_has_its_initial_weights(first, tmp_path, monkeypatch):
     run = tmp_path / "second"
     with monkeypatch.context() as patch:
         patch.setattr(loop, "update", lambda *given, **counts: 1 / 0)

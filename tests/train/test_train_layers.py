@@ -1,4 +1,4 @@
-"""What each layer does is measured as a plain walk through the model measures it."""
+"""The figures of each layer equal those of a plain loop over the layers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG = dataclasses.replace(
 
 
 def walk(model: Albert, rows, row: int) -> list[np.ndarray]:
-    """The states of one row, layer by layer, without its padding."""
+    """Return the states of one row, layer by layer, without its padding."""
     (batch,) = (b for b in fixed_batches(rows, num_rows=len(rows), batch_tokens=64) if row in b.rows)
     length = int(batch.valid_BT[0].sum())
     mask = batch.valid_BT[:, None, None, :]
@@ -41,7 +41,7 @@ def walk(model: Albert, rows, row: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("changes", [{}, {"num_groups": 2}, {"share": "none"}, {"num_inner_groups": 2}])
-def test_the_figures_are_those_of_a_plain_walk(toys, changes):
+def test_the_figures_equal_those_of_a_plain_loop_over_the_layers(toys, changes):
     torch.manual_seed(0)
     model = Albert(dataclasses.replace(SMALL, **changes)).eval()
     rows = toys.make_shards(5)
@@ -83,9 +83,9 @@ def test_the_layers_of_runs_stand_side_by_side(run, toys, tmp_path):
 
 
 def test_shards_of_another_vocabulary_and_a_run_without_checkpoint_are_refused(run, toys, tmp_path):
-    with pytest.raises(CheckpointError, match="knows 40 pieces, the shards have 50"):
+    with pytest.raises(CheckpointError, match="has 40 pieces, but the shards have 50"):
         measure_run(run, toys.make_shards(10, vocab_size=50))
-    with pytest.raises(CheckpointError, match=r"has 512 positions, and rows of the shards take \d{3};"):
+    with pytest.raises(CheckpointError, match=r"has 512 positions, but rows of the shards need \d{3};"):
         measure_run(run, toys.make_shards(50, max_seq_len=900))
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         measure_run(tmp_path, toys.make_shards(10))
@@ -100,7 +100,7 @@ def fails(capsys, code: int, *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
-        ("config", {"colour": 1}, "colour is 1, a setting that is not known here"),
+        ("config", {"colour": 1}, "colour is 1, a setting that this version does not know"),
         ("config", {"lr": "fast"}, "lr is 'fast', of a wrong type; float is needed"),
         ("config", {"steps": 2.5}, "steps is 2.5, of a wrong type; int or null is needed"),
         ("config", {"steps": None}, "none is given; give exactly one of"),
@@ -120,7 +120,7 @@ def test_a_damaged_run_file_is_one_line_that_names_it(run, capsys, section, chan
     assert shown.count("\n") == 1
 
 
-def test_figures_that_a_line_lacks_are_left_out(run):
+def test_figures_missing_in_a_line_are_left_out(run):
     lines = [
         {"step": 2, "split": split, "mlm_loss": "low", "tokens_per_second": "?"} for split in ("train", "validation")
     ]
@@ -131,14 +131,14 @@ def test_figures_that_a_line_lacks_are_left_out(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("x.foo", "allowed endings are .png, .svg, .pdf"), ("missing/x.png", "is no folder")]
+    ("name", "message"), [("x.foo", "allowed endings are .png, .svg, .pdf"), ("missing/x.png", "is not a folder")]
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, capsys, name, message):
     pytest.importorskip("matplotlib")
     assert message in fails(capsys, 1, run, "--shards", tmp_path / "nowhere", "--plot", tmp_path / name)
 
 
-def test_a_folder_that_is_no_run_is_refused(run, tmp_path, capsys):
+def test_a_folder_without_a_run_is_refused(run, tmp_path, capsys):
     assert f"{tmp_path}: there is no run" in fails(capsys, 1, run, tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_a_plot_without_shards_is_a_usage_error(run, capsys):
     assert "give --shards too" in fails(capsys, 2, run, "--plot", "layers.png")
 
 
-def test_of_many_lines_a_few_are_shown_and_the_last():
+def test_of_many_lines_a_few_and_the_last_are_shown():
     lines = [{"step": step} for step in range(100)]
     assert [line["step"] for line in thin(lines, 4)] == [24, 49, 74, 99]
     assert thin(lines[:3], 4) == lines[:3]

@@ -1,4 +1,4 @@
-"""Rows become batches without loss, in few shapes: ids, segments, masks and labels stand where the row has them."""
+"""Batches hold all rows, in few shapes, with ids, segments, masks and labels at their positions in the rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, order
-from albert_data.train.batch import BatchShape, bound_places, collate
+from albert_data.train.batch import BatchShape, choose_mask_capacity, collate
 from albert_data.train.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
@@ -26,12 +26,12 @@ TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "ma
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch):
-    """Windows of five batches or so."""
+    """Use windows of about five batches."""
     monkeypatch.setattr(order, "WINDOW_BATCHES", 5)
 
 
 def tiny_examples() -> Examples:
-    """[CLS] 7 8 [SEP] 9 [SEP], masked at 2 (was 6), and [CLS] 7 [SEP] alone, masked nowhere."""
+    """Make [CLS] 7 8 [SEP] 9 [SEP], masked at 2 (was 6), and [CLS] 7 [SEP] without a mask."""
     return Examples(
         input_ids=np.array([2, 7, 4, 3, 9, 3, 2, 7, 3], np.uint16),
         offsets=np.array([0, 6, 9]),
@@ -54,7 +54,7 @@ def assert_same(one, other) -> None:
 
 
 def row_of(batch, at: int) -> tuple:
-    """What a row of a batch says, laid out as the shards have it: ids, segments, label, masks."""
+    """Return a row of a batch as the shards have it: ids, segments, label, masks."""
     length, row_len = int(batch.valid_BT[at].sum()), batch.input_ids_BT.shape[1]
     is_here = (batch.masked_indices_N // row_len == at) & (batch.masked_labels_N != -1)
     positions = (batch.masked_indices_N[is_here] % row_len).tolist()
@@ -79,8 +79,8 @@ def stored_row(shards, row: int) -> tuple:
 
 
 def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[str, list]:
-    """`collate`, a cell at a time."""
-    num_rows, row_len, num_places = shape
+    """`collate` as a plain loop over tokens."""
+    num_rows, row_len, mask_capacity = shape
     ids, segments, valid, labels, indices, originals = [], [], [], [], [], []
     for row in range(num_rows):
         here = slice(*examples.offsets[row : row + 2]) if row < len(examples) else slice(0, 0)
@@ -93,9 +93,9 @@ def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[st
     for row, (begin, end) in enumerate(pairwise(examples.mask_offsets.tolist())):
         indices += [row * row_len + int(at) for at in examples.masked_positions[begin:end]]
         originals += examples.masked_ids[begin:end].tolist()
-    if len(indices) > num_places:
-        num_places = -(-len(indices) // 64) * 64
-    left = num_places - len(indices)
+    if len(indices) > mask_capacity:
+        mask_capacity = -(-len(indices) // 64) * 64
+    left = mask_capacity - len(indices)
     return dict(
         zip(TENSORS, (ids, segments, valid, indices + [0] * left, originals + [-1] * left, labels), strict=True)
     )
@@ -115,18 +115,18 @@ def test_collate_lays_out_each_row():
     assert (batch.num_tokens, batch.num_masked, batch.num_pairs) == (9, 1, 1)
 
 
-def test_without_a_shape_collate_takes_the_least_that_holds_the_rows():
+def test_without_a_shape_collate_uses_the_smallest_that_holds_the_rows():
     batch = collate(tiny_examples(), pad_id=0)
     assert batch.input_ids_BT.shape == (2, 8)
     assert batch.masked_labels_N.tolist() == [6]
 
 
 @settings(max_examples=40, deadline=None)
-@given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), num_places=st.sampled_from([0, 64]), data=st.data())
-def test_collate_equals_laying_out_a_cell_at_a_time(toys_of_any_length, num_rows, extra, num_places, data):
+@given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), mask_capacity=st.sampled_from([0, 64]), data=st.data())
+def test_collate_equals_a_plain_loop_over_tokens(toys_of_any_length, num_rows, extra, mask_capacity, data):
     rows = np.array(data.draw(st.lists(st.integers(0, 39), min_size=num_rows, max_size=num_rows)), np.int64)
     examples = toys_of_any_length.rows(rows)
-    shape = BatchShape(num_rows + extra, 32, num_places)
+    shape = BatchShape(num_rows + extra, 32, mask_capacity)
     batch = collate(examples, pad_id=3, shape=shape)
     assert {name: getattr(batch, name).tolist() for name in TENSORS} == plain_collate(examples, shape, 3)
 
@@ -145,14 +145,14 @@ def test_ids_are_int32_and_labels_int64_up_to_the_largest():
 
 
 @pytest.mark.parametrize(("mask_prob", "ngram"), [(0.15, 3), (0.01, 1), (0.5, 10)])
-def test_places_suffice_for_the_mean_and_are_never_more_than_the_cells(mask_prob, ngram):
+def test_the_mask_capacity_exceeds_the_mean_and_is_never_more_than_the_cells(mask_prob, ngram):
     for num_cells in (64, 4096, 2**20):
-        found = bound_places(num_cells, mask_prob=mask_prob, ngram=ngram)
+        found = choose_mask_capacity(num_cells, mask_prob=mask_prob, ngram=ngram)
         assert found % 64 == 0
         assert mask_prob * num_cells <= found <= num_cells
 
 
-def test_more_masks_than_places_get_the_next_multiple_of_64(toys):
+def test_more_masks_than_the_capacity_raise_it_to_the_next_multiple_of_64(toys):
     examples = toys.make_shards(50).rows(np.arange(50))
     num_masked = len(examples.masked_ids)
     batch = collate(examples, pad_id=0, shape=BatchShape(50, 64, 64))
@@ -164,7 +164,7 @@ def test_more_masks_than_places_get_the_next_multiple_of_64(toys):
 # ---- epochs ----
 
 
-def test_the_first_epoch_is_every_row_once_as_stored(toys):
+def test_the_first_epoch_has_every_row_once_as_stored(toys):
     shards = toys.make_shards(245, max_seq_len=200)
     batches = list(ShardLoader(shards, batch_tokens=1000, seed=3))
     assert sorted(row for batch in batches for row in batch.rows) == list(range(245))
@@ -183,7 +183,7 @@ def test_counts_are_those_of_the_tensors_and_no_row_is_without_a_valid_token(toy
         assert batch.valid_BT.any(1).all()
 
 
-def test_there_is_one_shape_a_bucket(toys):
+def test_all_batches_of_a_bucket_have_one_shape(toys):
     shards = toys.make_shards(600, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=4000)
     batches = [batch for _ in range(3) for batch in loader]
@@ -192,14 +192,14 @@ def test_there_is_one_shape_a_bucket(toys):
     assert loader.epoch == 3
 
 
-def test_every_call_of_iter_is_an_epoch(toys):
+def test_every_iterator_yields_an_epoch(toys):
     loader = ShardLoader(toys.make_shards(45), batch_tokens=256)
     for epoch in range(3):
         assert loader.epoch == epoch
         assert sorted(row for batch in loader for row in batch.rows) == list(range(45))
 
 
-def test_the_steps_of_an_epoch_are_about_as_said(toys):
+def test_steps_per_epoch_is_nearly_the_true_number(toys):
     loader = ShardLoader(toys.make_shards(900, max_seq_len=200), batch_tokens=1000)
     assert len(list(loader)) == pytest.approx(loader.steps_per_epoch, rel=0.1)
     one_window = ShardLoader(toys.make_shards(45), batch_tokens=1000)
@@ -261,7 +261,7 @@ def test_read_ahead_yields_every_item_in_order(num_steps, depth):
 def test_reading_ahead_changes_no_batch_and_no_state(toys, depth):
     shards = toys.make_shards(145, max_seq_len=200)
     plain, ahead = (ShardLoader(shards, batch_tokens=1000) for _ in range(2))
-    items = ahead._read_from(ahead._place, pin=False)
+    items = ahead._read_from(ahead._position, pin=False)
     stream = read_ahead(items, depth=depth)
     for (batch,), (read, after) in zip(plain.stream(CPU, 50), stream, strict=False):
         assert_same(batch, read[0])
@@ -269,7 +269,7 @@ def test_reading_ahead_changes_no_batch_and_no_state(toys, depth):
     stream.close()
 
 
-def test_read_ahead_raises_what_reading_raised():
+def test_read_ahead_raises_the_errors_of_reading():
     def read():
         yield from range(2)
         raise ShardError("torn")
@@ -304,7 +304,7 @@ def test_on_a_gpu_the_batches_are_those_of_the_cpu(toys):
 
 @settings(max_examples=25, deadline=None)
 @given(start=st.integers(0, 80))
-def test_a_state_goes_on_with_the_very_batches_that_would_have_come(module_toys, start):
+def test_a_restored_state_gives_the_same_batches_as_without_a_stop(module_toys, start):
     shards = module_toys.make_shards(145, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=1000, seed=3)
     stream = loader.stream(CPU)
@@ -341,7 +341,7 @@ def test_the_state_of_another_loader_is_refused(toys, changes, words):
     state = ShardLoader(shards, batch_tokens=1000).state_dict()
     with pytest.raises(CheckpointError, match=words):
         ShardLoader(shards, **{"batch_tokens": 1000, **changes}).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="no Place"):
+    with pytest.raises(CheckpointError, match="no Position"):
         ShardLoader(shards, batch_tokens=1000).load_state_dict({**state, "window": 99})
 
 
@@ -365,7 +365,7 @@ def test_fixed_batches_are_the_first_rows_each_once_in_few_shapes(toys):
     ("column", "value"),
     [("masked_positions", 60_000), ("masked_ids", 40), ("input_ids", 40), ("segment_a_len", 60_000)],
 )
-def test_a_row_that_leads_outside_is_named_and_never_read(toys, column, value):
+def test_a_row_with_values_out_of_bounds_is_named_and_never_read(toys, column, value):
     shards = toys.make_shards(20)
     values = getattr(shards.examples, column).copy()
     values[-1] = value

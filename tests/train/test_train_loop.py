@@ -1,4 +1,4 @@
-"""A run learns, keeps its figures, and never evaluates on what it trained on."""
+"""A run learns, writes its figures, and evaluates only on rows that it does not train on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys
     assert capsys.readouterr().err.count("no validation rows") == 1
 
 
-def test_the_start_says_what_is_trained_where_and_why_and_the_end_what_was_learnt(toys, use_shards, tmp_path, capsys):
+def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shards, tmp_path, capsys):
     shards = toys.make_shards(40)
     use_shards(shards, toys.make_shards(10, seed=1))
     loop.train(tmp_path, tmp_path / "run", TINY)
@@ -100,7 +100,7 @@ def test_the_start_says_what_is_trained_where_and_why_and_the_end_what_was_learn
     assert "step 4 of 4" in said.err
 
 
-def test_the_baseline_is_what_the_frequencies_of_the_training_labels_are_worth(toys):
+def test_the_baseline_is_the_loss_of_the_frequencies_of_training_labels(toys):
     train, validation = toys.make_shards(30, vocab_size=8), toys.make_shards(30, vocab_size=8, seed=1)
     for shards, modulus in ((train, 4), (validation, 2)):
         labels = np.arange(len(shards.examples.masked_ids), dtype=np.uint16) % modulus
@@ -216,7 +216,7 @@ def test_a_batch_too_large_for_the_gpu_is_named_with_what_fits(toys, use_shards,
     loop.train(tmp_path, tmp_path / "smaller", dataclasses.replace(TINY, micro_tokens=128))
 
 
-def test_what_nothing_of_fits_is_said_too(toys, use_shards, tmp_path, monkeypatch):
+def test_if_no_batch_fits_on_the_gpu_the_error_says_so(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40))
 
     def run_out(self, batch):
@@ -246,20 +246,20 @@ def test_lamb_trains_too(toys, use_shards, tmp_path):
     assert last["mlm_loss"] < first["mlm_loss"] - 0.5
 
 
-def test_a_run_by_epochs_reads_all_rows_so_often(toys, use_shards, tmp_path):
+def test_a_run_by_epochs_reads_all_rows_that_many_times(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, epochs=2.0))
     assert last is not None
     assert last.name == "step-00000010"
 
 
-def test_a_time_too_short_to_train_in_is_refused(toys, use_shards, tmp_path):
+def test_minutes_too_short_for_an_update_are_refused(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*nothing is left to train in"):
+    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*no time is left for training"):
         loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, minutes=0.01))
 
 
-def test_an_evaluation_of_lost_weights_is_one_line(toys, use_shards, tmp_path, monkeypatch):
+def test_evaluating_lost_weights_is_an_error_of_one_line(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     update = loop.update
 
@@ -272,7 +272,7 @@ def test_an_evaluation_of_lost_weights_is_one_line(toys, use_shards, tmp_path, m
         loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_every=1, log_every=4))
 
 
-@pytest.mark.slow  # it takes the time that it is given
+@pytest.mark.slow  # it trains for a fixed time
 def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     config = dataclasses.replace(TINY, steps=None, minutes=0.25, log_every=50, save_every=10_000, eval_every=10_000)
@@ -286,7 +286,7 @@ def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, t
     assert rates[-1] < 0.2 * max(rates)
 
 
-def test_shards_on_the_disk_train_as_those_in_memory(toys, use_shards, tmp_path, monkeypatch):
+def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, monkeypatch):
     splits = {"train": toys.make_shards(40), "validation": toys.make_shards(10, seed=1)}
     parts = {
         name: [shards.rows(rows) for rows in np.split(np.arange(len(shards)), 5)] for name, shards in splits.items()

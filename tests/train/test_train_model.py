@@ -27,7 +27,7 @@ SMALL = AlbertConfig(
 def small_model(**changes) -> Albert:
     torch.manual_seed(1)
     model = Albert(dataclasses.replace(SMALL, **changes)).eval()
-    with torch.no_grad():  # at N(0, 0.02) attention is nearly uniform, and biases hide behind zeros
+    with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform, and biases are 0
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.4)
     return model
@@ -72,7 +72,7 @@ def test_a_change_of_a_shared_layer_shows_in_every_layer(batch):
     torch.testing.assert_close(shared.encode(batch), apart.encode(batch))
 
 
-def test_shapes(batch):
+def test_the_logits_have_the_documented_shapes(batch):
     output = small_model()(batch)
     assert output.mlm_logits_NV.shape == (len(batch.masked_labels_N), 40)
     assert output.sop_logits_B2.shape == (10, 2)
@@ -82,7 +82,7 @@ def test_shapes(batch):
 def test_weights_start_from_a_normal_of_deviation_0_02_cut_at_two_deviations_and_biases_from_0():
     torch.manual_seed(0)
     density = math.exp(-2) / math.sqrt(2 * math.pi)
-    left = math.sqrt(1 - 4 * density / math.erf(math.sqrt(2)))  # the share of the deviation that the cut leaves: 0.88
+    left = math.sqrt(1 - 4 * density / math.erf(math.sqrt(2)))  # truncation multiplies the deviation by 0.88
     model = Albert(AlbertConfig(vocab_size=2000, hidden_size=192, num_heads=4, ffn_size=768, num_layers=1))
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2 and parameter.numel() > 10_000:
@@ -115,7 +115,7 @@ def test_padding_changes_no_output(toys):
     torch.testing.assert_close(together.sop_logits_B2, torch.cat([one.sop_logits_B2 for one in alone]))
 
 
-def test_what_stands_in_the_padding_changes_no_output(toys):
+def test_the_content_of_padding_changes_no_output(toys):
     examples = toys.make_shards(6).rows(np.arange(6))
     model = small_model()
     zeros, sevens = model(collate(examples, pad_id=0)), model(collate(examples, pad_id=7))
@@ -221,7 +221,7 @@ def reference_gelu(x):
 
 
 def reference_attention(rows, weights, name, num_heads):
-    """One row of the batch, without its padding: a list of vectors of size H."""
+    """Compute one row of the batch, without its padding: a list of vectors of size H."""
     size = len(rows[0])
     per_head = size // num_heads
     qkv = [reference_linear(x, weights, name + ".qkv") for x in rows]

@@ -13,7 +13,7 @@ from albert_data.train.model import Albert
 from albert_data.train.optimizer import Lamb, lr_at, make_optimizer
 
 
-def test_the_rate_rises_to_its_height_and_falls_to_0():
+def test_the_rate_rises_to_lr_and_falls_to_0():
     config = TrainConfig(steps=100, warmup_share=0.1, lr=1.0)
     rates = [lr_at(step, 100, config) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)
@@ -52,7 +52,7 @@ def test_a_vector_without_gradient_pull_keeps_its_length_where_a_matrix_shrinks(
 
 
 def lamb_step(weight, gradient, mean, square, *, lr, decay, is_adapted, blocks):
-    """LAMB as the paper's code writes it, one matrix after another, in float64."""
+    """LAMB as in the paper's code, one matrix after another, in float64."""
     mean = 0.9 * mean + 0.1 * gradient
     square = 0.999 * square + 0.001 * gradient**2
     update = mean / (np.sqrt(square) + 1e-6) + decay * weight
@@ -68,7 +68,7 @@ def lamb_step(weight, gradient, mean, square, *, lr, decay, is_adapted, blocks):
 def test_lamb_is_the_formula_matrix_by_matrix():
     config = TrainConfig(optimizer="lamb", lr=0.01)
     model = Albert(AlbertConfig(vocab_size=30, embedding_size=4, hidden_size=8, num_layers=2, num_heads=2, ffn_size=8))
-    torch.nn.init.zeros_(model.sop_head.weight)  # a matrix of norm 0 takes its update as it is
+    torch.nn.init.zeros_(model.sop_head.weight)  # the update of a matrix of norm 0 is not scaled
     optimizer = make_optimizer(model, config)
     assert isinstance(optimizer, Lamb)
     random = np.random.default_rng(0)

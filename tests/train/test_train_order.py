@@ -1,4 +1,4 @@
-"""The batch list: each row once an epoch, the same for any rank, any place reached alone, few lengths."""
+"""The order of batches has each row once an epoch, is the same for all ranks, and can begin at any position."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_data.train import order
-from albert_data.train.order import BUCKET, BatchOrder, Place, RowBatch, cut_batches, num_slots, permute, take_share
+from albert_data.train.order import (
+    BUCKET,
+    BatchOrder,
+    Position,
+    RowBatch,
+    cut_batches,
+    permute,
+    rows_per_batch,
+    take_share,
+)
 
-START = Place(0, 0, 0)
+START = Position(0, 0, 0)
 seeds = st.integers(0, 2**63 - 1)
 row_lengths = st.lists(st.integers(2, 512), min_size=1, max_size=400)
 
 
 @pytest.fixture
 def small_windows(monkeypatch):
-    """Windows of three batches or so, for epochs of many."""
+    """Use windows of about three batches, so that an epoch has many."""
     monkeypatch.setattr(order, "WINDOW_BATCHES", 3)
 
 
 def epoch_of(batch_order: BatchOrder, epoch: int) -> list[RowBatch]:
-    found = takewhile(lambda one: one[1].epoch == epoch, batch_order.batches_from(Place(epoch, 0, 0)))
+    found = takewhile(lambda one: one[1].epoch == epoch, batch_order.batches_from(Position(epoch, 0, 0)))
     return [batch for batch, _, _ in found]
 
 
 def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int) -> list[tuple[list[int], int]]:
-    """`cut_batches`, a row at a time."""
+    """`cut_batches` as a plain loop over rows."""
     batches, waiting = [], []
     for row_len in range(BUCKET, max(lengths) + BUCKET, BUCKET):
         here = [row for row, length in zip(rows, lengths, strict=True) if row_len - BUCKET < length <= row_len]
@@ -53,13 +62,13 @@ def test_permute_is_a_bijection_for_any_size_seed_and_epoch(size, seed, epoch):
     assert np.array_equal(np.sort(values), np.arange(size))
 
 
-def test_permute_at_a_few_places_equals_the_whole_permutation_at_them():
+def test_permute_at_a_few_indices_equals_the_whole_permutation():
     whole = permute(np.arange(1000), size=1000, seed=3, epoch=5)
     places = np.array([999, 0, 17, 17])
     assert np.array_equal(permute(places, size=1000, seed=3, epoch=5), whole[places])
 
 
-def test_permute_sends_every_place_to_every_value_alike():
+def test_permute_sends_every_index_to_every_value_equally_often():
     size, draws = 20, 1000
     counts = np.zeros((size, size))
     for epoch in range(draws):
@@ -96,7 +105,7 @@ def test_each_row_comes_exactly_once_an_epoch_in_few_shapes(lengths, batch_token
         batches = epoch_of(batch_order, epoch)
     assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
     assert {batch.row_len for batch in batches} <= {order.padded_len(length) for length in lengths}
-    short = [batch for batch in batches if len(batch.rows) < num_slots(batch.row_len, batch_tokens)]
+    short = [batch for batch in batches if len(batch.rows) < rows_per_batch(batch.row_len, batch_tokens)]
     assert len(short) <= batch_order.num_windows
     for batch in batches:
         assert max(lengths[row] for row in batch.rows) <= batch.row_len
@@ -105,7 +114,7 @@ def test_each_row_comes_exactly_once_an_epoch_in_few_shapes(lengths, batch_token
 
 @settings(max_examples=30, deadline=None)
 @given(lengths=row_lengths, batch_tokens=st.integers(64, 2000), seed=seeds, data=st.data())
-def test_any_place_gives_alone_what_it_gives_after_all_others(lengths, batch_tokens, seed, data):
+def test_a_position_gives_the_same_batch_with_and_without_the_batches_before_it(lengths, batch_tokens, seed, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "WINDOW_BATCHES", 3)
         orders = [BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed) for _ in range(2)]
@@ -119,7 +128,7 @@ def test_any_place_gives_alone_what_it_gives_after_all_others(lengths, batch_tok
 
 
 @given(num_rows=st.integers(0, 50), num_ranks=st.integers(1, 9))
-def test_shares_one_after_another_are_the_batch_and_hardly_differ(num_rows, num_ranks):
+def test_the_shares_of_ranks_make_up_the_batch_and_differ_by_at_most_a_row(num_rows, num_ranks):
     rows = np.arange(num_rows)
     shares = [take_share(rows, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
     assert np.array_equal(np.concatenate(shares), rows)
@@ -127,18 +136,18 @@ def test_shares_one_after_another_are_the_batch_and_hardly_differ(num_rows, num_
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_windows_part_the_epoch_evenly(small_windows):
+def test_windows_divide_the_epoch_evenly(small_windows):
     batch_order = BatchOrder(np.full(1000, 64), batch_tokens=640, seed=0)
     sizes = [sum(len(batch.rows) for batch in batch_order.window(0, i)) for i in range(batch_order.num_windows)]
     assert len(sizes) == round(1000 / 30)
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_little_is_padded_where_lengths_are_spread():
+def test_rows_of_many_lengths_have_little_padding():
     lengths = np.random.default_rng(0).integers(3, 513, 50_000)
     batch_order = BatchOrder(lengths, batch_tokens=16_384, seed=0)
     batches = epoch_of(batch_order, 0)
-    cells = sum(num_slots(batch.row_len, 16_384) * batch.row_len for batch in batches)
+    cells = sum(rows_per_batch(batch.row_len, 16_384) * batch.row_len for batch in batches)
     whole_buckets = (-(-lengths // 64) * 64).sum()
     assert cells < 1.02 * whole_buckets
 
@@ -150,10 +159,10 @@ def test_batches_do_not_come_sorted_by_length():
 
 
 @pytest.mark.parametrize("place", [(0, 0, 999), (0, 1, 0), (-1, 0, 0), (0, 0, -1)])
-def test_a_place_that_is_not_there_is_known(place):
+def test_holds_tells_which_positions_exist(place):
     batch_order = BatchOrder(np.full(20, 10), batch_tokens=64 * 5, seed=0)
-    assert batch_order.holds(Place(7, 0, 3))
-    assert not batch_order.holds(Place(*place))
+    assert batch_order.holds(Position(7, 0, 3))
+    assert not batch_order.holds(Position(*place))
 
 
 def test_epochs_and_seeds_differ():
@@ -165,7 +174,7 @@ def test_epochs_and_seeds_differ():
 
 
 def test_the_batch_list_is_frozen():
-    # A change here changes what --resume trains on: raise the checkpoints' format version with it.
+    # If this changes, --resume trains on other batches: raise the format version of checkpoints too.
     batch_order = BatchOrder(np.arange(40, 80, 4), batch_tokens=192, seed=42)
     batches = [batch.rows.tolist() for batch, _, _ in islice(batch_order.batches_from(START), 6)]
     assert batches == [[8], [2], [4, 3, 1], [7], [6, 0, 5], [9]]

@@ -1,4 +1,4 @@
-"""The number format follows from the machine, and says why."""
+"""The number format is chosen by the machine, with a reason."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from albert_data.train.precision import choose_device, choose_format, choose_pre
     ("capability", "expected", "reason"),
     [(None, "fp32", "CPU"), ((7, 5), "fp16", "7.5"), ((8, 0), "bf16", "8.0"), ((9, 0), "bf16", "9.0")],
 )
-def test_auto_takes_the_format_that_the_hardware_computes_in(capability, expected, reason):
+def test_auto_chooses_the_format_that_the_hardware_supports(capability, expected, reason):
     name, why = choose_format("auto", capability)
     assert name == expected
     assert reason in why
 
 
-def test_what_is_asked_for_is_taken():
+def test_a_given_precision_is_used():
     assert choose_format("fp32", (9, 0))[0] == "fp32"
     assert choose_format("bf16", None)[0] == "bf16"
 
@@ -29,14 +29,14 @@ def test_fp16_on_a_cpu_is_refused():
         choose_format("fp16", None)
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+def test_a_missing_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match="finds 1 CUDA GPUs"):
         choose_device("cuda:1")
 
 
-def test_no_gpu_at_all_means_the_cpu_unless_a_gpu_was_asked_for(monkeypatch):
+def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     device, why = choose_device("auto")
     assert device.type == "cpu"
@@ -45,7 +45,7 @@ def test_no_gpu_at_all_means_the_cpu_unless_a_gpu_was_asked_for(monkeypatch):
         choose_device("cuda")
 
 
-def test_autocast_computes_in_the_format_and_fp32_leaves_all_alone():
+def test_autocast_computes_in_the_format_except_for_fp32():
     x = torch.ones(2, 2)
     with choose_precision("bf16", "cpu").autocast():
         assert (x @ x).dtype == torch.bfloat16

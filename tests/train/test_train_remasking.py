@@ -1,4 +1,4 @@
-"""Later epochs mask anew: legally, in the shares of the build, by (seed, epoch, row) alone."""
+"""Later epochs have new valid masks with the shares of the build, which depend only on (seed, epoch, row)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory, tokenizer) -> Shards:
-    """Rows that a build made of made-up English and Chinese."""
+    """Rows of a build of made-up English and Chinese."""
     folder = tmp_path_factory.mktemp("remasking")
     sentences = list(make_sentences(20_000, seed=5))
     documents = ["\n".join(sentences[at : at + 40]) for at in range(0, len(sentences), 40)]
@@ -39,7 +39,7 @@ def shards(tmp_path_factory, tokenizer) -> Shards:
 
 
 def read_epoch(loader: ShardLoader) -> dict[int, tuple[list[int], dict[int, int]]]:
-    """Each row's ids and masks (position: original) in the rest of an epoch."""
+    """Return each row's ids and masks (position: original) in the rest of an epoch."""
     found = {}
     for batch in loader:
         row_len = batch.input_ids_BT.shape[1]
@@ -69,7 +69,7 @@ def test_later_epochs_have_other_masks_over_the_same_text(shards):
         text = shards[row].original_ids.tolist()
         assert [originals(*epoch[row]) for epoch in epochs] == [text] * 3
     different = [epochs[1][row][1] != epochs[2][row][1] != epochs[0][row][1] for row in range(len(shards))]
-    assert np.mean(different) > 0.95  # the shortest rows have few ways
+    assert np.mean(different) > 0.95  # the shortest rows have few possible masks
 
 
 def test_without_remasking_every_epoch_has_the_stored_masks(shards):
@@ -82,11 +82,11 @@ def test_without_remasking_every_epoch_has_the_stored_masks(shards):
     [{"batch_tokens": 700}, {"batch_tokens": 50_000}, {"micro_tokens": 128}],
     ids=["small batches", "large batches", "micro-batches"],
 )
-def test_masks_depend_on_no_batch(shards, settings):
+def test_masks_do_not_depend_on_the_batch(shards, settings):
     assert read_epoch(loader_at(shards, 1)) == read_epoch(loader_at(shards, 1, **settings))
 
 
-def test_masks_depend_on_no_rank(shards):
+def test_masks_do_not_depend_on_the_rank(shards):
     whole = read_epoch(loader_at(shards, 1))
     for rank in range(3):
         share = read_epoch(loader_at(shards, 1, rank=rank, num_ranks=3))
@@ -94,7 +94,7 @@ def test_masks_depend_on_no_rank(shards):
 
 
 def test_masks_depend_on_the_seed_the_epoch_and_the_row(shards):
-    """A copy of a row under another number has other masks."""
+    """A copy of a row with another number has other masks."""
     one = shards.rows(np.full(8, int(np.argmax(shards.lengths))))
 
     @dataclasses.dataclass
@@ -118,7 +118,7 @@ def test_masks_depend_on_the_seed_the_epoch_and_the_row(shards):
 
 
 def test_masks_are_legal(shards):
-    """Whole words, runs of at most three in a segment, no special token, ordinary pieces in their stead."""
+    """Masks are whole words, at most three in a span of a segment, no special tokens, replaced by ordinary pieces."""
     tokenizer = shards.tokenizer
     specials, ordinary = tokenizer.specials, set(tokenizer.ordinary_ids.tolist())
     for row, (ids, masks) in read_epoch(loader_at(shards, 1)).items():
@@ -145,7 +145,7 @@ def words_of(segment: np.ndarray, begin: int, rule: WordRule) -> list[list[int]]
 
 
 def test_the_shares_are_those_of_the_build(shards):
-    """15 % masked, 80/10/10, p(n) of spans: in new masks as in the stored ones, within five deviations."""
+    """15 % masked, 80/10/10, p(n) of spans: equal in new and in stored masks, within five deviations."""
     for epoch in (0, 1, 2):
         found = read_epoch(loader_at(shards, epoch))
         spans, kinds, excess = np.zeros(4), np.zeros(3), []
@@ -180,13 +180,13 @@ def test_another_tokenizer_than_the_builds_is_refused(shards):
     assert list(islice(ShardLoader(copy, batch_tokens=1000, remask=False), 1))
 
 
-def test_a_folder_is_enough(shards):
+def test_a_loader_opens_a_folder_itself(shards):
     batch = next(iter(ShardLoader(Path(shards.folder), batch_tokens=1000)))
     assert batch.num_tokens > 0
 
 
 def test_words_of_version_1_are_masked_by_its_own_rule(tmp_path, monkeypatch):
-    """Here that rule takes each piece for a word, so the masks are those of a build that does."""
+    """Here version 1 takes each piece for a word, so the masks are those of a build with such words."""
     monkeypatch.setattr(words_version_1, "is_standalone", lambda piece: True)
     rows = make_examples(draw_sentences(40, 1), SMALL)
     old = write_folder(tmp_path / "old", {"train": [rows]})

@@ -1,4 +1,4 @@
-"""A stopped run goes on as if it had never stopped, bit for bit, or says why it can't."""
+"""A stopped run resumes as if it had not stopped, bit for bit, or says why it can't."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from albert_data.train.config import RECIPES
 from albert_data.train.folder import load_config
 from albert_data.train.loader import ShardLoader
 
-# Dropout, so that random states count; a log interval that straddles checkpoints; two epochs and a half.
+# With dropout, so that random states matter; lines of metrics span checkpoints; two and a half epochs.
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"],
     steps=10,
@@ -67,7 +67,7 @@ def assert_same(one, other):
 
 
 def interrupt_at(monkeypatch, step, number=signal.SIGINT):
-    """Send the process a signal while the batch of this step is read."""
+    """Send this process a signal while the batch of this step is read."""
     stream = ShardLoader.stream
 
     def stream_and_interrupt(self, *arguments):
@@ -79,7 +79,7 @@ def interrupt_at(monkeypatch, step, number=signal.SIGINT):
     monkeypatch.setattr(ShardLoader, "stream", stream_and_interrupt)
 
 
-def test_a_killed_run_goes_on_from_its_newest_checkpoint_bit_for_bit(toys, finished, tmp_path):
+def test_a_killed_run_resumes_from_its_newest_checkpoint_bit_for_bit(toys, finished, tmp_path):
     killed = tmp_path / "killed"
     shutil.copytree(finished, killed)
     shutil.rmtree(list_checkpoints(killed)[-1])
@@ -125,7 +125,7 @@ def test_resuming_a_finished_run_changes_nothing(finished, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("lacks", ["page", "validation"])
-def test_resuming_a_run_that_was_killed_at_its_end_makes_what_it_lacks(toys, finished, tmp_path, capsys, lacks):
+def test_resuming_a_run_that_was_killed_at_its_end_writes_what_is_missing(toys, finished, tmp_path, capsys, lacks):
     pytest.importorskip("matplotlib")
     whole, page = (finished / "metrics.jsonl").read_text(), (finished / "report.html").read_text()
     (finished / "report.html").unlink()
@@ -136,7 +136,7 @@ def test_resuming_a_run_that_was_killed_at_its_end_makes_what_it_lacks(toys, fin
     assert (finished / "metrics.jsonl").read_text() == whole
     assert (finished / "report.html").read_text() == page
     shown = capsys.readouterr().err
-    assert "the run was over, but not all was written" in shown
+    assert "the run was over, but not all of its files were written" in shown
     assert f"the curves of the run: {finished / 'report.html'}" in shown
 
 
@@ -157,7 +157,7 @@ def test_a_file_in_place_of_the_folder_is_refused(finished, tmp_path):
         loop.train(tmp_path / "out", tmp_path / "file", CONFIG)
 
 
-def test_nothing_to_resume_is_refused(finished, tmp_path):
+def test_resume_without_a_run_folder_is_refused(finished, tmp_path):
     with pytest.raises(CheckpointError, match="no run to resume"):
         loop.train(tmp_path / "out", tmp_path / "new", CONFIG, resume=True)
     assert not (tmp_path / "new").exists()
@@ -167,13 +167,13 @@ def test_nothing_to_resume_is_refused(finished, tmp_path):
     ("field", "value"),
     [("lr", 0.5), ("steps", 20), ("seed", 9), ("batch_tokens", 4), ("preset", "base"), ("precision", "bf16")],
 )
-def test_other_settings_are_refused_by_name(finished, tmp_path, field, value):
+def test_resume_with_other_settings_is_refused_by_name(finished, tmp_path, field, value):
     with pytest.raises(CheckpointError, match=f"can't resume: {field} is '?{value}"):
         loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, **{field: value}), resume=True)
     assert load_config(finished) == CONFIG
 
 
-def test_other_shards_are_refused(toys, use_shards, finished, tmp_path):
+def test_resume_with_other_shards_is_refused(toys, use_shards, finished, tmp_path):
     use_shards(toys.make_shards(31), toys.make_shards(12, seed=1))
     with pytest.raises(CheckpointError, match="shards' digest"):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
@@ -187,13 +187,13 @@ def test_a_checkpoint_of_another_run_is_refused(finished, tmp_path):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
 
 
-def test_what_is_only_watched_may_change_on_resume(toys, finished, tmp_path):
+def test_settings_that_only_affect_the_records_may_change_on_resume(toys, finished, tmp_path):
     shutil.rmtree(list_checkpoints(finished)[-1])
     loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, log_every=1, eval_every=1), resume=True)
     assert toys.read_metrics(finished)[-1]["step"] == 10
 
 
-def test_a_run_may_go_on_in_smaller_micro_batches(toys, finished, tmp_path):
+def test_a_run_may_resume_with_smaller_micro_batches(toys, finished, tmp_path):
     shutil.rmtree(list_checkpoints(finished)[-1])
     loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, micro_tokens=64), resume=True)
     assert toys.read_metrics(finished)[-1]["step"] == 10
@@ -201,7 +201,7 @@ def test_a_run_may_go_on_in_smaller_micro_batches(toys, finished, tmp_path):
 
 @pytest.mark.parametrize("file", ["model.safetensors", "training.safetensors", "state.json"])
 @pytest.mark.parametrize("damage", ["cut", "missing"])
-def test_a_damaged_checkpoint_is_named_with_the_way_on(finished, tmp_path, file, damage):
+def test_a_damaged_checkpoint_is_named_with_the_next_step(finished, tmp_path, file, damage):
     newest = list_checkpoints(finished)[-1]
     (newest / file).unlink() if damage == "missing" else (newest / file).write_bytes((newest / file).read_bytes()[:99])
     with pytest.raises(CheckpointError, match=rf"{newest.name}: can't be read.*delete it"):
@@ -221,7 +221,7 @@ def test_a_checkpoint_without_its_optimiser_is_refused(finished, tmp_path):
 
 @pytest.mark.parametrize("damage", ["shape", "missing part", "missing parameter", "all"])
 def test_an_optimiser_of_other_shapes_is_refused(finished, tmp_path, damage):
-    """The fused kernels would read beyond a tensor that is too small."""
+    """PyTorch's fused kernels would read beyond a tensor that is too small."""
     newest = list_checkpoints(finished)[-1]
     tensors = load_file(newest / "training.safetensors")
     if damage == "shape":

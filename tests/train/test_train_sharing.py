@@ -1,4 +1,4 @@
-"""What threads share gives each the right batches or an error, and what worker processes get is the same."""
+"""Threads that share a loader get the right batches or an error, and worker processes get the same batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toy_rows import Epoch
 
 from albert_data.errors import AlbertDataError, ConfigError, ShardError
 from albert_data.train import ShardLoader
-from albert_data.train.loader import RowReader, Shared
+from albert_data.train.loader import RowReader, SharedIterator
 from albert_data.train.order import BatchOrder
 from albert_data.train.remasking import Remasker
 
@@ -27,12 +27,12 @@ TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "ma
 
 
 def contents(batch) -> tuple:
-    """A batch as something that compares."""
+    """Return a batch as values that can be compared."""
     return (*(tuple(getattr(batch, name).flatten().tolist()) for name in TENSORS), tuple(batch.rows.tolist()))
 
 
 def in_threads(work: Callable[[int], list], num_threads: int = 8) -> list:
-    """What each of some threads returns that begin at the same moment."""
+    """Return the results of several threads that begin at the same moment."""
     barrier = threading.Barrier(num_threads)
 
     def begin(number: int) -> list:
@@ -70,7 +70,7 @@ def test_of_two_iterators_over_a_loader_the_earlier_fails_and_no_batch_comes_twi
     loader = ShardLoader(shards, batch_tokens=128)
     first, second = iter(loader), iter(loader)
     found = [contents(next(first)), contents(next(second))]
-    with pytest.raises(AlbertDataError, match="by another iterator.*make a loader for each"):
+    with pytest.raises(AlbertDataError, match="a newer iterator.*make a loader for each"):
         next(first)
     assert found + [contents(batch) for batch in second] == expected
 
@@ -97,7 +97,7 @@ def test_an_iterator_of_before_a_state_was_loaded_fails(shards):
     stream = loader.stream(CPU)
     next(stream)
     loader.load_state_dict(loader.state_dict())
-    with pytest.raises(AlbertDataError, match="to another state"):
+    with pytest.raises(AlbertDataError, match="got another state"):
         next(stream)
 
 
@@ -114,7 +114,7 @@ def test_an_error_reaches_all_threads_that_share_an_iterator():
         yield 1
         raise ShardError("torn")
 
-    shared = Shared(read())
+    shared = SharedIterator(read())
     assert next(shared) == 1
     for _ in range(3):
         with pytest.raises(ShardError, match="torn"):
@@ -126,7 +126,7 @@ def test_threads_may_share_the_reader_and_the_order(shards):
     order = BatchOrder(shards.lengths, batch_tokens=128, seed=3)
 
     def read(number: int) -> list:
-        """Epochs 0 to 3, each thread another one first."""
+        """Read epochs 0 to 3; each thread begins with another one."""
         found = {}
         for epoch in np.roll(np.arange(4), number).tolist():
             for at, (rows, row_len) in enumerate(order.window(epoch, 0)):

@@ -1,4 +1,4 @@
-"""Parameters are counted by formula as the model and transformers have them, and as the paper says."""
+"""The formula counts the parameters that the model, transformers and the paper have."""
 
 from __future__ import annotations
 

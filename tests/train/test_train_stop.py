@@ -1,4 +1,4 @@
-"""A signal at any moment ends a run with the shell's exit code for it, saved, and as if it had never come."""
+"""A signal at any moment ends a run with a checkpoint and the signal's exit code; the run resumes as if undisturbed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIMES = ("seconds", "tokens_per_second")
 
 @pytest.fixture(autouse=True)
 def pythons_handlers():
-    """A test run in the background ignores Ctrl-C; and every handler must be back at the end."""
+    """Enable Ctrl-C, which tests in the background ignore, and check that all handlers are restored at the end."""
     old = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     yield
     now = {number: signal.signal(number, handler) for number, handler in old.items()}
@@ -58,7 +58,7 @@ def without_times(lines):
 
 
 def send_in(monkeypatch, module, name: str, number: int, *, call: int = 1, after: bool = False) -> None:
-    """Send a signal at this call of a function, before it or after it."""
+    """Send a signal before or after the given call of a function."""
     function, calls = getattr(module, name), []
 
     def work(*args, **kwargs):
@@ -99,7 +99,7 @@ def test_a_signal_at_any_moment_ends_the_run_and_it_goes_on_as_if_none_had_come(
         send_in(patch, module, name, number, call=call)
         last = train("run", interrupt=interrupt)
     assert interrupt.number == number
-    assert (last is None) == (step is not None), "a run that is over has no more to save"
+    assert (last is None) == (step is not None), "a run that is over ends normally"
     if step is not None:
         saved = [path.name for path in list_checkpoints(tmp_path / "run")]
         assert saved[-1:] == ([f"step-{step:08d}"] if step else [])
@@ -224,5 +224,5 @@ def test_torchrun_that_is_stopped_saves_and_ends(out, tmp_path, number):
     process.send_signal(number)
     shown = process.communicate(timeout=60)[1]
     assert process.returncode != 0
-    assert "is saved. Go on with" in shown
+    assert "is saved. Resume with" in shown
     assert len(list_checkpoints(run)) == 1

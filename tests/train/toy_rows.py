@@ -1,4 +1,4 @@
-"""Shards in memory and a data set over their loader; a module of its own, for worker processes to import."""
+"""Shards in memory and a data set over their loader, in a module that worker processes can import."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FakeShards:
     manifest: Manifest
 
     def set_aside(self, num_rows: int) -> None:
-        """Say in the manifest that validation has so many rows."""
+        """Set the number of validation rows in the manifest."""
         splits = {name: SplitEntry(**NO_TOTALS, shards=()) for name in SPLITS}
         splits["train"] = replace(splits["train"], num_rows=len(self))
         splits["validation"] = replace(splits["validation"], num_rows=num_rows)
@@ -46,7 +46,7 @@ class FakeShards:
 
     @property
     def tokenizer(self) -> SimpleNamespace:
-        """As much of a tokenizer as masking needs."""
+        """The part of a tokenizer that masking uses."""
         vocab_size = self.manifest.tokenizer.vocab_size
         is_special = np.isin(np.arange(vocab_size), [PAD, CLS, SEP, MASK])
         return SimpleNamespace(
@@ -74,7 +74,7 @@ class FakeShards:
 
 
 class Epoch(IterableDataset):
-    """The rest of a loader's epoch, as a DataLoader wants it."""
+    """The rest of a loader's epoch as a data set for DataLoader."""
 
     def __init__(self, loader: ShardLoader) -> None:
         self.loader = loader
