@@ -13,7 +13,19 @@ import albert_data
 
 PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "inspect", "train", "interop", "cli")
+ROOMS = (
+    "report",
+    "corpus",
+    "sentences",
+    "tokenizer",
+    "examples",
+    "shards",
+    "pipeline",
+    "inspect",
+    "train",
+    "interop",
+    "cli",
+)
 # What any room may import, and the order among them.
 COMMON = (
     "wording",
@@ -33,14 +45,15 @@ COMMON = (
     "rules",
 )
 MAY_IMPORT = {
+    "report": (),
     "corpus": (),
     "sentences": ("corpus",),
     "tokenizer": ("corpus", "sentences"),
     "examples": ("corpus", "sentences", "tokenizer"),
     "shards": ("corpus", "sentences", "tokenizer", "examples"),
     "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards"),
-    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline"),
-    "train": ("corpus", "sentences", "tokenizer", "examples", "shards"),
+    "inspect": ("report", "corpus", "sentences", "tokenizer", "examples", "shards", "pipeline"),
+    "train": ("report", "corpus", "sentences", "tokenizer", "examples", "shards"),
     "interop": ("corpus", "sentences", "tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,
 }

@@ -161,7 +161,6 @@ def damage_tensors(content: bytes, draws: random.Random) -> bytes:
 
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
 def test_a_file_changed_at_random_is_read_or_refused_in_one_line(trained, readers, tmp_path, source, reader, name):
-    pytest.importorskip("matplotlib")
     draws = random.Random(f"{reader} {name}")
     content = (trained / source / name).read_bytes()
     is_tensors = name.endswith(".safetensors")
@@ -176,7 +175,6 @@ def test_a_file_changed_at_random_is_read_or_refused_in_one_line(trained, reader
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
 @pytest.mark.parametrize("kind", ["FIFO", "device", "folder", "loop"])
 def test_what_is_no_file_is_refused_and_never_waited_for(trained, readers, tmp_path, source, reader, name, kind):
-    pytest.importorskip("matplotlib")
     run = tmp_path / "run"
     shutil.copytree(trained / source, run)
     path = run / name
@@ -200,7 +198,6 @@ def test_runs_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, caps
 
 
 def test_a_number_that_no_float_holds_is_no_point_of_a_curve(trained, tmp_path):
-    pytest.importorskip("matplotlib")
     run = tmp_path / "run"
     shutil.copytree(trained / "finished", run)
     lines = [
@@ -212,7 +209,6 @@ def test_a_number_that_no_float_holds_is_no_point_of_a_curve(trained, tmp_path):
 
 
 def test_a_name_that_is_no_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     run = tmp_path / os.fsdecode(b"run-\xff")
     shutil.copytree(trained / "finished", run)
     assert b"run-\\udcff" in write_run_page(run).read_bytes()
