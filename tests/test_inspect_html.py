@@ -204,7 +204,7 @@ def test_the_unknown_rate_by_source_is_a_chart_with_the_corpus_and_a_note_withou
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
     without = write_page(folder)
     assert "Unknown rate by source: left out, for a row does not say which file it is from." in without
-    assert "albert-data inspect OUT --html PATH --corpus INPUT" in without
+    assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
     assert "chart-sources" not in without
     report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
     page = report.to_html()

@@ -41,7 +41,7 @@ _PADDING_NOTE = (
 )
 _NO_SOURCES = (
     "Unknown rate by source: left out, for a row does not say which file it is from. "
-    "Name the build's inputs to see it: albert-data inspect OUT --html PATH --corpus INPUT."
+    "Name the build's inputs to see it: albert-data inspect SHARDS --html PATH --corpus INPUT."
 )
 
 

@@ -7,18 +7,22 @@ page without scripts. `albert_data.report` draws it and escapes all text of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import cycle, zip_longest
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from albert_data.errors import OutputError
-from albert_data.files import write_bytes
+from albert_data.errors import ConfigError, OutputError
+from albert_data.files import check_output, write_bytes, write_output
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, Section, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
-from albert_data.train.runs.figures import CURVES, SPLITS, Curve, Point, RunFigures, number, read_run
+from albert_data.train.runs.figures import CURVES, LOSS, SPLITS, Curve, Point, RunFigures, number, read_run
+
+if TYPE_CHECKING:  # it imports torch
+    from albert_data.train.layers import Layers
 
 MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
@@ -183,3 +187,49 @@ def list_settings(run: RunFigures) -> Iterator[str]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# ---- layers of several runs ----
+
+
+def check_plot(path: Path, spared: Iterable[Path]) -> None:
+    """Raise before the work for a plot that can't be written: ConfigError by its name, OutputError by where it is.
+
+    spared: files that are read, which it must not replace.
+    """
+    if path.suffix.lower() != ".html":
+        raise ConfigError(f"--plot {path}: the plot is an HTML page; give it a name that ends in .html")
+    if not path.parent.is_dir():
+        raise OutputError(f"--plot {path}: {path.parent} is no folder; make it, or choose another")
+    check_output(path, spared)
+
+
+def draw_layers(measured: Sequence[Layers], path: Path) -> None:
+    """Write a page with two charts of the layers, a curve for each run. Raises OutputError if it can't be written."""
+    distances = {one.name: one.distances for one in measured}
+    similarities = {one.name: one.similarities for one in measured}
+    charts = [
+        _draw_layer_curves("distances", "L2 distance of input and output", distances),
+        _draw_layer_curves("similarities", "Cosine similarity of input and output", similarities),
+    ]
+    title, about = "Layers", "How much each layer changes its input, as means over the tokens of validation rows."
+    section = Section(name="charts", title="Charts", body=render_charts(charts))
+    write_output(path, render_page([section], kind="ALBERT training runs", title=title, about=about).encode())
+
+
+def _draw_layer_curves(name: str, title: str, curves: Mapping[str, Sequence[float]]) -> Chart:
+    styles = [(colour, shape) for shape in ("line", "dashed", "dotted") for colour in ("first", "second", "third")]
+    series = [Series(run[-40:], *style) for run, style in zip(curves, cycle(styles), strict=False)]
+    top = max(map(max, curves.values())) * 1.05 or 1.0
+    num_layers = max(map(len, curves.values()))
+    ticks = make_ticks(1, num_layers, "{:g}".format), make_ticks(0, top, "{:g}".format)
+    plot = Plot((1, num_layers), (0, top), *ticks, "layer", series)
+    for one, values in zip(series, curves.values(), strict=True):
+        plot.line(one, list(enumerate(values, 1)), has_markers=True)
+    says = "; ".join(describe_points(run, list(enumerate(values, 1)), LOSS) for run, values in curves.items())
+    rows = [
+        [f"{layer}", *("" if value is None else f"{value:.3f}" for value in values)]
+        for layer, values in enumerate(zip_longest(*curves.values()), 1)
+    ]
+    table = [["layer", *curves], *rows]
+    return Chart(name=name, title=title, says=says, svg=plot.to_svg(name, title, says), table=table)
