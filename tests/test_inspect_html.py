@@ -29,6 +29,7 @@ from albert_data.inspect.html.page import render
 from albert_data.inspect.html.rows import escape_json
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
+from albert_data.inspect.summary import format_figure
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.times import save_times
@@ -179,7 +180,7 @@ def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
     for split in ("train", "validation"):
         measured = measure(open_shards(tmp_path, split))
         for share in (measured.padding_share, measured.pad_to_groups(8), measured.unknown_share):
-            assert f"<td>{share:.2%}</td>" in page
+            assert f"<td>{format_figure('share', share)}</td>" in page
 
 
 def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_path, monkeypatch) -> None:
@@ -214,8 +215,8 @@ def test_the_unknown_rate_by_source_is_a_chart_with_the_corpus_and_a_note_withou
     assert "9 other files" in figure
     assert report.sources is not None
     for file in report.sources.rank(20):
-        shares = f"<td>{file.num_tokens:,}</td><td>{file.share:.2%}</td><td>{file.unknown_rate:.2%}</td>"
-        assert shares in figure
+        shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
+        assert "".join(f"<td>{cell}</td>" for cell in (f"{file.num_tokens:,}", *shares)) in figure
     assert {tag for tag, _ in Reader(page).elements} == {tag for tag, _ in Reader(without).elements}
     assert [str(warning.message) for warning in recwarn] == []
     names = [file.name for file in report.sources.files]

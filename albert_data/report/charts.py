@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from albert_data.report.page import escape
+from albert_data.wording import format_share
 
 WIDTH, HEIGHT = 320, 204
 _LETTER = 5.6  # mean width of a letter at 10 units, to make room for text: the browser's font is not known here
@@ -69,7 +70,7 @@ def share_ticks(low: float, high: float) -> dict[float, str]:
     """Ticks of an axis of shares, with as many decimals as distinguish them."""
     found = make_ticks(low, high, str)
     decimals = next((n for n in range(8) if all(abs(round(100 * at, n) - 100 * at) < 1e-9 for at in found)), 8)
-    return {at: f"{100 * at:.{decimals}f} %" for at in found}
+    return {at: format_share(at, decimals) for at in found}
 
 
 class Plot:
@@ -207,7 +208,7 @@ def draw_stacked_rows(
         for share, series in zip(shares, parts, strict=True):
             body.append(element("rect", series.paint, x=x, y=y + 16, width=width * share, height=22))
             if share > 0.12:
-                label, middle = f"{100 * share:.1f} %", x + width * share / 2
+                label, middle = format_share(share, 1), x + width * share / 2
                 body.append(element("text", "fill-paper", label, x=middle, y=y + 31, text_anchor="middle"))
             x += width * share
         body.append(element("line", "line dashed stroke-ink", x1=WIDTH / 2, x2=WIDTH / 2, y1=y + 13, y2=y + 41))

@@ -17,8 +17,9 @@ from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.layers import Layers, measure_layers, measure_run
 from albert_data.train.loader import fixed_batches
 from albert_data.train.model import Albert
+from albert_data.train.runs.figures import thin
 from albert_data.train.runs.page import draw_layers
-from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict, thin
+from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=6, hidden_size=8, num_layers=4, num_heads=2, ffn_size=16)
 CONFIG = dataclasses.replace(

@@ -83,7 +83,7 @@ def test_a_finished_run_shows_its_figures_beside_the_baselines(tmp_path):
     assert "Step 300 of 300." in text
     assert "Training took 10 min 0 s." in text
     assert "Validation at step 300" in text
-    for figure in ("6.000", "6.789 (frequencies alone)", "0.693 (chance)", "51.2%", "50.0% (chance)", "6.321"):
+    for figure in ("6.000", "6.789 (frequencies alone)", "0.693 (chance)", "51.2 %", "50.0 % (chance)", "6.321"):
         assert figure in text
     assert "1,200 tokens a second" in text, "the median of three lines"
     assert "not finished" not in text
@@ -183,7 +183,7 @@ def test_a_long_run_stays_under_a_megabyte_and_keeps_its_ends(tmp_path):
     page = write_run_page(write_run(tmp_path / "run", lines, steps=60_000))
     assert page.stat().st_size < 1_000_000
     text = read_page(page).text
-    assert "Validation by step, every 75th" in text
+    assert "Validation by step, 40 of 3,000" in text
     assert "Step 60,000 of 60,000." in text
 
 

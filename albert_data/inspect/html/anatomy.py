@@ -14,11 +14,11 @@ from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, name_piece
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import format_figure
-from albert_data.inspect.terminal import count_noun
 from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.words import WordRule, find_word_starts
+from albert_data.wording import count_of
 
 _NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows whose counts are compared, and the best of them, which are read
 _TOKENS = 72  # about as many fit on a screen
@@ -145,7 +145,7 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     example, segments, statistics = shards[row], read_segments(shards, row), measured[shards.split]
     in_document = segments[::-1] if example.sop_label == SOP_SWAPPED else segments
     about = (
-        f"Row {row:,} of {shards.split}: {count_noun(len(example.input_ids), 'token')}, "
+        f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
         f"{len(example.masked_positions):,} of them masked. It is chosen because it shows much."
     )
     language = escape(shards.manifest.config.text.language)
@@ -231,7 +231,7 @@ def _render_span(is_masked: bool, words: Sequence[Word]) -> str:
     boxes = "".join(f'<span class="word">{"".join(map(_render_piece, word))}</span>' for word in words)
     if not is_masked:
         return boxes
-    return f'<span class="span"><span class="length">{count_noun(len(words), "word")}</span>{boxes}</span>'
+    return f'<span class="span"><span class="length">{count_of(len(words), "word")}</span>{boxes}</span>'
 
 
 def _render_piece(piece: Piece) -> str:
@@ -248,7 +248,7 @@ def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> st
         f"The length of a span is drawn: n words, at most {statistics.config.ngram}, with a probability in proportion "
         f"to 1/n. Spans are drawn until {format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
     )
-    labels = [count_noun(n, "word") for n in range(1, statistics.config.ngram + 1)]
+    labels = [count_of(n, "word") for n in range(1, statistics.config.ngram + 1)]
     return _render_shares(says, "span", labels, counts, statistics)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import describe_build_time, format_figure
-from albert_data.inspect.terminal import count_noun
 from albert_data.pipeline.stages import tabulate_stages
 from albert_data.pipeline.times import BuildTimes
 from albert_data.report.charts import (
@@ -27,6 +26,7 @@ from albert_data.report.charts import (
     share_ticks,
 )
 from albert_data.report.page import Chart
+from albert_data.wording import count_of, format_share
 
 _NUM_BINS = 32
 _MAX_POINTS = 512
@@ -144,7 +144,8 @@ def _draw_positions(statistics: Measured) -> Chart:
     plot.line(series[0], list(zip(starts.tolist(), shares.tolist(), strict=True)))
     inside = np.mean(np.abs(shares - wanted) <= errors) if len(shares) else 0.0
     title = "Masked share by position"
-    says = f"{100 * inside:.0f} % of the positions of {name} lie within two standard errors of {_percent(wanted)}."
+    share = format_share(float(inside), 0)
+    says = f"{share} of the positions of {name} lie within two standard errors of {_percent(wanted)}."
     table = [["position, from", "maskable tokens", "masked"]] + [
         [f"{start:.0f}", f"{n:,}", _percent(m / n)] for start, n, m in zip(*_thin(starts, tokens, masked), strict=True)
     ]
@@ -182,8 +183,8 @@ def _say_labels(name: str, measured: Statistics) -> str:
     pairs = in_order + swapped
     error = 0.5 / math.sqrt(pairs) if pairs else 0.0
     share = _percent(swapped / pairs) if pairs else "none"
-    chance = f" (50 % intended; chance alone moves it by {100 * error:.2f} points)" if pairs else ""
-    return f"{name}: {share} of the pairs are swapped{chance}, {count_noun(unpaired, 'row')} without a pair"
+    chance = f" ({format_share(0.5, 0)} intended; chance alone moves it by {100 * error:.2f} points)" if pairs else ""
+    return f"{name}: {share} of the pairs are swapped{chance}, {count_of(unpaired, 'row')} without a pair"
 
 
 def _draw_padding(statistics: Measured) -> Chart:

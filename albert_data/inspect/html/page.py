@@ -17,7 +17,6 @@ from albert_data.inspect.html.rows import embed_rows, render_browser
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
-from albert_data.inspect.terminal import count_noun
 from albert_data.report.page import (
     Section,
     escape,
@@ -31,6 +30,7 @@ from albert_data.report.page import (
 )
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
+from albert_data.wording import count_of
 
 if TYPE_CHECKING:
     from albert_data.inspect.report import Report
@@ -80,8 +80,8 @@ def _list_notes(report: Report) -> Iterable[str]:
 def _describe(manifest: Manifest) -> str:
     config = manifest.config.examples
     parts = (
-        f"Built by albert-data {manifest.albert_data_version} from {count_noun(len(manifest.inputs), 'input')}",
-        f"tokenizer of {count_noun(manifest.tokenizer.vocab_size, 'piece')}",
+        f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}",
+        f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {config.max_seq_len:,} tokens",
         "whole words masked" if config.whole_word else "single pieces masked",
         f"seed {config.seed}",
@@ -141,7 +141,9 @@ def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> st
 def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
     """Nothing where there is one."""
     chosen = choose_scripts(count_scripts(measured.piece_counts, pieces))
-    rows = [[one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", f"{one.share:.2%}"] for one in chosen]
+    rows = [
+        [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_figure("share", one.share)] for one in chosen
+    ]
     table = render_table(["script", "letters", "tokens", "share of the letters"], rows)
     return render_details(f"Scripts of {name}", table) if rows else ""
 
@@ -152,7 +154,7 @@ def _render_audit(audit: Audit) -> str:
         return "<p>Nothing was checked: no split has rows.</p>"
     concerns = [check for verdict in (BAD, LOOK) for check in audit.checks if check.verdict == verdict]
     counts = ", ".join(f"{audit.count(verdict):,} {verdict}" for verdict in VERDICTS if audit.count(verdict))
-    says = f"{count_noun(len(audit.checks), 'check')} for what makes a pretraining set bad: {counts}."
+    says = f"{count_of(len(audit.checks), 'check')} for what makes a pretraining set bad: {counts}."
     if not concerns:
         says += " There is nothing to do."
     rows = ([check.rule.title, check.verdict, check.finding] for check in audit.checks)

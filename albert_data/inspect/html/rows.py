@@ -13,11 +13,12 @@ from typing import Any
 
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.decoding import PLAIN, Segment, decode_segments, name_pair
-from albert_data.inspect.terminal import count_noun, escape_controls
+from albert_data.inspect.terminal import escape_controls
 from albert_data.inspect.view import ORDERS
 from albert_data.report.page import escape, read_asset
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.wording import count_of
 
 MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
@@ -50,7 +51,7 @@ def render_browser(shards: Shards, num_embedded: int, num_chosen: int, choice: C
 
 
 def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
-    rows = f"{count_noun(num_embedded, 'row')} of the {len(shards):,} of {shards.split}"
+    rows = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}"
     if choice.numbers:
         how = "asked for by number"
     elif choice.text is not None:

@@ -7,7 +7,7 @@ page without scripts. `albert_data.report` draws it and escapes all text of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, zip_longest
 from pathlib import Path
 from statistics import fmean, median
@@ -19,7 +19,7 @@ from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, Section, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
-from albert_data.train.runs.figures import CURVES, LOSS, SPLITS, Curve, Point, RunFigures, number, read_run
+from albert_data.train.runs.figures import CURVES, LOSS, SPLITS, Curve, Point, RunFigures, number, read_run, thin
 
 if TYPE_CHECKING:  # it imports torch
     from albert_data.train.layers import Layers
@@ -100,7 +100,7 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
         yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
         return
     rows = [
-        (curve.title, curve.form.format(value), _describe_baseline(run, curve))
+        (curve.title, curve.form(value), _describe_baseline(run, curve))
         for curve in CURVES
         if (value := number(last, curve.key)) is not None
     ]
@@ -114,7 +114,7 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
 
 def _describe_baseline(run: RunFigures, curve: Curve) -> str:
     value = run.baseline(curve.key)
-    return "" if value is None else f"{curve.form.format(value)} ({curve.baseline_name})"
+    return "" if value is None else f"{curve.form(value)} ({curve.baseline_name})"
 
 
 def describe_validations(run: RunFigures) -> str:
@@ -122,17 +122,16 @@ def describe_validations(run: RunFigures) -> str:
     lines = [line for line in run.lines if line["split"] == "validation"]
     if len(lines) < 2:
         return ""
-    every = -(-len(lines) // MOST_ROWS)
-    shown = lines[::-1][::every][::-1]
+    shown = thin(lines, MOST_ROWS)
     curves = [curve for curve in CURVES if any(number(line, curve.key) is not None for line in shown)]
     rows = [(f"{line['step']:,}", *(_cell(line, curve) for curve in curves)) for line in shown]
-    caption = "Validation by step" + (f", every {every}th" if every > 1 else "")
+    caption = "Validation by step" + (f", {len(shown)} of {len(lines):,}" if len(shown) < len(lines) else "")
     return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)
 
 
 def _cell(line: dict[str, Any], curve: Curve) -> str:
     value = number(line, curve.key)
-    return "" if value is None else curve.form.format(value)
+    return "" if value is None else curve.form(value)
 
 
 def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
@@ -145,13 +144,13 @@ def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     baseline = run.baseline(curve.key)
     series = [SERIES[split] for split in points]
     if baseline is not None:
-        series.append(Series(f"{curve.baseline_name}: {curve.form.format(baseline)}", "third", "dotted"))
+        series.append(Series(f"{curve.baseline_name}: {curve.form(baseline)}", "third", "dotted"))
     values = [value for found in thinned.values() for _, value in found] + ([] if baseline is None else [baseline])
     margin = 0.05 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
     low, high = min(values) - margin, max(values) + margin
     steps = [step for found in thinned.values() for step, _ in found]
     x = (min(steps), max(steps))
-    ticks = make_ticks(*x, "{:,.0f}".format), make_ticks(low, high, curve.form.format)
+    ticks = make_ticks(*x, "{:,.0f}".format), make_ticks(low, high, curve.form)
     plot = Plot(x, (low, high), *ticks, "step", series)
     if baseline is not None:
         plot.level(series[-1], baseline)
@@ -161,11 +160,11 @@ def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     return Chart(name=curve.key, title=title, says=says, svg=plot.to_svg(curve.key, f"{title} over the steps", says))
 
 
-def describe_points(split: str, points: list[Point], form: str) -> str:
+def describe_points(split: str, points: list[Point], form: Callable[[float], str]) -> str:
     """A curve in words."""
     values = [value for _, value in points]
-    low, high = form.format(min(values)), form.format(max(values))
-    return f"{split}: {form.format(values[0])} to {form.format(values[-1])}, lowest {low}, highest {high}"
+    low, high = form(min(values)), form(max(values))
+    return f"{split}: {form(values[0])} to {form(values[-1])}, lowest {low}, highest {high}"
 
 
 def thin_points(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
