@@ -159,8 +159,8 @@ class MetricsFile:
         strange = [one for one, line in lines if line is None and one.strip() and not (one is rest and _is_torn(rest))]
         if strange:
             copy = self._copy(b"\n".join((*texts, rest)))
-            lines_left_out = count_of(len(strange), "line")
-            self._say(f"{self._path}: {lines_left_out} that are no metrics are left out; {copy} is the whole old file")
+            left_out = count_of(len(strange), "line that is no metrics", "lines that are no metrics")
+            self._say(f"{self._path}: {left_out} left out; all is kept in {copy}")
         write_bytes(self._path, b"".join((*kept, text)))
 
     def _copy(self, content: bytes) -> Path:
