@@ -184,7 +184,7 @@ def test_an_unknown_command_is_a_usage_error_that_suggests_a_similar_one(
         ("shards --audit", "audit SHARDS"),
         ("--preset base", "presets NAME"),
         ("run --shards shards", "runs RUN --shards SHARDS"),
-        ("run other-run --plot layers.png", "runs RUN --shards SHARDS --plot PATH"),
+        ("run other-run --plot layers.html", "runs RUN --shards SHARDS --plot PATH"),
     ],
 )
 def test_an_option_of_inspect_that_moved_names_its_command(

@@ -13,7 +13,6 @@ from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.tokenizer.model import Tokenizer
 
-pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
 PATH = find_browser()
 pytestmark = pytest.mark.skipif(PATH is None, reason="no Chromium here: apt-get install chromium")
 TITLE = "document.getElementById('row-title').textContent"

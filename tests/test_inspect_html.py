@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,23 +16,27 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inspect_fixtures import edit_manifest, write_folder, write_small
+from inspect_fixtures import SMALL, edit_manifest, get_tokenizer, make_examples, write_folder, write_small
 from report_fixtures import HOSTILE, HOSTILE_NAMES, build_hostile_sources, write_hostile
 
 from albert_data.cli.main import run
+from albert_data.inspect.audit import rules
+from albert_data.inspect.audit.audit import Audit, audit_folder
+from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import Choice
-from albert_data.inspect.html import browser
-from albert_data.inspect.html.browser import escape_json
+from albert_data.inspect.html import rows as embedding
+from albert_data.inspect.html.page import render
+from albert_data.inspect.html.rows import escape_json
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
+from albert_data.inspect.summary import format_figure
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.times import save_times
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 
-pytest.importorskip("matplotlib", reason="the report's charts need matplotlib: pip install -e '.[report]'")
-CHARTS = ("lengths", "ngrams", "positions", "standing", "labels", "padding")
+CHARTS = ("lengths", "ngrams", "positions", "shown", "labels", "padding")
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "input", "br", "link", "img"}
 
@@ -138,7 +142,7 @@ def test_embedded_json_is_the_same_value_and_cant_end_its_element(value) -> None
 
 
 def test_rows_beyond_the_pages_size_are_left_out_and_counted(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(browser, "MAX_BYTES", 6_000)
+    monkeypatch.setattr(embedding, "MAX_BYTES", 6_000)
     page = write_page(write_small(tmp_path))
     rows = embedded(page)
     total = len(open_shards(tmp_path))
@@ -176,7 +180,7 @@ def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
     for split in ("train", "validation"):
         measured = measure(open_shards(tmp_path, split))
         for share in (measured.padding_share, measured.pad_to_groups(8), measured.unknown_share):
-            assert f"<td>{share:.2%}</td>" in page
+            assert f"<td>{format_figure('share', share)}</td>" in page
 
 
 def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_path, monkeypatch) -> None:
@@ -201,7 +205,7 @@ def test_the_unknown_rate_by_source_is_a_chart_with_the_corpus_and_a_note_withou
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
     without = write_page(folder)
     assert "Unknown rate by source: left out, for a row does not say which file it is from." in without
-    assert "albert-data inspect OUT --html PATH --corpus INPUT" in without
+    assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
     assert "chart-sources" not in without
     report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
     page = report.to_html()
@@ -211,8 +215,8 @@ def test_the_unknown_rate_by_source_is_a_chart_with_the_corpus_and_a_note_withou
     assert "9 other files" in figure
     assert report.sources is not None
     for file in report.sources.rank(20):
-        shares = f"<td>{file.num_tokens:,}</td><td>{file.share:.2%}</td><td>{file.unknown_rate:.2%}</td>"
-        assert shares in figure
+        shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
+        assert "".join(f"<td>{cell}</td>" for cell in (f"{file.num_tokens:,}", *shares)) in figure
     assert {tag for tag, _ in Reader(page).elements} == {tag for tag, _ in Reader(without).elements}
     assert [str(warning.message) for warning in recwarn] == []
     names = [file.name for file in report.sources.files]
@@ -231,6 +235,42 @@ def test_names_of_sources_stay_text_in_the_chart_too(tmp_path, tokenizer) -> Non
     assert "<img src=x onerror=window.hacked=1>.txt" in texts
     assert "x\\x1b[31m\\n\\u202e.txt" in texts
     assert "bad\\udcff.txt" in texts
+
+
+def audit_of(page: str) -> str:
+    return page.split('<section id="audit"')[1].split("</section>")[0]
+
+
+def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_path) -> None:
+    ids = get_tokenizer().encode(["the river talking quickly people walked"])[0].tolist()
+    examples = make_examples([[ids] * 4] * 20, SMALL)
+    folder = write_folder(tmp_path, {"train": [examples], "validation": [examples]}, SMALL)
+    audit, shown = audit_folder(folder), audit_of(write_page(folder))
+    assert audit.count("bad") > 0
+    for check in audit.checks:
+        assert f"<bdi>{escape(check.rule.title)}</bdi></th><td>{check.verdict}</td>" in shown
+        assert f"<td>{escape(check.finding)}</td>" in shown
+        is_concern = check.verdict in ("look", "bad")
+        assert (f"To do: {escape(check.rule.advice)}." in shown) == is_concern
+    assert shown.count('class="verdict bad"') == audit.count("bad")
+    assert shown.count('class="verdict look"') == audit.count("look")
+    assert "nothing to do" not in shown
+
+
+def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
+    report = inspect_folder(write_small(tmp_path), split="train", choice=Choice(count=1))
+    rule = replace(rules.UNKNOWN_RATE, look=2.0, bad=3.0)
+    audit = Audit(folder=tmp_path, checks=[Check(rule=rule, figure=0.5, finding="half")])
+    shown = audit_of(render(report, audit))
+    assert "1 check for what makes a pretraining set bad: 1 ok. There is nothing to do." in shown
+    assert "bad" not in shown.replace("set bad", "")
+    assert "To do" not in shown
+
+
+def test_the_audit_uses_the_corpus_where_it_is_given(tmp_path, tokenizer) -> None:
+    folder, inputs = build_hostile_sources(tmp_path, tokenizer)
+    report = inspect_folder(folder, split="train", choice=Choice(count=1), corpus=inputs)
+    assert audit_folder(folder).count("not known") > report.to_html().count("<td>not known</td>") >= 0
 
 
 def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:
@@ -277,20 +317,6 @@ def test_a_full_disk_leaves_the_report_of_before(tmp_path, capsys, monkeypatch) 
     assert "can't be written: No space left on device" in capsys.readouterr().err
     assert path.read_text() == "before"
     assert sorted(os.listdir(tmp_path)) == ["report.html", "shards"]
-
-
-def test_without_matplotlib_the_command_to_install_it_is_named(tmp_path) -> None:
-    folder = write_small(tmp_path / "shards")
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "from albert_data.cli.main import run\n"
-        f"sys.exit(run(['inspect', {str(folder)!r}, '--html', {str(tmp_path / 'report.html')!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    command = "pip install 'matplotlib>=3.8'"
-    assert done.stderr == f"Error: --html draws its charts with matplotlib; install it: {command}\n"
-    assert not (tmp_path / "report.html").exists()
 
 
 def newer(manifest) -> None:

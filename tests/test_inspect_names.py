@@ -45,7 +45,6 @@ def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd: Path
 
 
 def test_a_page_of_any_name_is_announced_without_control_characters(odd: Path, tmp_path: Path):
-    pytest.importorskip("matplotlib")
     result = CliRunner().invoke(cli, ["inspect", str(odd), "--html", str(tmp_path / f"{ODD}\udcff.html")])
     assert result.exit_code == 0
     assert r"a\x1b[2J\r\x9b\u202eb\udcff.html: 0." in result.stdout
@@ -54,7 +53,6 @@ def test_a_page_of_any_name_is_announced_without_control_characters(odd: Path, t
 
 def test_a_page_that_goes_to_a_device_is_not_announced(odd: Path):
     """What is printed after it could be in it, as with /dev/stdout."""
-    pytest.importorskip("matplotlib")
     result = CliRunner().invoke(cli, ["inspect", str(odd), "--html", "/dev/null"])
     assert (result.exit_code, result.stdout) == (0, "")
 

@@ -111,8 +111,6 @@ def test_documents_that_no_file_has_are_counted(built: Path, capsys: pytest.Capt
 def test_another_corpus_is_refused(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_html: bool):
     (tmp_path / "other.txt").write_text("Another text.\n")
     html = ["--html", str(tmp_path / "report.html")] if is_html else []
-    if is_html:
-        pytest.importorskip("matplotlib")
     assert run(["inspect", str(built / "out"), "--corpus", str(tmp_path / "other.txt"), *html]) == 1
     message = capsys.readouterr().err
     assert message.startswith("Error: --corpus has none of the shards' documents;")

@@ -13,7 +13,19 @@ import albert_data
 
 PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "inspect", "train", "interop", "cli")
+ROOMS = (
+    "corpus",
+    "sentences",
+    "tokenizer",
+    "examples",
+    "shards",
+    "pipeline",
+    "report",
+    "inspect",
+    "train",
+    "interop",
+    "cli",
+)
 # What any room may import, and the order among them.
 COMMON = (
     "wording",
@@ -39,8 +51,9 @@ MAY_IMPORT = {
     "examples": ("corpus", "sentences", "tokenizer"),
     "shards": ("corpus", "sentences", "tokenizer", "examples"),
     "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards"),
-    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline"),
-    "train": ("corpus", "sentences", "tokenizer", "examples", "shards"),
+    "report": (),
+    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "report"),
+    "train": ("corpus", "sentences", "tokenizer", "examples", "shards", "report"),
     "interop": ("corpus", "sentences", "tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 import subprocess
@@ -108,17 +109,17 @@ def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
 
 
 def test_a_plot_goes_through_links_and_spares_what_is_read(tmp_path: Path):
-    pytest.importorskip("matplotlib")
     layers = pytest.importorskip("albert_data.train.layers")
+    page = importlib.import_module("albert_data.train.runs.page")
     measured = [layers.Layers(name="run", distances=(1.0, 2.0), similarities=(0.5, 0.6))]
-    target, link = tmp_path / "target", tmp_path / "plot.svg"
+    target, link = tmp_path / "target", tmp_path / "plot.html"
     link.symlink_to(target)
-    layers.check_plot(link, [tmp_path / "run.json"])
-    layers.draw_layers(measured, link)
+    page.check_plot(link, [tmp_path / "run.json"])
+    page.draw_layers(measured, link)
     assert link.is_symlink()
     assert b"<svg" in target.read_bytes()
     with pytest.raises(OutputError, match="which is read here"):
-        layers.check_plot(link, [target])
+        page.check_plot(link, [target])
 
 
 # ---- temporary files ----

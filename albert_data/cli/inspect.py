@@ -91,13 +91,11 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
     _refuse_conflicts()
     with load_lightly():
         from albert_data.files import check_output, write_output
-        from albert_data.inspect.html.writing import check_charts
         from albert_data.inspect.report import inspect_folder
         from albert_data.shards.paths import list_files
 
     inputs = find_corpus(shards, corpus)
     if html:
-        check_charts()
         check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(shards)])
     chosen = _make_choice(NUM_IN_HTML if html else NUM_SHOWN, **choice)
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)

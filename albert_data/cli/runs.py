@@ -30,7 +30,7 @@ _PATH = click.Path(path_type=Path)
     "--plot",
     type=_PATH,
     metavar="PATH",
-    help="Draw these changes (.png, .svg or .pdf). Needs --shards and matplotlib.",
+    help="Draw these changes, as a page for a browser (.html). Needs --shards.",
 )
 @json_option
 def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json: bool) -> None:
@@ -41,7 +41,7 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
     \b
     Example:
       albert-data runs run
-      albert-data runs run other-run --shards shards --plot layers.png
+      albert-data runs run other-run --shards shards --plot layers.html
     """
     from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict
     from albert_data.train.sizes import describe_paper
@@ -62,12 +62,11 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
 
 def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> list[Layers]:
     require_packages("torch", extra="train")
-    if plot is not None:
-        require_packages("matplotlib", extra="report")
     from albert_data.shards.paths import list_files
     from albert_data.shards.reader import open_shards
     from albert_data.train.folder import list_files as list_run_files
-    from albert_data.train.layers import check_plot, draw_layers, measure_run
+    from albert_data.train.layers import measure_run
+    from albert_data.train.runs.page import check_plot, draw_layers
 
     if plot is not None:
         check_plot(plot, [*list_files(shards), *(path for run in runs for path in list_run_files(run))])

@@ -8,8 +8,11 @@ from typing import Any
 
 from albert_data.corpus.inputs import Input
 from albert_data.inspect import summary, view
+from albert_data.inspect.audit.audit import audit_splits
+from albert_data.inspect.audit.corpus import Corpus, read_corpus
+from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import Choice, choose_rows
-from albert_data.inspect.sources import Sources, measure_sources
+from albert_data.inspect.sources import Sources, attribute
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
 from albert_data.pipeline.times import BuildTimes, read_times
@@ -21,9 +24,12 @@ from albert_data.shards.reader import Shards, check_split, open_splits
 class Report:
     """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`, as `choice` has them.
 
-    build_time: None where this machine does not know it; sources: None without the corpus, or without rows.
+    opened: the splits with rows. build_time: None where this machine does not know it; corpus: what the inputs hold,
+    None where they are not given, or where no split has rows; sources: figures of its files.
     """
 
+    opened: list[Shards]
+    corpus: Corpus | None
     statistics: dict[str, Statistics]
     shards: Shards
     rows: list[int]
@@ -48,10 +54,11 @@ class Report:
         return {**page, "examples": examples}
 
     def to_html(self) -> str:
-        """The report for a browser. Needs matplotlib."""
+        """The report for a browser. It audits the shards too, which reads all rows once more."""
         from albert_data.inspect.html.page import render
 
-        return render(self.shards, self.statistics, self.rows, self.choice, self.build_time, self.sources)
+        audit = audit_splits(self.shards.folder, self.opened, self.corpus)
+        return render(self, audit)
 
     @property
     def _measured(self) -> tuple[Path, Manifest, dict[str, Statistics], list[str]]:
@@ -78,11 +85,16 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
     check_split(folder, split, list(opened))
     shown = opened[split]
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
+    statistics = {name: measure(shards) for name, shards in filled.items()}  # first: it finds rows that are no rows
+    rows = choose_rows(shown, choice)
+    read = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
     return Report(
-        statistics={name: measure(shards) for name, shards in filled.items()},  # first: it finds rows that are no rows
-        rows=choose_rows(shown, choice),
+        opened=list(filled.values()),
+        corpus=read,
+        statistics=statistics,
+        rows=rows,
         shards=shown,
         choice=choice,
         build_time=read_times(shown.manifest.manifest_sha256),
-        sources=measure_sources(list(filled.values()), corpus) if corpus and filled else None,
+        sources=None if read is None else attribute(gather_subject(list(filled.values())), read),
     )

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
-from albert_data.inspect.audit.corpus import Corpus, read_corpus
-from albert_data.inspect.audit.rows import Subject, gather_subject
+from albert_data.inspect.audit.corpus import Corpus
+from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns, escape_controls
-from albert_data.shards.reader import Shards
 from albert_data.wording import count_of
 
 _CUT = "..."
@@ -91,12 +89,6 @@ class Sources:
             "num_documents_found": self.num_documents_found,
             "files": [file.to_dict() for file in self.rank(len(self.files))],
         }
-
-
-def measure_sources(opened: list[Shards], inputs: list[Input]) -> Sources:
-    """Read the corpus, and all rows of these splits. Raises as read_corpus and attribute do."""
-    corpus = read_corpus(inputs, opened[0].manifest.config.text)
-    return attribute(gather_subject(opened), corpus)
 
 
 def attribute(subject: Subject, corpus: Corpus) -> Sources:

@@ -1,4 +1,4 @@
-"""The figures of a run as TensorBoard events, for those who watch several runs at once. Extra: tensorboard."""
+"""The figures of a run as TensorBoard events, to watch several runs at once. Extra: tensorboard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TensorBoardWriter:
     """RUN/tensorboard/, a curve for each figure and split: `mlm_loss/train`, `mlm_loss/validation`."""
 
     def __init__(self, run: Path, *, step: int = 0) -> None:
-        """Open for a run that begins, or goes on, after `step`: later events that a stopped run left are hidden.
+        """Open for a run that begins, or resumes, after `step`: later events of a stopped run are hidden.
 
         Raises ConfigError where TensorBoard is not installed.
         """
@@ -45,7 +45,7 @@ class TensorBoardWriter:
                     self._writer.add_scalar(f"{name}/{split}", value, step)
 
     def close(self) -> None:
-        """Write out what is held; without it, up to two minutes of events are lost."""
+        """Write the buffered events; without this, up to two minutes of them are lost."""
         with self._explain_failure():
             self._writer.close()
 

@@ -7,8 +7,7 @@ smoothly from layer to layer, and that the distance does not converge to 0.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_data.errors import CheckpointError, ConfigError, OutputError, ShardError
-from albert_data.files import check_output, write_output
+from albert_data.errors import CheckpointError, ShardError
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.loader import Rows, fixed_batches
 from albert_data.train.model import Albert
@@ -27,7 +25,6 @@ from albert_data.train.order import padded_len
 
 BATCH_TOKENS = 16_384
 NUM_ROWS = 256
-PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,37 +102,3 @@ def record_states(model: Albert) -> Iterator[list[Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def check_plot(path: Path, spared: Iterable[Path]) -> None:
-    """Raise ConfigError for a name without a format of `draw_layers`, OutputError for a path that can't be written.
-
-    spared: files that are read, which the plot must not replace.
-    """
-    if path.suffix.lower() not in PLOT_ENDINGS:
-        raise ConfigError(f"--plot {path}: its name has no format; allowed endings are {', '.join(PLOT_ENDINGS)}")
-    if not path.parent.is_dir():
-        raise OutputError(f"--plot {path}: {path.parent} is not a folder; make it, or choose another")
-    check_output(path, spared)
-
-
-def draw_layers(measured: list[Layers], path: Path) -> None:
-    """Write the figure with a curve for each run, as PNG, SVG or PDF according to its name. Needs matplotlib.
-
-    Raises OutputError if it can't be written.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    axes = figure.subplots(1, 2)
-    for one, marker in zip(measured, "osD^vPX*" * (1 + len(measured) // 8), strict=False):
-        layers = range(1, len(one.distances) + 1)
-        axes[0].plot(layers, one.distances, marker=marker, markersize=4, label=one.name[-24:])
-        axes[1].plot(layers, one.similarities, marker=marker, markersize=4, label=one.name[-24:])
-    for axis, title in zip(axes, ("L2 distance", "cosine similarity"), strict=True):
-        axis.set_xlabel("layer")
-        axis.set_title(f"{title} of input and output")
-        axis.legend()
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=100)
-    write_output(path, drawn.getvalue())

@@ -385,8 +385,8 @@ class _Loop:
         return list_checkpoints(self._run)[-1]
 
     def _finish(self) -> Path:
-        if self._ranks.is_first and (page := write_run_page(self._run, say=self._report.say)) is not None:
-            self._report.say(f"the curves of the run: {page}")
+        if self._ranks.is_first:
+            self._report.say(f"the curves of the run: {write_run_page(self._run)}")
         return list_checkpoints(self._run)[-1]
 
     def _stop(self) -> Path | None:

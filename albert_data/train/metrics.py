@@ -1,6 +1,6 @@
-"""Sums over steps, the figures made of them, and the file that keeps these.
+"""Sums over steps, the figures computed from them, and the file with the figures.
 
-The sums stay on the device and are read only when a line is due, so that a GPU need not wait at each step.
+The sums stay on the device and are read only when a line is due, so that a GPU does not wait at each step.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from albert_data.train.distributed import Ranks
 from albert_data.train.model import Output
 from albert_data.train.reading import check_number, explain
 from albert_data.train.runs.figures import parse_line, split_lines
+from albert_data.wording import count_of
 
 Figures = dict[str, float | None]
 
@@ -42,7 +43,7 @@ def measure(output: Output, batch: Batch) -> Tensor:
 
 
 def figures(sums: Sequence[float]) -> Figures:
-    """Return means over what was measured; None where nothing was."""
+    """Return means over what was measured; None where nothing was measured."""
     nats, num_masked, hits, sop_nats, num_ordered, sop_hits = sums
     return {
         "mlm_loss": nats / num_masked if num_masked else None,
@@ -101,7 +102,7 @@ class Tally:
         return tensors, {name: getattr(self, name) for name in _NUMBERS}
 
     def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-        """Raises KeyError, ValueError or TypeError for what `state_dict` can't have given."""
+        """Raises KeyError, ValueError or TypeError for what `state_dict` can't have returned."""
         for name, here in self.state_dict()[0].items():
             if (tensors[name].shape, tensors[name].dtype) != (here.shape, here.dtype):
                 raise ValueError(f"{name} is of another shape or type")
@@ -122,7 +123,7 @@ class MetricsFile:
     """metrics.jsonl: a JSON object a line, each with `step` and `split`, "train" or "validation".
 
     The first line that is written replaces those after `keep_until_step`, which the run writes again: a run that
-    fails before it has lost none. It also drops lines that are not metrics, after it has copied the whole file.
+    fails before that line loses none. It also drops lines that are no metrics, after it has copied the whole file.
     """
 
     def __init__(self, path: Path, *, keep_until_step: int, say: Callable[[str], None]) -> None:
@@ -165,7 +166,8 @@ class MetricsFile:
         strange = [one for one, line in lines if line is None and one.strip() and not (one is rest and _is_torn(rest))]
         if strange:
             copy = self._copy(b"\n".join((*texts, rest)))
-            self._say(f"{self._path}: goes on without {len(strange)} lines that are no metrics; all is kept in {copy}")
+            left_out = count_of(len(strange), "line that is no metrics", "lines that are no metrics")
+            self._say(f"{self._path}: {left_out} left out; all is kept in {copy}")
         write_bytes(self._path, b"".join((*kept, text)))
 
     def _copy(self, content: bytes) -> Path:
@@ -177,6 +179,6 @@ class MetricsFile:
 
 
 def _is_torn(rest: bytes) -> bool:
-    """Whether it is what is left of a line of ours, the machine having died: its beginning, or bytes never written."""
+    """Whether this is a line that a crash cut short: the beginning of a line, or zero bytes that were never written."""
     begin = b'{"step"'
     return rest.startswith(begin) or begin.startswith(rest) or not rest.strip(b"\0")

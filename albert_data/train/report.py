@@ -1,4 +1,4 @@
-"""What a run says while it works: lines on stderr, with a progress bar below them on a terminal."""
+"""What a run prints while it works: lines on stderr, with a progress bar below them on a terminal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from albert_data.train.flops import describe_peak
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures
 from albert_data.train.session import Session
+from albert_data.wording import format_share
 
 
 class Report:
     """Lines and, on a terminal, a bar with the figures and the time left; elsewhere a line for each interval.
 
-    Of several ranks the first reports alone. A stderr that is closed, full or whose terminal is gone ends no run:
-    then nothing is shown.
+    Only the first of several ranks reports. If stderr is closed or full, or its terminal is gone, the run continues
+    and nothing is shown.
     """
 
     def __init__(self, budget: Budget, *, is_first: bool = True) -> None:
@@ -46,11 +47,11 @@ class Report:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._spare_the_run():
+        with self._ignore_lost_stderr():
             self._bar.close()
 
     @contextmanager
-    def _spare_the_run(self) -> Iterator[None]:
+    def _ignore_lost_stderr(self) -> Iterator[None]:
         try:
             yield
         except OSError:
@@ -60,23 +61,23 @@ class Report:
 
     def say(self, line: str) -> None:
         if self._is_shown:
-            with self._spare_the_run():
+            with self._ignore_lost_stderr():
                 self._bar.write("\n".join(map(escape_controls, line.split("\n"))), file=sys.stderr)
 
     def advance(self, share: float) -> None:
         """Show how much of the run is done."""
-        with self._spare_the_run():
+        with self._ignore_lost_stderr():
             if self._bar.n == 0:
-                self._bar.initial = self._bar.n = 100 * share  # of a resumed run: its past took no time here
+                self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here
             self._bar.update(min(100.0, 100 * share) - self._bar.n)
 
     def show(self, step: int, line: dict[str, Any]) -> None:
         """Show a line of metrics of the training."""
         speed = f"{line['tokens_per_second']:,.0f} tokens/s"
         if "mfu" in line:
-            speed += f", MFU {line['mfu']:.1%}"
+            speed += f", MFU {format_share(line['mfu'], 1)}"
         if not self._bar.disable:
-            with self._spare_the_run():
+            with self._ignore_lost_stderr():
                 self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")
             return
         of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
@@ -84,7 +85,7 @@ class Report:
 
 
 def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget: Budget) -> list[str]:
-    """What the run is made of, and why."""
+    """The device, the precision, the model, the data and the length of the run, with reasons."""
     config, model, precision, ranks = session.config, session.model, session.precision, session.ranks
     device, per_epoch = precision.device, loader.steps_per_epoch
     num_tokens = int(splits.train.lengths.sum(dtype="int64"))
@@ -99,7 +100,7 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
-        f"{per_epoch:,} steps an epoch, {loader.padding_share():.1%} padding",
+        f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
         f"validation  {_describe_validation(splits.validation, config)}",
         *([f"speed       {describe_peak(precision.device_reason, precision.format)}"] if device.type == "cuda" else []),
@@ -119,13 +120,14 @@ def describe(values: Mapping[str, Any], *, short: bool = False) -> str:
     for task in ("mlm", "sop"):
         loss, accuracy = values[f"{task}_loss"], values[f"{task}_accuracy"]
         if loss is not None and accuracy is not None:
-            name = f"{task.upper()} loss {loss:.3f}"
-            parts.append(f"{task.upper()} {loss:.3f} {accuracy:.0%}" if short else f"{name} ({accuracy:.1%} right)")
+            name = task.upper()
+            long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right)"
+            parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
     return ", ".join(parts) or "nothing to predict"
 
 
 def describe_end(values: Figures, baseline: Baseline | None) -> str:
-    """The last validation figures, beside what knowing frequencies alone would have given."""
+    """The last validation figures, and the loss of a model that knows only how frequent each piece is."""
     text = f"validation at the end: {describe(values)}"
     loss = values["mlm_loss"]
     if baseline is None or loss is None:

@@ -161,7 +161,6 @@ def damage_tensors(content: bytes, draws: random.Random) -> bytes:
 
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
 def test_a_randomly_damaged_file_is_read_or_refused_in_one_line(trained, readers, tmp_path, source, reader, name):
-    pytest.importorskip("matplotlib")
     draws = random.Random(f"{reader} {name}")
     content = (trained / source / name).read_bytes()
     is_tensors = name.endswith(".safetensors")
@@ -176,7 +175,6 @@ def test_a_randomly_damaged_file_is_read_or_refused_in_one_line(trained, readers
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
 @pytest.mark.parametrize("kind", ["FIFO", "device", "folder", "loop"])
 def test_a_path_that_is_not_a_file_is_refused_without_waiting(trained, readers, tmp_path, source, reader, name, kind):
-    pytest.importorskip("matplotlib")
     run = tmp_path / "run"
     shutil.copytree(trained / source, run)
     path = run / name
@@ -200,7 +198,6 @@ def test_runs_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, caps
 
 
 def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(trained, tmp_path):
-    pytest.importorskip("matplotlib")
     run = tmp_path / "run"
     shutil.copytree(trained / "finished", run)
     lines = [
@@ -212,7 +209,6 @@ def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(trained, tmp_path
 
 
 def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     run = tmp_path / os.fsdecode(b"run-\xff")
     shutil.copytree(trained / "finished", run)
     assert b"run-\\udcff" in write_run_page(run).read_bytes()

@@ -14,10 +14,12 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, AlbertConfig
-from albert_data.train.layers import Layers, draw_layers, measure_layers, measure_run
+from albert_data.train.layers import Layers, measure_layers, measure_run
 from albert_data.train.loader import fixed_batches
 from albert_data.train.model import Albert
-from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict, thin
+from albert_data.train.runs.figures import thin
+from albert_data.train.runs.page import draw_layers
+from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=6, hidden_size=8, num_layers=4, num_heads=2, ffn_size=16)
 CONFIG = dataclasses.replace(
@@ -77,9 +79,11 @@ def test_the_layers_of_runs_stand_side_by_side(run, toys, tmp_path):
     text = describe_layers([measured, longer])
     assert f"{measured.distances[1]:.3f}" in text
     assert len(text.split("\n")) == 2 + 9
-    pytest.importorskip("matplotlib")
-    draw_layers([measured, longer], tmp_path / "layers.png")
-    assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
+    draw_layers([measured, longer], tmp_path / "layers.html")
+    page = (tmp_path / "layers.html").read_text()
+    assert page.count("<svg") == 2
+    assert f"<td>{measured.distances[1]:.3f}</td><td>1.000</td>" in page
+    assert "<td></td><td>1.000</td>" in page, "the shorter run has no ninth layer"
 
 
 def test_shards_of_another_vocabulary_and_a_run_without_checkpoint_are_refused(run, toys, tmp_path):
@@ -131,10 +135,9 @@ def test_figures_missing_in_a_line_are_left_out(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("x.foo", "allowed endings are .png, .svg, .pdf"), ("missing/x.png", "is not a folder")]
+    ("name", "message"), [("x.png", "give it a name that ends in .html"), ("missing/x.html", "is no folder")]
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, capsys, name, message):
-    pytest.importorskip("matplotlib")
     assert message in fails(capsys, 1, run, "--shards", tmp_path / "nowhere", "--plot", tmp_path / name)
 
 
@@ -143,7 +146,7 @@ def test_a_folder_without_a_run_is_refused(run, tmp_path, capsys):
 
 
 def test_a_plot_without_shards_is_a_usage_error(run, capsys):
-    assert "give --shards too" in fails(capsys, 2, run, "--plot", "layers.png")
+    assert "give --shards too" in fails(capsys, 2, run, "--plot", "layers.html")
 
 
 def test_of_many_lines_a_few_and_the_last_are_shown():

@@ -126,7 +126,6 @@ def test_resuming_a_finished_run_changes_nothing(finished, tmp_path, capsys):
 
 @pytest.mark.parametrize("lacks", ["page", "validation"])
 def test_resuming_a_run_that_was_killed_at_its_end_writes_what_is_missing(toys, finished, tmp_path, capsys, lacks):
-    pytest.importorskip("matplotlib")
     whole, page = (finished / "metrics.jsonl").read_text(), (finished / "report.html").read_text()
     (finished / "report.html").unlink()
     lines = whole.splitlines(keepends=True)

@@ -26,7 +26,7 @@ from albert_data.inspect.sources import attribute
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
-from albert_data.shards.reader import open_splits
+from albert_data.shards.reader import Shards, open_splits
 from albert_data.wording import count_of, format_share
 
 WIDTH = 80
@@ -84,11 +84,16 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     """
     splits = open_splits(folder)
     opened = [splits[name] for name in SPLITS if name in splits and len(splits[name]) > 0]
+    read = read_corpus(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
+    return audit_splits(folder, opened, read)
+
+
+def audit_splits(folder: Path, opened: list[Shards], read: Corpus | None) -> Audit:
+    """Audit splits that have rows. read: what the inputs hold, None where they are not given."""
     if not opened:
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    read = None if corpus is None else read_corpus(corpus, opened[0].manifest.config.text)
     checks += [*_check_sources(subject, read), _check_characters(subject, read)]
     advice = advise_on(opened[0].manifest)
     return Audit(folder=folder, checks=[_name_cause(check, advice) for check in checks])

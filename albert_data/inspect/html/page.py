@@ -1,33 +1,39 @@
-"""The report as one HTML page: figures, charts and a browser of rows, with nothing to fetch.
+"""The report of a shard folder as one HTML page: a row explained, charts, figures, the audit and a browser of rows.
 
-In: a shard folder's manifest, statistics and chosen rows. Out: HTML. Whatever comes from a corpus, a tokenizer or
-a path is escaped; the page's content security policy lets its own script and style sheet run, by their hashes,
-and nothing else.
+In: a shard folder's manifest, statistics, audit and chosen rows. Out: HTML.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
-from string import Template
+from typing import TYPE_CHECKING
 
 from albert_data.corpus.damage import REASONS
-from albert_data.inspect.choice import Choice
-from albert_data.inspect.html.browser import embed_rows
-from albert_data.inspect.html.charts import Chart, draw_charts
+from albert_data.inspect.audit.audit import Audit
+from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
+from albert_data.inspect.html.anatomy import render_anatomy
+from albert_data.inspect.html.charts import draw_charts
+from albert_data.inspect.html.rows import embed_rows, render_browser
 from albert_data.inspect.scripts import choose_scripts, count_scripts
-from albert_data.inspect.sources import Sources
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
-from albert_data.inspect.terminal import escape_controls
-from albert_data.inspect.view import ORDERS
-from albert_data.pipeline.times import BuildTimes
+from albert_data.report.page import (
+    Section,
+    escape,
+    read_asset,
+    render_charts,
+    render_details,
+    render_list,
+    render_page,
+    render_table,
+    render_tiles,
+)
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
 from albert_data.wording import count_of
+
+if TYPE_CHECKING:
+    from albert_data.inspect.report import Report
 
 _PADDING_NOTE = (
     "Padding is counted as if each row were padded to the next multiple of the group's length; "
@@ -35,60 +41,40 @@ _PADDING_NOTE = (
 )
 _NO_SOURCES = (
     "Unknown rate by source: left out, for a row does not say which file it is from. "
-    "Name the build's inputs to see it: albert-data inspect OUT --html PATH --corpus INPUT."
+    "Name the build's inputs to see it: albert-data inspect SHARDS --html PATH --corpus INPUT."
 )
 
 
-def render(
-    shards: Shards,
-    statistics: Mapping[str, Statistics],
-    rows: Sequence[int],
-    choice: Choice,
-    build_time: BuildTimes | None,
-    sources: Sources | None,
-) -> str:
+def render(report: Report, audit: Audit) -> str:
     """The whole page."""
-    data, num_embedded = embed_rows(shards, rows)
-    style, script = _read("page.css"), _read("page.js")
-    manifest = shards.manifest
-    name = escape(escape_controls(shards.folder.resolve().name))
-    return Template(_read("page.html")).substitute(
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        style=style,
-        script=script,
-        title=name,
-        about=escape(_describe(manifest)),
-        tiles="\n".join(_make_tile(*tile) for tile in _list_tiles(manifest, statistics)),
-        charts="\n".join(map(_render_chart, draw_charts(statistics, build_time, sources))),
-        figures=_render_figures(statistics),
-        damage=_render_damage(manifest.damage),
-        pieces="\n".join(
-            make(*item, shards.tokenizer.pieces)
-            for make in (_render_pieces, _render_scripts)
-            for item in statistics.items()
-        ),
-        notes="\n".join(f"<li>{escape(note)}</li>" for note in _list_notes(build_time, sources)),
-        embedded=escape(_describe_rows(shards, num_embedded, len(rows), choice)),
-        language=escape(manifest.config.text.language),
-        rows=data,
+    shards, statistics = report.shards, report.statistics
+    data, num_embedded = embed_rows(shards, report.rows)
+    parts = {
+        "Summary": render_tiles(_list_tiles(shards.manifest, statistics)),
+        "Anatomy of a row": render_anatomy(shards, statistics),
+        "Charts": render_charts(draw_charts(statistics, report.build_time, report.sources)),
+        "Figures beside the paper's": _render_figures(shards, statistics),
+        "Audit": _render_audit(audit),
+        "Examples": render_browser(shards, num_embedded, len(report.rows), report.choice),
+        "Notes": render_list(_list_notes(report)),
+    }
+    return render_page(
+        [Section(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
+        kind="ALBERT pretraining shards",
+        title=shards.folder.resolve().name,
+        about=_describe(shards.manifest),
+        style=read_asset(__package__, "rows.css"),
+        script=read_asset(__package__, "rows.js"),
+        data=data,
     )
 
 
-def _list_notes(build_time: BuildTimes | None, sources: Sources | None) -> Iterable[str]:
+def _list_notes(report: Report) -> Iterable[str]:
     yield _PADDING_NOTE
-    if sources is None:
+    if report.sources is None:
         yield _NO_SOURCES
-    if build_time is None:
+    if report.build_time is None:
         yield f"Where the time of the build went: {NO_BUILD_TIME}."
-
-
-def _read(name: str) -> str:
-    return (files("albert_data.inspect.html") / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def _describe(manifest: Manifest) -> str:
@@ -119,31 +105,14 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
         yield f"padding at {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
 
 
-def _make_tile(name: str, value: str) -> str:
-    return f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:
+    parts = [_render_intended(statistics), _render_damage(shards.manifest.damage)]
+    for make in (_render_pieces, _render_scripts):
+        parts += [make(name, measured, shards.tokenizer.pieces) for name, measured in statistics.items()]
+    return "\n".join(parts)
 
 
-def _render_chart(chart: Chart) -> str:
-    return (
-        f'<figure class="card" id="chart-{chart.name}"><h3>{escape(chart.title)}</h3>{chart.svg}'
-        f"<figcaption>{escape(chart.says)}</figcaption>"
-        f"<details><summary>The figures</summary>{_render_table(chart.table[0], chart.table[1:])}</details></figure>"
-    )
-
-
-def _render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column names the rows, scrolled sideways where it is too wide."""
-    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    body = "".join(_render_row(row) for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _render_row(row: Sequence[str]) -> str:
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-    return f'<tr><th scope="row"><bdi>{escape(row[0])}</bdi></th>{cells}</tr>'
-
-
-def _render_figures(statistics: Mapping[str, Statistics]) -> str:
+def _render_intended(statistics: Mapping[str, Statistics]) -> str:
     if not statistics:
         return "<p>No split has rows.</p>"
     rows = []
@@ -151,41 +120,51 @@ def _render_figures(statistics: Mapping[str, Statistics]) -> str:
         first = figures[0]
         values = [first.intended, *(figure.realised for figure in figures)]
         rows.append([label_figure(first), *(format_figure(first.name, value) for value in values)])
-    return _render_table(["", "intended", *statistics], rows)
+    return render_table(["", "intended", *statistics], rows)
 
 
 def _render_damage(damage: Mapping[str, int]) -> str:
     if not damage:
         return "<p>No document was dropped or repaired.</p>"
-    rows = ([REASONS.get(reason, escape_controls(reason)), f"{count:,}"] for reason, count in sorted(damage.items()))
-    return _render_table(["what was dropped or repaired", "number"], rows)
+    rows = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(damage.items()))
+    return render_table(["what was dropped or repaired", "number"], rows)
 
 
 def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
     rows = (
-        [escape_controls(pieces[i]), f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
+        [pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
         for i, tokens in measured.most_frequent()
     )
-    table = _render_table(["piece", "tokens", "share"], rows)
-    return f"<details><summary>Most frequent pieces of {escape(name)}</summary>{table}</details>"
+    return render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], rows))
 
 
 def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
     """Nothing where there is one."""
     chosen = choose_scripts(count_scripts(measured.piece_counts, pieces))
-    rows = [[one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", f"{one.share:.2%}"] for one in chosen]
-    table = _render_table(["script", "letters", "tokens", "share of the letters"], rows)
-    return f"<details><summary>Scripts of {escape(name)}</summary>{table}</details>" if rows else ""
+    rows = [
+        [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_figure("share", one.share)] for one in chosen
+    ]
+    table = render_table(["script", "letters", "tokens", "share of the letters"], rows)
+    return render_details(f"Scripts of {name}", table) if rows else ""
 
 
-def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
-    rows = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}"
-    if choice.numbers:
-        how = "asked for by number"
-    elif choice.text is not None:
-        how = f"the first that hold {escape_controls(repr(choice.text))}"
-    else:
-        how = f"drawn at random (seed {choice.seed})"
-    label = "" if choice.label is None else f", {ORDERS[choice.label].split(':')[0]} alone"
-    cut = "" if num_embedded == num_chosen else f"; {num_chosen - num_embedded:,} more would make the page too large"
-    return f"{rows}, {how}{label}{cut}."
+def _render_audit(audit: Audit) -> str:
+    """What needs attention first, each with what to do; then all checks."""
+    if not audit.checks:
+        return "<p>Nothing was checked: no split has rows.</p>"
+    concerns = [check for verdict in (BAD, LOOK) for check in audit.checks if check.verdict == verdict]
+    counts = ", ".join(f"{audit.count(verdict):,} {verdict}" for verdict in VERDICTS if audit.count(verdict))
+    says = f"{count_of(len(audit.checks), 'check')} for what makes a pretraining set bad: {counts}."
+    if not concerns:
+        says += " There is nothing to do."
+    rows = ([check.rule.title, check.verdict, check.finding] for check in audit.checks)
+    table = render_table(["check", "verdict", "what was found"], rows, kind="prose")
+    return "\n".join([f"<p>{escape(says)}</p>", *map(_render_concern, concerns), table])
+
+
+def _render_concern(check: Check) -> str:
+    return (
+        f'<div class="card concern"><h3><span class="verdict {check.verdict}">{check.verdict}</span> '
+        f"{escape(check.rule.title)}</h3><p>{escape(check.finding)}.</p>"
+        f"<p>To do: {escape(check.rule.advice)}.</p></div>"
+    )

@@ -1,19 +1,21 @@
 """The files of a run read back: its settings, the figures of each line, and which curves these make.
 
-In: RUN/run.json and RUN/metrics.jsonl, of a finished run or of one that was stopped. Out: `RunFigures`. Imports no
-torch.
+In: RUN/run.json and RUN/metrics.jsonl, of a finished or a stopped run. Out: `RunFigures`. Imports no torch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
 from albert_data.train.reading import explain, parse_json, read_bytes, read_object, show
+from albert_data.wording import format_share
 
 SPLITS = ("train", "validation")
 MOST_STEPS = 2**53  # of a line, and what a number of a curve may be: floats count no further
@@ -26,15 +28,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over the steps. form: how its values are written; baseline: of one who learnt nothing."""
+    """A figure over the steps. form: writes a value; baseline_name: of what a model without learning would reach."""
 
     key: str
     title: str
-    form: str
+    form: Callable[[float], str]
     baseline_name: str = ""
 
 
-LOSS, SHARE, COUNT, RATE = "{:.3f}", "{:.1%}", "{:,.0f}", "{:.2e}"
+LOSS, COUNT, RATE = "{:.3f}".format, "{:,.0f}".format, "{:.2e}".format
+SHARE = partial(format_share, digits=1)
 CURVES = (
     Curve(key="mlm_loss", title="MLM loss, nats", form=LOSS, baseline_name="frequencies alone"),
     Curve(key="mlm_accuracy", title="MLM accuracy", form=SHARE),
@@ -69,7 +72,7 @@ class RunFigures:
         return found[-1] if found else None
 
     def baseline(self, key: str) -> float | None:
-        """What one who learnt nothing of the context would reach, where that is known."""
+        """What a model that learnt nothing from context would reach, where that is known."""
         known = {"mlm_loss": self.unigram_loss, "sop_loss": CHANCE_LOSS, "sop_accuracy": CHANCE_ACCURACY}
         return known.get(key)
 
@@ -115,9 +118,16 @@ def read_lines(path: Path) -> list[Line]:
         elif text.strip():
             raise CheckpointError(
                 f"{path}, line {place}: is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
-                "remove that line, or go on with the run: --resume keeps a copy and writes the file without it"
+                "remove that line, or continue the run: --resume keeps a copy and writes the file without it"
             )
     return lines
+
+
+def thin(lines: list[Line], most: int) -> list[Line]:
+    """At most so many of the lines, evenly, the last one among them."""
+    if len(lines) <= most:
+        return lines
+    return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]
 
 
 def split_lines(path: Path) -> tuple[list[bytes], bytes]:

@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert_data.train.config import AlbertConfig
-from albert_data.train.folder import load_config, read_run_file
-from albert_data.train.runs.figures import CHANCE_LOSS, RunFigures, number, read_run
+from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.folder import read_run_file
+from albert_data.train.runs.figures import CHANCE_LOSS, RunFigures, number, read_run, thin
 from albert_data.train.sizes import count_parameters, describe_parts
+from albert_data.wording import format_share
 
 if TYPE_CHECKING:
     from albert_data.train.layers import Layers
@@ -24,18 +25,19 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
 
 def describe_run(run: Path) -> str:
     """The page of one run: what it is, its curves, its parameters."""
-    figures, config = read_run(run), _shape_of(run)
-    head = f"Run {run}, preset {load_config(run).preset}, step {figures.last_step:,}"
-    return "\n\n".join([head, _describe_curves(figures), describe_parts(config)])
+    figures, settings = read_run(run), read_run_file(run)
+    head = f"Run {run}, preset {TrainConfig(**settings['config']).preset}, step {figures.last_step:,}"
+    return "\n\n".join([head, _describe_curves(figures), describe_parts(AlbertConfig(**settings["model"]))])
 
 
 def run_to_dict(run: Path) -> dict[str, Any]:
     """The same, of values that JSON has."""
-    figures, config = read_run(run), _shape_of(run)
+    figures, settings = read_run(run), read_run_file(run)
+    config = AlbertConfig(**settings["model"])
     sizes = count_parameters(config)
     return {
         "run": str(run),
-        "config": read_run_file(run)["config"],
+        "config": settings["config"],
         "model": asdict(config),
         "parameters": {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all},
         "metrics": [{key: _finite(value) for key, value in line.items()} for line in figures.lines],
@@ -47,10 +49,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _shape_of(run: Path) -> AlbertConfig:
-    return AlbertConfig(**read_run_file(run)["model"])
-
-
 def _describe_curves(figures: RunFigures) -> str:
     lines = [
         "Validation      step   MLM loss   right   SOP loss   right",
@@ -59,14 +57,14 @@ def _describe_curves(figures: RunFigures) -> str:
     for line in thin(found, MOST_LINES):
         loss, right, sop_loss, sop_right = (number(line, name) for name in _FIGURES)
         lines.append(
-            f"{line['step']:>20,}{_number(loss, '11.3f')}{_number(right, '8.1%')}"
-            f"{_number(sop_loss, '11.3f')}{_number(sop_right, '8.1%')}"
+            f"{line['step']:>20,}{_number(loss, '11.3f')}{_percent(right)}"
+            f"{_number(sop_loss, '11.3f')}{_percent(sop_right)}"
         )
     if not found:
         lines.append("  none: the shards have no validation rows, or none was read yet")
     if figures.unigram_loss is not None:
         alone = f"{figures.unigram_loss:11.3f}"
-        lines.append(f"  {'nothing learnt':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{0.5:8.1%}")
+        lines.append(f"  {'nothing learnt':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{_percent(0.5)}")
     training = [line for line in figures.lines if line["split"] == "train"]
     if training:
         speeds = sorted(value for _, value in figures.points("tokens_per_second", "train"))
@@ -75,15 +73,12 @@ def _describe_curves(figures: RunFigures) -> str:
     return "\n".join(lines)
 
 
-def thin(lines: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    """At most so many of the lines, evenly, the last one among them."""
-    if len(lines) <= most:
-        return lines
-    return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]
-
-
 def _number(value: float | None, form: str) -> str:
     return f"{value:{form}}" if value is not None else "-".rjust(int(form.split(".")[0] or 1))
+
+
+def _percent(share: float | None) -> str:
+    return f"{'-' if share is None else format_share(share, 1):>8}"
 
 
 def describe_layers(measured: list[Layers]) -> str:

@@ -1,22 +1,26 @@
-"""The rows that the report embeds, as JSON that no text of a corpus can break out of.
+"""The browser of rows: a form, and the rows as JSON for its script, rows.js.
 
-In: rows of a shard. Out: one JSON text for a `script` element of type application/json. A row is
-`{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`; a part is a string of plain
-text, or `[kind, original, shown]` of a masked token.
+The JSON holds a row as `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`; a part is a
+string of plain text, or `[kind, original, shown]` of a masked token. No text of a corpus can end the JSON's element.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from string import Template
 from typing import Any
 
+from albert_data.inspect.choice import Choice
 from albert_data.inspect.decoding import PLAIN, Segment, decode_segments, name_pair
 from albert_data.inspect.terminal import escape_controls
+from albert_data.inspect.view import ORDERS
+from albert_data.report.page import escape, read_asset
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.wording import count_of
 
-MAX_BYTES = 3_500_000
+MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
@@ -37,6 +41,26 @@ def embed_rows(shards: Shards, rows: Iterable[int]) -> tuple[str, int]:
 def escape_json(value: object) -> str:
     """JSON that stands safely inside a `script` element."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+
+
+def render_browser(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
+    """The form of the browser, with a sentence that says which rows it holds."""
+    says = _describe_rows(shards, num_embedded, num_chosen, choice)
+    form = Template(read_asset(__package__, "rows.html"))
+    return form.substitute(embedded=escape(says), language=escape(shards.manifest.config.text.language))
+
+
+def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
+    rows = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}"
+    if choice.numbers:
+        how = "asked for by number"
+    elif choice.text is not None:
+        how = f"the first that hold {choice.text!r}"
+    else:
+        how = f"drawn at random (seed {choice.seed})"
+    label = "" if choice.label is None else f", {ORDERS[choice.label].split(':')[0]} alone"
+    cut = "" if num_embedded == num_chosen else f"; {num_chosen - num_embedded:,} more would make the page too large"
+    return f"{rows}, {how}{label}{cut}."
 
 
 def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:

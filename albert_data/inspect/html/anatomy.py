@@ -1,0 +1,272 @@
+"""One row explained, step by step: sentences, the pair, words and pieces, masked spans, and what the model is shown.
+
+In: a split. Out: HTML, drawn from a row that shows much. A shard keeps no sentences, so the text of the row is split
+into sentences again, by the rule of the build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
+from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, name_piece
+from albert_data.inspect.statistics import Statistics
+from albert_data.inspect.summary import format_figure
+from albert_data.report.page import escape, render_table
+from albert_data.sentences.text import split_sentences
+from albert_data.shards.reader import Example, Shards
+from albert_data.tokenizer.words import WordRule, find_word_starts
+from albert_data.wording import count_of
+
+_NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows whose counts are compared, and the best of them, which are read
+_TOKENS = 72  # about as many fit on a screen
+_KINDS = {  # the names of their figures, and labels
+    MASKED: ("shown_as_mask", "[MASK]"),
+    RANDOM: ("shown_as_random", "a random piece"),
+    KEPT: ("shown_as_kept", "unchanged"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A token. kind: PLAIN, or what became of a masked one; shown: the piece that the model sees."""
+
+    original: str
+    shown: str
+    kind: str
+
+
+Word = list[Piece]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A or B. spans: runs of words, each whole masked (True) or not; sentences: in the order of the text."""
+
+    name: str
+    spans: list[tuple[bool, list[Word]]]
+    sentences: list[str]
+
+
+def choose_row(shards: Shards) -> int | None:
+    """The number of the row to explain, always the same one of a set; None if the split is empty.
+
+    Wanted, in this order: a pair; masked tokens of all three kinds; the longest span; a masked word of several pieces;
+    three sentences; swapped; a length that fits on a screen.
+    """
+    rows = range(min(_NUM_SEARCHED, len(shards)))
+    ranked = sorted(rows, key=lambda row: _judge_counts(shards[row], shards.tokenizer.mask_id))[:_NUM_READ]
+    return min(ranked, key=lambda row: _judge(shards, row), default=None)
+
+
+def _judge_counts(example: Example, mask_id: int) -> tuple[int, ...]:
+    """What is seen without reading the row; smaller is better."""
+    shown = example.input_ids[example.masked_positions]
+    is_mask, is_kept = shown == mask_id, shown == example.masked_ids
+    missing = 3 - int(is_mask.any()) - int(is_kept.any()) - int((~is_mask & ~is_kept).any())
+    return (int(example.sop_label == SOP_NONE), missing, abs(len(example.input_ids) - _TOKENS))
+
+
+def _judge(shards: Shards, row: int) -> tuple[int, ...]:
+    example, segments = shards[row], read_segments(shards, row)
+    masked = [words for segment in segments for is_masked, words in segment.spans if is_masked]
+    no_pair, missing, distance = _judge_counts(example, shards.tokenizer.mask_id)
+    return (
+        no_pair,
+        missing,
+        -max(map(len, masked), default=0),
+        int(all(len(word) == 1 for words in masked for word in words)),
+        int(sum(len(segment.sentences) for segment in segments) < 3),
+        int(example.sop_label != SOP_SWAPPED),
+        distance,
+    )
+
+
+def read_segments(shards: Shards, row: int) -> list[Segment]:
+    """Segment A, and B where the row has one."""
+    example, manifest = shards[row], shards.manifest
+    rule = shards.tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
+    sep, end = 1 + example.segment_a_len, len(example.input_ids) - 1
+    bounds = [("A", 1, sep), *([("B", sep + 1, end)] if sep + 1 < end else [])]
+    return [
+        Segment(
+            name=name,
+            spans=_find_spans(list(_find_words(example, begin, end, shards, rule))),
+            sentences=_find_sentences(example, begin, end, shards),
+        )
+        for name, begin, end in bounds
+    ]
+
+
+def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: WordRule) -> Iterator[Word]:
+    tokenizer, original = shards.tokenizer, example.original_ids
+    is_special = tokenizer.specials.is_special[original[begin:end]]
+    starts = find_word_starts(original[begin:end], rule) | is_special
+    starts[1:] |= is_special[:-1]
+    masked = set(example.masked_positions.tolist())
+    word: Word = []
+    for at in range(begin, end):
+        if starts[at - begin] and word:
+            yield word
+            word = []
+        here, there = int(original[at]), int(example.input_ids[at])
+        kind = MASKED if there == tokenizer.mask_id else KEPT if here == there else RANDOM
+        pieces = (name_piece(tokenizer.pieces[i]) for i in (here, there))
+        word.append(Piece(original=next(pieces), shown=next(pieces), kind=kind if at in masked else PLAIN))
+    if word:
+        yield word
+
+
+def _find_spans(words: list[Word]) -> list[tuple[bool, list[Word]]]:
+    """A span is a longest run of masked words: the build leaves a word between two spans unmasked."""
+    groups = groupby(words, key=lambda word: all(piece.kind != PLAIN for piece in word))
+    return [(is_masked, list(group)) for is_masked, group in groups]
+
+
+def _find_sentences(example: Example, begin: int, end: int, shards: Shards) -> list[str]:
+    text = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
+    config, sources = shards.manifest.config.text, shards.manifest.sources
+    if config.sentences != "prose":
+        return [text]
+    language = config.language if example.source is None or sources is None else sources[example.source]
+    return split_sentences(text, language) or [text]
+
+
+# ---- HTML ----
+
+
+def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
+    """A row of the split in five steps. measured: the statistics of the splits that have rows."""
+    row = choose_row(shards)
+    if row is None:
+        return f"<p>{escape(shards.split)} has no rows.</p>"
+    example, segments, statistics = shards[row], read_segments(shards, row), measured[shards.split]
+    in_document = segments[::-1] if example.sop_label == SOP_SWAPPED else segments
+    about = (
+        f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
+        f"{len(example.masked_positions):,} of them masked. It is chosen because it shows much."
+    )
+    language = escape(shards.manifest.config.text.language)
+    steps = [
+        ("Sentences of a document", _render_sentences(example, in_document, language)),
+        ("A pair, in order or swapped", _render_pair(example, in_document)),
+        ("Words and their pieces, masked in spans", _render_words(segments, language, statistics)),
+        ("Lengths of the spans", _render_span_lens(segments, statistics)),
+        ("What the model sees in place of a masked token", _render_kinds(segments, statistics)),
+    ]
+    cards = (
+        f'<li class="card"><h3><span class="step">{number}</span> {escape(title)}</h3>{body}</li>'
+        for number, (title, body) in enumerate(steps, 1)
+    )
+    return f'<p>{escape(about)}</p>\n<ol class="anatomy">\n' + "\n".join(cards) + "\n</ol>"
+
+
+def _render_sentences(example: Example, segments: Sequence[Segment], language: str) -> str:
+    """segments: in the order of the document."""
+    says = f"These follow one another in document {example.document_key:016x}."
+    if len(segments) > 1:
+        says += (
+            " The row is cut between two of them, at the line: what is before becomes one segment, the rest another."
+        )
+    parts, number = [], 1
+    for segment in segments:
+        items = "".join(f'<li dir="auto">{escape(sentence)}</li>' for sentence in segment.sentences)
+        parts.append(f'<ol class="sentences {segment.name}" start="{number}" lang="{language}">{items}</ol>')
+        number += len(segment.sentences)
+    return f"<p>{escape(says)}</p>" + "".join(parts)
+
+
+def _render_pair(example: Example, segments: Sequence[Segment]) -> str:
+    """segments: in the order of the document."""
+    if len(segments) == 1:
+        return f"<p>This row has no pair: label {SOP_NONE}. Nothing is to be predicted of its order.</p>"
+    says = (
+        "The two segments follow one another in the document. Half of the pairs keep that order (label 0), the other "
+        "half is swapped (label 1). The model has to say which it is: sentence order prediction."
+    )
+    numbers, count = [], 1
+    for segment in segments:
+        last = count + len(segment.sentences) - 1
+        numbers.append(f"sentence {count}" if last == count else f"sentences {count} to {last}")
+        count = last + 1
+    orders = []
+    for label, (title, order) in enumerate((("In order, label 0", 1), ("Swapped, label 1", -1))):
+        here = example.sop_label == label
+        mark = " <strong>(this row)</strong>" if here else ""
+        blocks = "".join(
+            f'<span class="block {segment.name}">{name}: {text}</span>{_special("[SEP]")}'
+            for name, segment, text in zip("AB", segments[::order], numbers[::order], strict=True)
+        )
+        tokens = _special("[CLS]") + blocks
+        orders.append(f'<div class="order{" here" * here}"><p>{title}{mark}</p><div class="flow">{tokens}</div></div>')
+    return f"<p>{escape(says)}</p>" + "".join(orders)
+
+
+def _special(name: str) -> str:
+    return f'<span class="special">{name}</span>'
+
+
+def _render_words(segments: Sequence[Segment], language: str, statistics: Statistics) -> str:
+    says = (
+        "Each box is a word. Dashed lines inside it separate the pieces of the vocabulary that spell it. A frame holds "
+        "a masked span of neighbouring words, all of whose pieces are to be predicted; below is what the model sees."
+        if statistics.config.whole_word
+        else "Each box is a piece: this set masks single pieces, not whole words. A frame holds a masked span of "
+        "neighbouring pieces, all of which are to be predicted; below each is what the model sees."
+    )
+    parts = [f"<p>{escape(says)}</p>"]
+    for number, segment in enumerate(segments):
+        begin = _special("[CLS]") if number == 0 else ""
+        flow = "".join(_render_span(*span) for span in segment.spans)
+        parts.append(
+            f'<div class="segment"><span class="name">{segment.name}</span>'
+            f'<div class="flow words" dir="auto" lang="{language}">{begin}{flow}{_special("[SEP]")}</div></div>'
+        )
+    return "".join(parts)
+
+
+def _render_span(is_masked: bool, words: Sequence[Word]) -> str:
+    boxes = "".join(f'<span class="word">{"".join(map(_render_piece, word))}</span>' for word in words)
+    if not is_masked:
+        return boxes
+    return f'<span class="span"><span class="length">{count_of(len(words), "word")}</span>{boxes}</span>'
+
+
+def _render_piece(piece: Piece) -> str:
+    original = f"<bdi>{escape(piece.original)}</bdi>"
+    if piece.kind == PLAIN:
+        return f'<span class="piece">{original}</span>'
+    return f'<span class="piece">{original}<bdi class="{piece.kind}">{escape(piece.shown)}</bdi></span>'
+
+
+def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> str:
+    lens = [len(words) for segment in segments for is_masked, words in segment.spans if is_masked]
+    counts = {f"spans_of_{n}": lens.count(n) for n in range(1, statistics.config.ngram + 1)}
+    says = (
+        f"The length of a span is drawn: n words, at most {statistics.config.ngram}, with a probability in proportion "
+        f"to 1/n. Spans are drawn until {format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
+    )
+    labels = [count_of(n, "word") for n in range(1, statistics.config.ngram + 1)]
+    return _render_shares(says, "span", labels, counts, statistics)
+
+
+def _render_kinds(segments: Sequence[Segment], statistics: Statistics) -> str:
+    kinds = [piece.kind for segment in segments for _, words in segment.spans for word in words for piece in word]
+    counts = {name: kinds.count(kind) for kind, (name, _) in _KINDS.items()}
+    says = (
+        "Each masked token is drawn by itself: eight in ten show [MASK], one in ten shows a piece drawn at random, and "
+        "one in ten stays. All are to be predicted, so the model can't trust what it sees."
+    )
+    return _render_shares(says, "shown", [label for _, label in _KINDS.values()], counts, statistics)
+
+
+def _render_shares(says: str, head: str, labels: Sequence[str], counts: dict[str, int], statistics: Statistics) -> str:
+    """A table of figures. counts: of the row, by the figure's name."""
+    figures = {figure.name: (figure.intended, figure.realised) for figure in statistics.figures}
+    rows = [
+        [label, f"{count:,}", *(format_figure(name, value) for value in figures[name])]
+        for label, (name, count) in zip(labels, counts.items(), strict=True)
+    ]
+    return f"<p>{escape(says)}</p>" + render_table([head, "this row", "intended", "split"], rows)

@@ -1,0 +1,110 @@
+"""The report library: charts are sound SVG that follows the page's colours, and no text becomes markup."""
+
+from __future__ import annotations
+
+import math
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.report.charts import (
+    WIDTH,
+    Panel,
+    Plot,
+    Series,
+    draw_bar_rows,
+    draw_stacked_rows,
+    make_ticks,
+    share_ticks,
+)
+from albert_data.report.page import Chart, Section, escape, render_charts, render_page, render_table
+
+EVIL = "<script>alert(1)</script>\"'&\x1b[31m\u202e\udcff"
+LINE, DASHED = Series("train", shape="line"), Series("validation", "second", "dashed")
+SVG = "{http://www.w3.org/2000/svg}"
+finite = st.floats(-1e12, 1e12, allow_nan=False)
+
+
+def read(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
+
+
+def numbers(svg: ElementTree.Element, *names: str) -> list[float]:
+    return [float(found) for element in svg.iter() for name in names if (found := element.get(name)) is not None]
+
+
+@given(finite, finite)
+def test_ticks_are_round_numbers_inside_the_range_and_few(first: float, second: float) -> None:
+    low, high = sorted((first, second))
+    ticks = list(make_ticks(low, high, "{:g}".format))
+    assert len(ticks) <= 7
+    slack = 1e-6 * (abs(low) + abs(high) + 1)
+    assert all(low - slack <= tick <= high + slack for tick in ticks)
+    if high - low > 1e-3 * max(abs(low), abs(high), 1e-3):
+        assert len(ticks) >= 2
+        step = ticks[1] - ticks[0]
+        digits = step / 10 ** math.floor(math.log10(step) + 1e-6)
+        assert any(math.isclose(digits, digit, rel_tol=1e-6) for digit in (1, 2, 2.5, 5))
+
+
+@pytest.mark.parametrize(
+    ("high", "labels"),
+    [
+        (1.0, ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]),
+        (0.13, ["0.0 %", "2.5 %", "5.0 %", "7.5 %", "10.0 %", "12.5 %"]),
+    ],
+)
+def test_shares_have_as_many_decimals_as_distinguish_the_ticks(high: float, labels: list[str]) -> None:
+    assert list(share_ticks(0.0, high).values()) == labels
+
+
+@given(st.lists(st.tuples(finite, finite), min_size=1, max_size=20))
+def test_a_plot_stays_inside_its_frame_whatever_the_values(points: list[tuple[float, float]]) -> None:
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    plot = Plot((min(xs), max(xs)), (min(ys), max(ys)), {}, {}, "step", [LINE, DASHED])
+    plot.line(LINE, points, has_markers=True)
+    plot.level(DASHED, 1e13)
+    svg = read(plot.to_svg("loss", "Loss", "says"))
+    height = float(svg.attrib["viewBox"].split()[3])
+    assert all(0 <= x <= WIDTH for x in numbers(svg, "x", "x1", "x2", "cx"))
+    assert all(0 <= y <= height for y in numbers(svg, "y", "y1", "y2", "cy"))
+
+
+def test_the_legend_names_every_series_and_one_series_needs_none() -> None:
+    for series, shown in (([LINE, DASHED], ["train", "validation"]), ([LINE], [])):
+        svg = read(Plot((0, 1), (0, 1), {}, {}, "step", series).to_svg("loss", "Loss", "says"))
+        assert [text.text for text in svg.iter(f"{SVG}text")] == [*shown, "step"]
+
+
+def test_a_long_legend_takes_several_lines() -> None:
+    series = [Series(f"a series with a long name {i}") for i in range(4)]
+    svg = read(Plot((0, 1), (0, 1), {}, {}, "step", series).to_svg("loss", "Loss", "says"))
+    swatches = list(svg.iter(f"{SVG}rect"))
+    assert len({swatch.get("y") for swatch in swatches}) == 4
+
+
+def test_bars_of_a_row_are_in_proportion_to_their_values() -> None:
+    svg = read(draw_bar_rows("stages", "Stages", "says", ["a", "b"], [Panel("share", "first", [1.0, 4.0], ["1", "4"])]))
+    short, long = (float(bar.attrib["width"]) for bar in svg.iter(f"{SVG}rect"))
+    assert long == pytest.approx(4 * short, rel=0.01)
+
+
+def test_the_parts_of_a_stacked_row_fill_it() -> None:
+    parts = [Series("in order"), Series("swapped", "second"), Series("no pair", "third")]
+    svg = read(draw_stacked_rows("labels", "Order", "says", {"train": [0.5, 0.4, 0.1]}, parts))
+    bars = [bar for bar in svg.iter(f"{SVG}rect") if bar.get("height") == "22"]
+    assert sum(float(bar.attrib["width"]) for bar in bars) == pytest.approx(WIDTH - 4, abs=0.2)
+
+
+def test_text_can_not_become_markup_anywhere_in_a_page() -> None:
+    svg = draw_bar_rows("stages", EVIL, EVIL, [EVIL], [Panel(EVIL, "first", [1.0], [EVIL])])
+    read(svg)
+    chart = Chart(name="stages", title=EVIL, says=EVIL, svg=svg, table=[[EVIL], [EVIL]])
+    body = render_charts([chart]) + render_table([EVIL], [[EVIL, EVIL]], caption=EVIL)
+    page = render_page([Section(name="a", title=EVIL, body=body)], kind=EVIL, title=EVIL, about=EVIL)
+    assert "<script" not in page
+    assert not set("\x1b\u202e\udcff") & set(page)
+    assert page.count(escape(EVIL)) == 19
+    page.encode()
