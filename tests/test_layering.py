@@ -27,6 +27,7 @@ COMMON = (
     "kernel_cache",
     "kernels",
     "draws",
+    "ascii",
     "utf8",
     "fnv",
     "unicode_tables",
