@@ -13,11 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input, open_input
-from albert_data.corpus.long_documents import WHITESPACE
 
 _MIB = 1 << 20
 _TASKS = 128  # rather more for a corpus of any size: few runs to merge, enough to share evenly
@@ -146,7 +146,7 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
         ends = line.endswith(b"\n")
         if format == "jsonl" and at_line_begin:
             return file.tell() - len(line)
-        if at_line_begin and ends and not line.strip(WHITESPACE):
+        if at_line_begin and ends and not line.strip(WHITE_SPACE):
             return file.tell()
         at_line_begin = ends
     return size
