@@ -93,9 +93,7 @@ def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus: Path
 def test_a_folder_of_nothing_readable_is_refused(tmp_path: Path):
     (tmp_path / "notes.md").write_bytes(TEXT)
     (tmp_path / ".hidden.txt").write_bytes(TEXT)
-    with pytest.raises(
-        InputError, match=r"holds no readable file \(skipped a file of no known ending: .*notes\.md"
-    ):
+    with pytest.raises(InputError, match=r"holds no readable file \(skipped a file of no known ending: .*notes\.md"):
         find_inputs([str(tmp_path)])
 
 

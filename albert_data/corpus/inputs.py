@@ -42,8 +42,8 @@ class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
-    nanoseconds since the epoch, 0 for a stream; encoding: to transcode it from, if that is known already; language: None
-    if the build has one language.
+    nanoseconds since the epoch, 0 for a stream; encoding: to transcode it from, if that is known already; language:
+    None if the build has one language.
     """
 
     path: str
