@@ -267,8 +267,6 @@ def _rate(sample: bytes, codec: str, usual: str) -> float:
         text = _ASCII.sub("", codecs.getincrementaldecoder(codec)().decode(sample))
     except UnicodeDecodeError:
         return 0.0
-    if codec in _ONE_BYTE and len(text) < len(
-        _LETTERS.findall(sample)
-    ):  # most letters are ASCII, so it is no text in this script
+    if codec in _ONE_BYTE and len(text) < len(_LETTERS.findall(sample)):  # most letters are ASCII: another script
         return 0.0
     return len(re.findall(usual, text)) / max(len(text), 1)
