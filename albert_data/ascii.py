@@ -1,15 +1,12 @@
-"""ASCII characters by name, and the classes of them that kernels test."""
+"""ASCII characters by name, and their classes, for kernels."""
 
 from __future__ import annotations
 
 from albert_data.kernels import helper
 
-TAB, LINE_FEED, CARRIAGE_RETURN, SPACE = 0x09, 0x0A, 0x0D, 0x20
-EXCLAMATION_MARK, QUOTATION_MARK, APOSTROPHE, LEFT_PARENTHESIS, RIGHT_PARENTHESIS = 0x21, 0x22, 0x27, 0x28, 0x29
-ASTERISK, PLUS, COMMA, HYPHEN_MINUS, FULL_STOP, SLASH = 0x2A, 0x2B, 0x2C, 0x2D, 0x2E, 0x2F
-DIGIT_0, COLON, SEMICOLON, QUESTION_MARK = 0x30, 0x3A, 0x3B, 0x3F
-LEFT_BRACKET, BACKSLASH, RIGHT_BRACKET, LEFT_BRACE, RIGHT_BRACE = 0x5B, 0x5C, 0x5D, 0x7B, 0x7D
-CAPITAL_A, CAPITAL_Z, SMALL_A, SMALL_Z = 0x41, 0x5A, 0x61, 0x7A
+TAB, LINE_FEED, CARRIAGE_RETURN, SPACE = b"\t\n\r "
+HYPHEN_MINUS, FULL_STOP = b"-."
+DIGIT_0, DIGIT_9, CAPITAL_A, CAPITAL_Z, SMALL_A, SMALL_Z = b"09AZaz"
 CASE_BIT = 0x20  # the difference between a capital letter and its small one
 WHITE_SPACE = b" \t\n\v\f\r"  # what is stripped from the ends of lines
 
@@ -22,7 +19,12 @@ def is_white(code: int) -> bool:
 
 @helper
 def is_digit(code: int) -> bool:
-    return DIGIT_0 <= code <= DIGIT_0 + 9
+    return DIGIT_0 <= code <= DIGIT_9
+
+
+@helper
+def is_capital(code: int) -> bool:
+    return CAPITAL_A <= code <= CAPITAL_Z
 
 
 @helper

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.ascii import CAPITAL_A, CAPITAL_Z, CASE_BIT, HYPHEN_MINUS, is_letter
+from albert_data.ascii import CASE_BIT, HYPHEN_MINUS, is_capital, is_letter
 from albert_data.corpus.wrapped_lines import (
     ALPHA,
     END,
@@ -47,7 +47,7 @@ def resolve_hyphens(
 @helper
 def add_folded(state: U64, byte: int) -> U64:
     """Hash a byte, an ASCII capital as its small letter."""
-    return add_byte(state, byte | CASE_BIT if CAPITAL_A <= byte <= CAPITAL_Z else byte)
+    return add_byte(state, byte | CASE_BIT if is_capital(byte) else byte)
 
 
 @helper

@@ -11,22 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.ascii import (
-    BACKSLASH,
     CARRIAGE_RETURN,
     CASE_BIT,
-    COLON,
-    COMMA,
     DIGIT_0,
     FULL_STOP,
     HYPHEN_MINUS,
-    LEFT_BRACE,
-    LEFT_BRACKET,
     LINE_FEED,
-    PLUS,
-    QUOTATION_MARK,
-    RIGHT_BRACE,
-    RIGHT_BRACKET,
-    SLASH,
     SPACE,
     TAB,
     is_digit,
@@ -76,7 +66,9 @@ def read_string(content: np.ndarray) -> tuple[bytes, int]:
     return out[:length].tobytes(), int(lone)
 
 
-_A, _B, _F, _N, _R, _T, _U, _E = (ord(letter) for letter in "abfnrtue")
+_QUOTE, _BACKSLASH, _SLASH, _COMMA, _COLON, _PLUS = b'"\\/,:+'
+_OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = b"{}[]"
+_A, _B, _E, _F, _N, _R, _T, _U = b"abefnrtu"
 
 
 @helper
@@ -100,7 +92,7 @@ def read_hex(raw: Pointer, at: int, size: int) -> int:
 @helper
 def unescape(byte: int) -> int:
     """The character that the one after a backslash stands for; -1 if that is no escape, or the u of a code."""
-    if byte in (QUOTATION_MARK, BACKSLASH, SLASH):
+    if byte in (_QUOTE, _BACKSLASH, _SLASH):
         return byte
     if byte == _B:
         return 0x08
@@ -120,7 +112,7 @@ def read_escape(raw: Pointer, at: int, size: int) -> tuple[int, int]:
     if byte != _U:
         return unescape(byte), 2
     code = read_hex(raw, at + 2, size)
-    if 0xD800 <= code <= 0xDBFF and at + 12 <= size and item(raw, at + 6) == BACKSLASH and item(raw, at + 7) == _U:
+    if 0xD800 <= code <= 0xDBFF and at + 12 <= size and item(raw, at + 6) == _BACKSLASH and item(raw, at + 7) == _U:
         low = read_hex(raw, at + 8, size)
         if 0xDC00 <= low <= 0xDFFF:
             return 0x10000 + ((code - 0xD800) << 10 | low - 0xDC00), 12
@@ -132,11 +124,11 @@ def skip_string(raw: Pointer, at: int, size: int) -> int:
     """The position of the closing quote, from the one after the opening quote; -1 - the position of an error."""
     while at < size:
         byte = I64(item(raw, at))
-        if byte == QUOTATION_MARK:
+        if byte == _QUOTE:
             return at
         if byte < SPACE:  # controls must be escaped
             break
-        if byte == BACKSLASH:
+        if byte == _BACKSLASH:
             if at + 1 >= size:
                 break
             code, length = read_escape(raw, at, size)
@@ -154,7 +146,7 @@ def is_field(raw: Pointer, at: int, end: int, codes: Pointer, num_codes: int) ->
     for i in range(num_codes):
         if at >= end:
             return False
-        if item(raw, at) == BACKSLASH:
+        if item(raw, at) == _BACKSLASH:
             code, length = read_escape(raw, at, end)
             at += length
         else:
@@ -190,7 +182,7 @@ def skip_number(raw: Pointer, at: int, size: int) -> tuple[int, int]:
             at, kind = after, NUMBER
     if at < size and item(raw, at) | CASE_BIT == _E:
         begin = at + 1
-        if begin < size and item(raw, begin) in (PLUS, HYPHEN_MINUS):
+        if begin < size and item(raw, begin) in (_PLUS, HYPHEN_MINUS):
             begin += 1
         after = skip_digits(raw, begin, size)
         if after > begin:
@@ -269,29 +261,29 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
         byte, first, after = I64(item(raw, at)), at + 1, at + 1
         if expected == _NEXT:
             is_object = is_in_object(brackets, depth)
-            if depth > 0 and byte == COMMA:
+            if depth > 0 and byte == _COMMA:
                 expected = _KEY if is_object else _VALUE
-            elif depth > 0 and byte == (RIGHT_BRACE if is_object else RIGHT_BRACKET):
+            elif depth > 0 and byte == (_CLOSE_BRACE if is_object else _CLOSE_BRACKET):
                 depth -= 1
             else:
                 return WRONG, NOTHING, at, at
-        elif expected >= _FIRST_VALUE and byte == (RIGHT_BRACE if is_in_object(brackets, depth) else RIGHT_BRACKET):
+        elif expected >= _FIRST_VALUE and byte == (_CLOSE_BRACE if is_in_object(brackets, depth) else _CLOSE_BRACKET):
             depth, expected = depth - 1, _NEXT  # [] or {}
         elif expected in (_KEY, _FIRST_KEY):
-            last = skip_string(raw, first, size) if byte == QUOTATION_MARK else -1 - at
+            last = skip_string(raw, first, size) if byte == _QUOTE else -1 - at
             if last < 0:
                 return WRONG, NOTHING, -1 - last, -1 - last
             is_ours = depth == 1 and is_field(raw, first, last, codes, len(field))
             after = skip_white(raw, last + 1, size)
-            if after == size or item(raw, after) != COLON:
+            if after == size or item(raw, after) != _COLON:
                 return WRONG, NOTHING, after, after
             after, expected = after + 1, _VALUE
         else:
             last, found, expected = at, STRING, _NEXT
-            if byte in (LEFT_BRACE, LEFT_BRACKET):
-                found, expected = (OBJECT, _FIRST_KEY) if byte == LEFT_BRACE else (ARRAY, _FIRST_VALUE)
-                open_bracket(brackets, depth, byte == LEFT_BRACE)
-            elif byte == QUOTATION_MARK:
+            if byte in (_OPEN_BRACE, _OPEN_BRACKET):
+                found, expected = (OBJECT, _FIRST_KEY) if byte == _OPEN_BRACE else (ARRAY, _FIRST_VALUE)
+                open_bracket(brackets, depth, byte == _OPEN_BRACE)
+            elif byte == _QUOTE:
                 last = skip_string(raw, first, size)
                 after = last + 1
             else:
@@ -320,7 +312,7 @@ def unescape_string(raw: np.ndarray, out: np.ndarray) -> tuple[int, int]:
     at, filled, lone = 0, 0, 0
     while at < len(raw):
         byte = item(source, at)
-        if byte != BACKSLASH:
+        if byte != _BACKSLASH:
             put(target, filled, byte)
             at, filled = at + 1, filled + 1
             continue

@@ -12,22 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.ascii import (
-    APOSTROPHE,
-    COLON,
-    EXCLAMATION_MARK,
-    FULL_STOP,
-    QUESTION_MARK,
-    QUOTATION_MARK,
-    RIGHT_PARENTHESIS,
-    SEMICOLON,
-)
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
 NAMES = INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"
 SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
 _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
+_FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
 _FEW_LINES = 12  # of wrapped text in a document: it is rather a paragraph
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
@@ -79,18 +70,11 @@ def _may_be_text(path: str) -> bool:
 
 
 @helper
-def is_final(last: int) -> bool:
-    """Whether an ASCII character ends a sentence or may follow a stop."""
-    is_stop = last in (FULL_STOP, EXCLAMATION_MARK, QUESTION_MARK, COLON, SEMICOLON)
-    return is_stop or last in (QUOTATION_MARK, APOSTROPHE, RIGHT_PARENTHESIS)
-
-
-@helper
 def ends_in_stop(data: Pointer, begin: int, end: int) -> bool:
     """Whether a line ends in a stop or in a mark that may follow one."""
     last = I64(item(data, end - 1))
     if last < 0x80:
-        return bool(is_final(last))
+        return last in _FINAL
     if end - begin < 3:
         return False
     lead, middle = I64(item(data, end - 3)), I64(item(data, end - 2))

@@ -11,16 +11,13 @@ from functools import cache
 import numpy as np
 
 from albert_data.ascii import (
-    CAPITAL_A,
-    CAPITAL_Z,
     CASE_BIT,
     FULL_STOP,
     HYPHEN_MINUS,
-    LEFT_PARENTHESIS,
     LINE_FEED,
-    RIGHT_PARENTHESIS,
     SPACE,
     TAB,
+    is_capital,
     is_digit,
     is_letter,
     is_white,
@@ -116,14 +113,15 @@ def skip_indent(raw: Pointer, start: int, end: int) -> tuple[int, int, int]:
     return end if begin < 0 else begin, at, min(indent, MAX_INDENT)
 
 
-_I, _V, _X, _L, _C = (ord(letter) for letter in "ivxlc")
+_NUMERALS = tuple(b"ivxlc")
+_OPEN, _CLOSE = b"()"
 _LIST_MARKS = tuple(ord(character) for character in "-*+·•‣▪◦‒–—―")
 
 
 @helper
 def is_numeral(byte: int) -> bool:
     """Whether a letter is one of those that Roman numerals up to 100 and more are made of."""
-    return (byte | CASE_BIT) in (_I, _V, _X, _L, _C)
+    return (byte | CASE_BIT) in _NUMERALS
 
 
 @helper
@@ -135,7 +133,7 @@ def begins_item(raw: Pointer, at: int, end: int) -> bool:
     code, after = read_character(raw, at)
     if after < end and is_white(item(raw, after)) and code in _LIST_MARKS:
         return True
-    is_open = code == LEFT_PARENTHESIS
+    is_open = code == _OPEN
     first = at = after if is_open else at
     while at < end and is_digit(item(raw, at)):
         at += 1
@@ -148,9 +146,9 @@ def begins_item(raw: Pointer, at: int, end: int) -> bool:
     if at == first or at - first > most or at + 1 >= end:
         return False
     closing = item(raw, at)
-    if closing == FULL_STOP and at == first + 1 and CAPITAL_A <= item(raw, first) <= CAPITAL_Z:
+    if closing == FULL_STOP and at == first + 1 and is_capital(item(raw, first)):
         return False
-    return (closing == RIGHT_PARENTHESIS or closing == FULL_STOP and not is_open) and is_white(item(raw, at + 1))
+    return (closing == _CLOSE or closing == FULL_STOP and not is_open) and is_white(item(raw, at + 1))
 
 
 @helper

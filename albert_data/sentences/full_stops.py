@@ -49,7 +49,7 @@ from albert_data.utf8 import step_back
 
 ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)  # shapes of words
 _MAX_LEAD = 32  # bytes from the beginning of a sentence to its time, as in At half past 5 a.m.
-_I, _V, _X, _L, _C = (ord(letter) for letter in "IVXLC")  # numerals above 899 are rare, and D. and M. are initials
+_I, _NUMERALS = ord("I"), tuple(b"IVXLC")  # numerals above 899 are rare, and D. and M. are initials
 
 
 @helper
@@ -160,7 +160,7 @@ def has_only_numerals(line: Line, word: int, end: int, case_bit: int) -> bool:
     """Whether word .. end has no letters except I, V, X, L, C. case_bit: 32 for those in lower case, else 0."""
     for at in range(word, end):
         byte = item(line.source.utf8, at) - case_bit
-        if byte != _I and byte != _V and byte != _X and byte != _L and byte != _C:
+        if byte not in _NUMERALS:
             return False
     return True
 

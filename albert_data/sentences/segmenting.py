@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.ascii import DIGIT_0, FULL_STOP, RIGHT_PARENTHESIS, SMALL_A, SMALL_Z, is_digit
+from albert_data.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, is_digit
 from albert_data.kernels import helper, item, kernel, pointer, put
 from albert_data.sentences.characters import (
     ANGLE,
@@ -54,6 +54,8 @@ from albert_data.sentences.marks import (
 )
 from albert_data.sentences.stops import Closing, can_end, is_end, read_run, skip_notes
 from albert_data.utf8 import step_back
+
+_CLOSE = ord(")")
 
 
 @helper
@@ -105,7 +107,7 @@ def read_marker(line: Line, stop: int) -> tuple[int, int, int]:
     2. b) 3.). White space surrounds it; a bullet may precede it. stop: where the full stop or bracket stands.
     """
     utf8, delimiter, after = line.source.utf8, item(line.source.utf8, stop), step(line.source, stop)
-    if delimiter == FULL_STOP and after < line.end and item(utf8, after) == RIGHT_PARENTHESIS:
+    if delimiter == FULL_STOP and after < line.end and item(utf8, after) == _CLOSE:
         delimiter, after = FULL_STOP - 1, after + 1  # any number that is no other delimiter
     at, number = stop, 0
     while at > line.begin and stop - at < 3 and is_digit(item(utf8, at - 1)):
