@@ -15,8 +15,10 @@ import numpy as np
 from albert_data import kernels
 
 _MODULES = (
-    *("corpus.utf8", "corpus.line_ends", "corpus.documents", "corpus.json_scanning"),
-    *("sentences.kinds", "sentences.words", "sentences.marks", "sentences.stops", "sentences.segmenting"),
+    *("ascii", "utf8", "fnv"),
+    *("corpus.valid_utf8", "corpus.line_ends", "corpus.documents", "corpus.json_scanning"),
+    *("sentences.characters", "sentences.words", "sentences.marks", "sentences.full_stops", "sentences.stops"),
+    "sentences.segmenting",
 )
 
 

@@ -93,9 +93,7 @@ def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus: Path
 def test_a_folder_of_nothing_readable_is_refused(tmp_path: Path):
     (tmp_path / "notes.md").write_bytes(TEXT)
     (tmp_path / ".hidden.txt").write_bytes(TEXT)
-    with pytest.raises(
-        InputError, match=r"holds no readable file \(passed over a file of no known ending: .*notes\.md"
-    ):
+    with pytest.raises(InputError, match=r"holds no readable file \(skipped a file of no known ending: .*notes\.md"):
         find_inputs([str(tmp_path)])
 
 
@@ -105,9 +103,9 @@ def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
     said: list[str] = []
     find_inputs([str(corpus)], said.append)
     assert said == [
-        f"passed over 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.csv, {corpus}/table1.csv and 4"
+        f"skipped 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.csv, {corpus}/table1.csv and 4"
         " more; readable are .txt and .jsonl, plain or with .gz or .zst",
-        f"passed over 2 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden; name one as an input to read one",
+        f"skipped 2 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden; name one as an input to read one",
     ]
 
 

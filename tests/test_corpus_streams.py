@@ -1,4 +1,4 @@
-"""Pipes, devices and sockets: passed over inside a folder, read once like stdin where they are named."""
+"""Pipes, devices and sockets: skipped inside a folder, read once like stdin where they are named."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path: Path):
     said: list[str] = []
     assert [item.path for item in find_inputs([str(tmp_path)], said.append)] == [str(tmp_path / "a.txt")]
     assert sorted(said) == [
-        f"passed over a device, no file: {tmp_path}/link.txt; name it as an input to read it",
-        f"passed over a named pipe, no file: {tmp_path}/pipe.jsonl; name it as an input to read it",
-        f"passed over a socket, no file: {tmp_path}/s.txt",
+        f"skipped a device, no file: {tmp_path}/link.txt; name it as an input to read it",
+        f"skipped a named pipe, no file: {tmp_path}/pipe.jsonl; name it as an input to read it",
+        f"skipped a socket, no file: {tmp_path}/s.txt",
     ]
     said.clear()
     assert [item.path for item in find_inputs([f"{tmp_path}/*.txt"], said.append)] == [str(tmp_path / "a.txt")]
@@ -73,7 +73,7 @@ def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path: Path):
     (tmp_path / "deep" / "up").symlink_to(tmp_path)
     said: list[str] = []
     assert len(find_inputs([str(tmp_path)], said.append)) == 1
-    assert said == [f"passed over a link to a folder: {tmp_path}/deep/up; name it as an input to read it"]
+    assert said == [f"skipped a link to a folder: {tmp_path}/deep/up; name it as an input to read it"]
 
 
 def test_a_link_that_leads_to_itself_or_nowhere_is_refused_by_name(tmp_path: Path):

@@ -39,6 +39,7 @@ COMMON = (
     "kernel_cache",
     "kernels",
     "draws",
+    "ascii",
     "utf8",
     "fnv",
     "unicode_tables",

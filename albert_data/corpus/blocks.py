@@ -1,10 +1,9 @@
 """Raw bytes into blocks of whole documents, in bounded memory.
 
-In: an open file or a range of one. Out: `Block`s, each a whole number of documents of one format.
-A text file's document ends at a blank line, or with the file; a JSON lines file's at the line's end. A text document
-that fills 16 MiB without an end is cut as it is read, by the rule of long_documents.py, and goes out as
-several documents. In text every line end is a line feed from here on (line_ends.py); the lines of a JSON lines file
-end at line feeds alone.
+In: an open file or a range of one. Out: `Block`s of whole documents of one format. In text files a document ends at a
+blank line, or with the file; in JSON lines files it ends with the line. A text document that fills 16 MiB without an
+end is cut while it is read, by the rule of long_documents.py, into several documents. In text files all line ends
+become line feeds here (line_ends.py); the lines of a JSON lines file end at line feeds alone.
 """
 
 from __future__ import annotations
@@ -14,19 +13,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 
+from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STREAM_ERRORS
 from albert_data.corpus.line_ends import break_lines, count_unfinished
-from albert_data.corpus.long_documents import WHITESPACE, cut_document
-from albert_data.corpus.repair import repair_parts
+from albert_data.corpus.long_documents import cut_document
+from albert_data.corpus.valid_utf8 import repair_parts
 from albert_data.errors import InputError
 
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
-BLANK_LINE = re.compile(rb"\n[ \t\r\x0b\x0c]*\n")
-_REST_OF_BLANK_LINE = re.compile(rb"[ \t\r\x0b\x0c]*\n")
+_WHITE_IN_LINE = WHITE_SPACE.replace(b"\n", b"")
+BLANK_LINE = re.compile(rb"\n[%b]*\n" % _WHITE_IN_LINE)
+_REST_OF_BLANK_LINE = re.compile(rb"[%b]*\n" % _WHITE_IN_LINE)
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
@@ -35,8 +36,8 @@ _CHUNK = 1 << 20
 class Block:
     """Whole documents.
 
-    start: where `data` begins in the (decompressed) file, in bytes; ends: where each document of a text ends in `data`,
-    None where blank lines end them; language: of the input, None where the build has one language.
+    start: where `data` begins in the decompressed file, in bytes; ends: where each document of a text ends in `data`,
+    None if blank lines end them; language: of the input, None if the build has one language.
     """
 
     data: bytes
@@ -64,17 +65,18 @@ def read_blocks(
     start: the stream's position; block_bytes: a block's usual size, by its position; language: of the input.
     """
     source = _Source(stream, path, format, damage, start, length)
-    is_whole = source.format == "txt" and text.documents == "file"  # all that is left is one document
+    is_one = source.format == "txt" and text.documents == "file"  # the file is one document
     want = block_bytes(start)
     while source.fill(want):
-        end = len(source.pending) if source.ended else 0 if is_whole else source.find_end()
+        whole = 0 if is_one else source.find_end()
+        end = len(source.pending) if source.ended else whole
         if end > 0:
             at, data = source.start, source.take(end)
-            ends = (end,) if is_whole else None
+            ends = (end,) if is_one else None
             yield Block(data=data, format=source.format, path=path, start=at, ends=ends, language=language)
             want = block_bytes(source.start)
         elif source.format == "txt" and len(source.pending) >= GIANT_BYTES:
-            parts = _take_all(source) if is_whole else _take_document(source)
+            parts = _take_all(source) if is_one else _take_document(source)
             yield from _read_giant(source, parts, path, damage, keep_layout=text.unwrap, language=language)
         elif source.format == "jsonl" and len(source.pending) > MAX_JSON_LINE:
             damage.add("line_too_long", path, source.start, f"over {MAX_JSON_LINE} bytes")
@@ -84,7 +86,10 @@ def read_blocks(
 
 
 class _Source:
-    """A stream's bytes that are read but not yet taken."""
+    """A stream, and its bytes that are read but not yet taken.
+
+    start: where `pending` begins in the file; ended: whether the stream, or its range, is read to the end.
+    """
 
     def __init__(
         self, stream: BufferedIOBase, path: str, format: str, damage: Damage, start: int, length: int | None
@@ -97,19 +102,19 @@ class _Source:
             self._look_at_beginning()
 
     def _look_at_beginning(self) -> None:
-        """Drop a byte order mark; tell stdin's format by its first character."""
+        """Drop a byte order mark; find stdin's format by its first character."""
         self.fill(len(_BOM))
         if self.pending.startswith(_BOM):
             self.take(len(_BOM))
         if self.format == "auto":
-            while self.fill(1) and (white := len(self.pending) - len(self.pending.lstrip(WHITESPACE))):
+            while self.fill(1) and (white := len(self.pending) - len(self.pending.lstrip(WHITE_SPACE))):
                 self.take(white)
             self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
             data, self.pending = self.pending, b""
             self._add(data)
 
     def fill(self, size: int) -> bool:
-        """Read until `size` bytes are pending or the stream ends; tell whether any are."""
+        """Read until `size` bytes are pending or the stream ends. Returns whether any are pending."""
         while len(self.pending) < size and not self.ended:
             self._read(size - len(self.pending))
         return bool(self.pending)
@@ -119,9 +124,9 @@ class _Source:
         parts, have = [], 0
         while have < size and not self.ended:
             want = max(_CHUNK, size - have)
-            if self._left is not None:  # a little more than was asked for is not left for another block
+            if self._left is not None:  # read a short rest of the range, too, rather than make a small block of it
                 want = self._left if self._left < 2 * want else want
-            try:  # read1, for read drops what was decompressed before the damage
+            try:  # read1, because read drops what was decompressed before the damage
                 chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
                 at = self.start + len(self.pending) + len(self._unfinished) + have
@@ -136,10 +141,10 @@ class _Source:
             parts.append(chunk)
             have += len(chunk)
             self.ended = not chunk or self._left == 0
-        self._add(b"".join(filter(None, parts)))  # one alone is not copied
+        self._add(b"".join(filter(None, parts)))  # a single part is not copied
 
     def _add(self, data: bytes) -> None:
-        """Append what was read to `pending`, all its line ends line feeds if it is text."""
+        """Append what was read to `pending`; in text, all line ends become line feeds."""
         if self.format == "txt":
             data = self._unfinished + data
             unfinished = 0 if self.ended else count_unfinished(data)
@@ -153,7 +158,7 @@ class _Source:
         return data
 
     def find_end(self) -> int:
-        """Where the last document that is surely whole ends, or 0."""
+        """Where the last document ends that is surely complete, or 0."""
         if self.format == "jsonl":
             return self.pending.rfind(b"\n") + 1
         return _find_last_blank_line(self.pending)
@@ -171,7 +176,7 @@ def _find_last_blank_line(data: bytes) -> int:
     end = data.rfind(b"\n")
     while end > 0:
         begin = data.rfind(b"\n", 0, end)
-        if begin >= 0 and not data[begin:end].strip(WHITESPACE):
+        if begin >= 0 and not data[begin:end].strip(WHITE_SPACE):
             return end + 1
         end = begin
     return 0
@@ -180,7 +185,7 @@ def _find_last_blank_line(data: bytes) -> int:
 def _read_giant(
     source: _Source, parts: Iterator[bytes], path: str, damage: Damage, *, keep_layout: bool, language: str | None
 ) -> Iterator[Block]:
-    """Cut a document, given as parts; the blocks hold its canonical text, or that with its layout."""
+    """Cut a document given as parts. keep_layout: keep its indentation and blank lines, for unwrapping."""
     start, out, ends = source.start, bytearray(), []
     cut = cut_document(repair_parts(parts, path, start, damage), keep_layout=keep_layout)
     for number, document in enumerate(cut):
@@ -203,7 +208,7 @@ def _take_all(source: _Source) -> Iterator[bytes]:
 
 def _take_document(source: _Source) -> Iterator[bytes]:
     """Take the bytes up to the next blank line, in parts."""
-    is_blank = False  # whether the line so far, of which a part was taken, is white space
+    is_blank = False  # whether part of the present line is already taken, and all of it was white space
     while source.fill(1):
         found = _REST_OF_BLANK_LINE.match(source.pending) if is_blank else None
         found = found or BLANK_LINE.search(source.pending)
@@ -211,6 +216,6 @@ def _take_document(source: _Source) -> Iterator[bytes]:
             yield source.take(found.end())
             return
         line_begin = source.pending.rfind(b"\n") + 1
-        is_blank = (is_blank or line_begin > 0) and not source.pending[line_begin:].strip(WHITESPACE)
+        is_blank = (is_blank or line_begin > 0) and not source.pending[line_begin:].strip(WHITE_SPACE)
         yield source.take(len(source.pending))
         source.fill(_CHUNK)

@@ -1,7 +1,8 @@
-"""What reading notices: damage, repaired or skipped, counted by reason, or with --strict an error; and signs that
-the input was meant to be read in another way (layout.py, fields.py).
+"""What reading notices.
 
-One broken line must not end a run of hours; nor may it vanish unseen.
+Damage is repaired or skipped, and counted by its reason: one broken line must neither end a build of hours nor vanish
+unseen. With --strict it is an error. Signs that the input was meant to be read in another way are counted, too
+(layout.py, fields.py).
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ REASONS = {
     "missing_field": "lines without the text field, skipped",
     "field_not_text": "lines whose text field holds no string, skipped",
     "unknown_language": "lines whose language field is missing or odd, read in the language of its input",
-    "line_too_long": "JSON lines over 128 MiB, skipped",
+    "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     "empty_document": "documents without text, skipped",
     "no_tokens": "documents that the tokenizer leaves empty, skipped",
-    "long_document_cut": "cuts in documents over 4 MiB, each read as several",
+    "long_document_cut": "cuts in documents over 4 MiB, each read as several",  # long_documents.MAX_DOCUMENT
 }
-# A corpus may well hold these: they are counted, but no reason to fail under --strict.
+# Many corpora hold these, so they are no error under --strict.
 _HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
 
 
 @dataclass(kw_only=True)
 class Damage:
-    """Counts of what was repaired or dropped; of lines and documents (layout.py); and the fields of skipped records.
+    """Counts of one reader, of one task, or of a whole build.
 
-    unlabelled: the fields of records that lack the language field; num_labelled: how many have it.
+    counts: of what was repaired or skipped, by reason; layout: of lines and documents (layout.py); fields: those of
+    records without text; unlabelled: those of records without the language field; num_labelled: how many have it.
     """
 
     strict: bool = False
@@ -44,7 +46,7 @@ class Damage:
     num_labelled: int = 0
 
     def add(self, reason: str, path: str, at_byte: int, detail: str = "") -> None:
-        """Count one place, or raise InputError under --strict. at_byte counts in the decompressed text."""
+        """Count one case, or raise InputError under --strict. at_byte: its position in the decompressed file."""
         if self.strict and reason not in _HARMLESS:
             what = f": {detail}" if detail else ""
             raise InputError(
@@ -54,7 +56,7 @@ class Damage:
         self.counts[reason] += 1
 
     def merge(self, other: Damage) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of another reader."""
         self.counts += other.counts
         self.layout += other.layout
         self.fields.merge(other.fields)

@@ -1,10 +1,12 @@
-"""Blocks into documents: damage repaired, lines stripped, long documents cut, each under its key.
+"""Blocks into documents of canonical text, each with its key.
 
-In: a `Block` of any format. Out: `Lines`: the canonical text, the same for one document however it was
-stored. A line is stripped of white space at both ends, blank lines are dropped, each line ends with "\n". With
-`unwrap` the lines of hard-wrapped paragraphs are joined before that (unwrapping.py).
-A document's key is the XXH3 of 64 bits, seed 0, of its canonical text: ten times as fast as SHA-256, which took half
-of the time. Texts can be written that share a key: they share a split and random numbers then, and no more.
+In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
+Damage is repaired, lines are stripped of white space at both ends, blank lines dropped, long documents cut, and each
+line ends with a line feed. With `unwrap` the lines of hard-wrapped paragraphs are joined first (unwrapping.py).
+
+A document's key is the XXH3 of its canonical text, 64 bits, seed 0. It is ten times as fast as SHA-256, which took half
+of the time of this module. An attacker can write texts that share a key, as XXH3 is not cryptographic: they get the
+same split and the same random numbers, nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from albert_data.ascii import LINE_FEED, is_white
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import BLANK_LINE, Block
 from albert_data.corpus.damage import Damage
@@ -24,10 +27,8 @@ from albert_data.corpus.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.line_ends import break_lines
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
-from albert_data.corpus.repair import repair
 from albert_data.corpus.unwrapping import unwrap
-from albert_data.corpus.utf8 import is_utf8
-from albert_data.corpus.utf8 import is_white as is_white  # sentences are stripped of the same
+from albert_data.corpus.valid_utf8 import is_utf8, repair
 from albert_data.kernels import (
     U64,
     Pointer,
@@ -61,10 +62,10 @@ class Lines:
 
 
 class _Texts(NamedTuple):
-    """Documents as they were written, of valid UTF-8.
+    """Documents of valid UTF-8, with their white space and blank lines.
 
-    ends: int64, where each ends, after a line feed; None where blank lines end them. languages: as of Lines, None where
-    `ends` is.
+    ends: int64, where each ends, after a line feed; None where blank lines end them. languages: as in Lines; None if
+    `ends` is None.
     """
 
     data: bytes
@@ -73,7 +74,7 @@ class _Texts(NamedTuple):
 
 
 def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
-    """Read the documents of a block, counting in `damage` what had to be repaired or left out."""
+    """Read the documents of a block, and count in `damage` what was repaired or skipped."""
     texts = _read_texts(block, config, damage)
     if config.unwrap:
         texts = _unwrap(texts, block, damage)
@@ -88,6 +89,7 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     if languages is None and (block.language or config.language_field):
         languages = np.full(len(keys), pack_language(block.language or config.language), np.uint32)
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
+    # parse_lines drops the lines without text, so no language is left without a document.
     assert languages is None or len(languages) == len(keys), "each document has text"
     return Lines(
         utf8=utf8,
@@ -122,7 +124,7 @@ def _repair(block: Block, damage: Damage) -> _Texts:
 
 
 def _join(documents: list[bytes], languages: np.ndarray | None = None) -> _Texts:
-    """Documents one after another, each with a line feed."""
+    """Concatenate documents, a line feed after each."""
     data = b"\n".join([*documents, b""])
     return _Texts(data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64), languages)
 
@@ -135,7 +137,7 @@ def _split(texts: _Texts) -> Iterator[bytes]:
 
 
 def _unwrap(texts: _Texts, block: Block, damage: Damage) -> _Texts:
-    """Join wrapped lines. A long document is cut first: to be unwrapped, it is held in memory."""
+    """Join wrapped lines. A long document is cut first, because unwrapping holds the facts of all its lines."""
     joined = unwrap(texts.data, texts.ends)
     if joined is None:
         texts = _cut(texts, block, damage, keep_layout=True)
@@ -157,9 +159,11 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
 
 
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Canonical text, line offsets, document offsets; None where something is too long to go uncut."""
+    """Canonical text, line offsets, document offsets; None if a line or document is so long that it must be cut."""
     data, ends = texts.data, texts.ends
-    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:  # spare the memory of offsets
+    # Stripping may halve a document, but this one is surely too long, or so full of white space that the slower way is
+    # as good; its offsets would take much memory.
+    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:
         return None
     no_ends = np.zeros(0, np.int64)
     utf8, line_offsets, document_offsets, longest_line = strip_lines(
@@ -173,12 +177,12 @@ def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
 
 @helper
 def find_feeds(raw: Pointer, at: int, end: int) -> U64:
-    """Which of the next 64 bytes, as far as there are so many, are line feeds."""
+    """Which of the next 64 bytes are line feeds, or of fewer at the end of the text."""
     if at + 64 <= end:
-        return find_bytes(raw, at, np.uint8(0), np.uint8(10), np.uint8(1))
+        return find_bytes(raw, at, np.uint8(0), np.uint8(LINE_FEED), np.uint8(1))
     found = U64(0)
     for i in range(at, end):
-        if item(raw, i) == 10:
+        if item(raw, i) == LINE_FEED:
             found |= U64(1) << U64(i - at)
     return found
 
@@ -187,9 +191,11 @@ def find_feeds(raw: Pointer, at: int, end: int) -> U64:
 def strip_lines(
     raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Copy the lines without white space around them; blank ones go, and end a document if `ends_at_blank`.
+    """Copy the lines without the white space around them, and drop blank ones.
 
-    ends: where documents end otherwise.
+    Returns the text, line offsets, document offsets, and the bytes of the longest line. ends_at_blank: whether blank
+    lines end documents; ends: where they end otherwise. Most lines have nothing to strip, so text is copied in long
+    stretches: `uncopied` is where the present one begins, and all from there to `start` is kept as it is.
     """
     out = np.empty(len(raw) + 1, np.uint8)
     source, target = pointer(raw), pointer(out)
@@ -200,23 +206,24 @@ def strip_lines(
     document_offsets = np.empty(num_feeds + 2, np.int64)
     line_offsets[0], document_offsets[0] = 0, 0
     num_lines, num_documents, filled, longest_line, start = 0, 0, 0, 0, 0
-    uncopied = 0  # from here on the text is as it shall be, and not copied yet
-    block, feeds = -64, U64(0)
+    uncopied = 0
+    block, feeds = -64, U64(0)  # the line feeds that are left of the 64 bytes from `block` on
     while start < len(raw) or (start == len(raw) and ends_at_blank):
         while feeds == 0 and block + 64 < len(raw):
             block += 64
             feeds = find_feeds(source, block, len(raw))
         stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
-        feeds &= feeds - U64(1)
+        feeds &= feeds - U64(1)  # clears the lowest bit
         begin, end = start, stop
         while begin < end and is_white(item(source, begin)):
             begin += 1
         while end > begin and is_white(item(source, end - 1)):
             end -= 1
         if begin > start or end < stop or begin == end or stop == len(raw):
+            # `filled` counts the stretch already, which belongs right before it.
             copy_items(target, filled - (start - uncopied), source, uncopied, start - uncopied)
             copy_items(target, filled, source, begin, end - begin)
-            put(target, filled + end - begin, 10)
+            put(target, filled + end - begin, LINE_FEED)
             uncopied = stop + 1
         if end > begin:
             longest_line = max(longest_line, end - begin)

@@ -1,8 +1,8 @@
-"""Tell text of another encoding, or what is no text, from UTF-8 with some damage, by the beginning of a file.
+"""Recognise by the beginning of a file that it is in another encoding than UTF-8, or no text.
 
 Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte
 order mark are transcoded (transcoding.py); any other encoding is refused, with a guess at its name. A few damaged bytes
-are none of this check's business: they are repaired and counted.
+are no reason to refuse a file: they are repaired and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _MARKS = (
     (b"\xfe\xff", "utf-16-be"),
 )
 _NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
-# Encodings to guess among: what most of their characters beyond ASCII are; the first that fits best is taken.
+# Encodings to choose from: a codec, characters that are frequent in its text, and their least share among those beyond
+# ASCII. The codec whose share is the greatest multiple of its least share is chosen; of equal ones the first.
 _KANA, _HAN, _HANGUL = r"\u3041-\u30ff", r"\u4e00-\u9fff", r"\uac00-\ud7a3"
 _GUESSES = (
     ("shift_jis", f"[{_KANA}]", 0.25),
@@ -39,7 +40,7 @@ _GUESSES = (
     ("koi8_r", "[\u0430-\u044f]", 0.6),
     ("cp1253", "[\u03ac-\u03ce]", 0.6),
 )
-_SURE = ("shift_jis", "euc_jp", "euc_kr")
+_SURE = ("shift_jis", "euc_jp", "euc_kr")  # UTF-16 that is read in them has hardly any kana or hangul
 _ONE_BYTE = ("cp1251", "koi8_r", "cp1253")
 _LETTERS = re.compile(rb"[A-Za-z]")
 _ICONV = {
@@ -49,12 +50,12 @@ _ICONV = {
     "koi8_r": "KOI8-R",
     "cp1252": "WINDOWS-1252",
 }
-_MIN_PLACES = 5  # fewer are no proof
+_MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
 _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
 _PLANES = bytes(range(0x11))  # the second bytes of all characters in UTF-32
-# Most characters of text. Its spaces and stops are none of these again when read in the wrong byte order.
+# Most characters of text. Spaces and stops that are read in the wrong byte order (U+2000, U+2E00) are none of them.
 _USUAL = re.compile(f"[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff{_HAN}\ua000-\ud7a3\uff00-\uffef]")
 _STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
 _CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
@@ -62,14 +63,14 @@ _CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of t
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """What a file seems to be. codec: its name for --encoding, None for no text."""
+    """What a file seems to be in. codec: its name for --encoding, None for no text."""
 
     name: str
     codec: str | None
 
     @property
     def iconv(self) -> str | None:
-        """Its name for the program iconv."""
+        """Its name in the program iconv."""
         return self.codec and _ICONV.get(self.codec, _NAMES.get(self.codec, self.codec.upper()))
 
 
@@ -79,7 +80,7 @@ def check_encoding(
     """The encoding that the settings (`named`) or the byte order mark of a file names; None for UTF-8.
 
     sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
-    Raises InputError if it is in another one, or no text.
+    Raises InputError if the file seems to be in another one, or no text.
     """
     if named not in (None, UTF8):
         _check_named(sample, path, named)
@@ -98,7 +99,7 @@ def check_encoding(
 
 
 def _check_named(sample: bytes, path: str, codec: str) -> None:
-    """Raise InputError for a file that is surely not in the encoding that the settings name for all inputs."""
+    """Raise InputError if a file is surely not in the encoding that the settings name for all inputs."""
     marked = UTF8 if sample.startswith(codecs.BOM_UTF8) else find_marked_encoding(sample)
     if marked and marked.removesuffix("-le").removesuffix("-be") != codec and marked != codec:
         problem: str | None = f"it begins with the byte order mark of {marked}"
@@ -111,7 +112,11 @@ def _check_named(sample: bytes, path: str, codec: str) -> None:
 
 
 def _is_proof(sample: bytes, codec: str) -> bool:
-    """Whether that much valid UTF-8 is no text in another codec: one of wide units, or any beyond ASCII."""
+    """Whether a sample that is valid UTF-8 can't be text in another codec.
+
+    UTF-16 and UTF-32 of even a few characters are not valid UTF-8, and neither is text in other codecs with some
+    characters beyond ASCII.
+    """
     is_wide = codec.startswith(("utf-16", "utf-32")) and len(sample) >= 8
     return is_wide or len(_ASCII.sub("", sample.decode(errors="ignore"))) >= _MIN_PLACES
 
@@ -136,7 +141,7 @@ def find_marked_encoding(sample: bytes) -> str | None:
 
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
-    """What the beginning of a file without a byte order mark is in, if that is not UTF-8."""
+    """The encoding of the beginning of a file without a byte order mark, if it is not UTF-8."""
     return _judge_zeros(sample) or _judge_controls(sample) or _judge_invalid(sample)
 
 
@@ -154,13 +159,20 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _judge_zeros(sample: bytes) -> Encoding | None:
-    """Text holds hardly a zero byte; in UTF-16 they have one parity, in UTF-32 they are most of all bytes."""
-    zeros = [sample[place::4].count(0) for place in range(4)]
+    """Find UTF-16, UTF-32 or no text by zero bytes, which other text hardly holds.
+
+    In UTF-16 they are the high bytes of ASCII, all at even or all at odd positions; in UTF-32 they are half or more of
+    all bytes. Chance makes a few zeros one-sided: the thresholds 3, 16 and 64 demand more of them where less else is
+    odd. Up to 5 % of characters may be exceptions.
+    """
+    zeros = [sample[first::4].count(0) for first in range(4)]
     total, size = sum(zeros), len(sample)
     is_one_sided = max(zeros[0] + zeros[2], zeros[1] + zeros[3]) >= 0.95 * total
-    is_much = 3 * total > size and total >= (3 if is_one_sided else 64)
-    is_pattern = 100 * total > size and total >= 16 and is_one_sided and _is_regular(sample)
-    if is_much or is_pattern:
+    has_many = 3 * total > size and total >= (3 if is_one_sided else 64)
+    # UTF-16 of another script has the zeros of its spaces and line ends, and one high byte that is the same.
+    has_some = 100 * total > size and total >= 16 and is_one_sided and _is_uniform_or_invalid(sample)
+    if has_many or has_some:
+        # UTF-32: the highest byte is zero, the next is the plane, and ASCII alone has zeros in the others.
         for top, plane, codec in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
             planes = sample[plane::4]
             num_planes = len(planes) - len(planes.translate(None, _PLANES))
@@ -178,9 +190,10 @@ def _name_unmarked(codec: str) -> Encoding:
 
 
 def _find_order(sample: bytes) -> tuple[float, str]:
-    """The byte order in which UTF-16 is more like text, and how much so: about 1 or more in the right one.
+    """The byte order in which a sample is more like text, and how much: about 1 or more in the right one.
 
-    Zeros don't tell it alone: they are the high bytes of ASCII, and the low byte of U+4E00, a frequent character.
+    Zeros alone don't show the order: they are the high bytes of ASCII, but also the low byte of U+4E00, a frequent
+    character.
     """
     rates = [(*_rate_order(sample.decode(codec, "replace")), codec) for codec in ("utf-16-le", "utf-16-be")]
     likeness, _, codec = max(rates)
@@ -188,7 +201,7 @@ def _find_order(sample: bytes) -> tuple[float, str]:
 
 
 def _rate_order(text: str) -> tuple[float, int]:
-    """How much it is like text; and of two that are so alike, the one with more of ASCII is better."""
+    """How much a decoded sample is like text; if that is equal in both orders, the count of ASCII decides."""
     num_usual, num_stops = len(_USUAL.findall(text)), len(_STOPS.findall(text))
     num_ascii = len(text) - len(_ASCII.sub("", text))
     return (num_usual + num_stops - count_odd(text)) / max(len(text), 1), num_ascii
@@ -203,14 +216,14 @@ def count_odd(text: str) -> int:
     return int(np.count_nonzero(is_odd))
 
 
-def _is_regular(sample: bytes) -> bool:
-    """Whether every other byte is mostly the same, as of one script in UTF-16, or it is no UTF-8 at all."""
+def _is_uniform_or_invalid(sample: bytes) -> bool:
+    """Whether one value fills 40 % of all even or odd bytes, as in UTF-16 of one script, or the sample is no UTF-8."""
     most = max(half.count(value) for half in (sample[::2], sample[1::2]) for value in range(256))
     return 5 * most > len(sample) or not _is_utf8(sample)
 
 
 def _judge_controls(sample: bytes) -> Encoding | None:
-    """UTF-16 of Burmese or Ethiopic is valid UTF-8, with as many controls (0x10, 0x12) as letters."""
+    """Find UTF-16 of Burmese or Ethiopic: valid UTF-8, but with as many controls (0x10, 0x12) as letters."""
     if len(sample) < 64 or 5 * _count_controls(sample) < len(sample):
         return None
     likeness, codec = _find_order(sample)
@@ -222,7 +235,7 @@ def _count_controls(sample: bytes) -> int:
 
 
 def _judge_invalid(sample: bytes) -> Encoding | None:
-    """Text is in another encoding if most of what is not ASCII is no UTF-8."""
+    """Find another encoding where most of what is not ASCII is no UTF-8."""
     if _is_clean(sample):
         return None
     text = _CUT_CHARACTER.sub(b"", sample).decode(errors="replace")
@@ -238,7 +251,7 @@ def _guess(sample: bytes) -> Encoding:
     likeness, order = _find_order(sample)
     is_wide = likeness > 0.9 and 200 * _count_controls(sample) > len(sample)
     fits = [(_rate(sample, codec, usual) / least, codec) for codec, usual, least in _GUESSES]
-    if is_wide:  # or of another encoding of two bytes, in which letters of few kinds are told for sure
+    if is_wide:  # rather UTF-16, unless one of these fits: the others also fit much that is UTF-16
         fits = [fit for fit in fits if fit[1] in _SURE]
     best, codec = max(fits, key=lambda fit: fit[0])
     if best >= 1:
@@ -249,11 +262,11 @@ def _guess(sample: bytes) -> Encoding:
 
 
 def _rate(sample: bytes, codec: str, usual: str) -> float:
-    """The share of usual characters among those beyond ASCII; 0 where the sample is not in this encoding."""
+    """The share of usual characters among those beyond ASCII; 0 if the sample is not in this encoding."""
     try:
         text = _ASCII.sub("", codecs.getincrementaldecoder(codec)().decode(sample))
     except UnicodeDecodeError:
         return 0.0
-    if codec in _ONE_BYTE and len(text) < len(_LETTERS.findall(sample)):  # most letters are ASCII: not of this script
+    if codec in _ONE_BYTE and len(text) < len(_LETTERS.findall(sample)):  # most letters are ASCII: another script
         return 0.0
     return len(re.findall(usual, text)) / max(len(text), 1)

@@ -1,6 +1,6 @@
-"""The fields of JSON lines that have no text where it is looked for: which could be meant?
+"""The fields of JSON lines that lack the text field, to suggest another one.
 
-In: records. Out: a sentence that names the fields, how often each was seen, and the one to give as --text-field.
+In: records. Out: a sentence that names their fields, how often each was seen, and the best one for --text-field.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 from albert_data.escaping import escape_controls
 
-_MAX_NAMES = 100  # that are remembered
+_MAX_NAMES = 100  # that are kept
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 
 
 def name_field(name: str) -> str:
-    """A field's name in quotes, harmless and not long."""
+    """A field's name in quotes, with controls escaped and cut at 40 characters."""
     shown = name if len(name) <= _SHOWN_LEN else name[: _SHOWN_LEN - 3] + "..."
     return f'"{escape_controls(shown)}"'
 
@@ -37,7 +37,9 @@ def list_names(names: Iterable[str]) -> str:
 
 @dataclass(kw_only=True)
 class Fields:
-    """num_records: without text; counts: how many of them have each field; text_len: characters of its strings."""
+    """num_records: how many lack the field; counts: how many of them have each other field; text_len: the characters of
+    the strings in it.
+    """
 
     num_records: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -51,7 +53,7 @@ class Fields:
                 self.text_len[name] += len(value) if isinstance(value, str) else 0
 
     def add_first(self, line: np.ndarray) -> None:
-        """Note the first field of a line (uint8) that is too large to be parsed."""
+        """Add the first field of a line (uint8) that is too large to be parsed."""
         found = _FIRST_FIELD.match(line[:2000].tobytes())
         try:
             self.add({json.loads(found[1]): None} if found else {})
@@ -66,7 +68,7 @@ class Fields:
                 self.text_len[name] += other.text_len[name]
 
     def describe(self) -> str:
-        """What the records have, and what to do; empty where nothing is known of them."""
+        """Which fields the records have, and what to do; empty if none was seen."""
         if not self.counts:
             return ""
         kind = "field" if len(self.counts) == 1 else "fields"

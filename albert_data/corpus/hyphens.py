@@ -1,91 +1,89 @@
-"""Hyphens at the ends of wrapped lines: of a broken word, which is dropped, or of a compound, which stays.
+"""Hyphens at the ends of wrapped lines: dropped in a broken word, kept in a compound.
 
-"ex-" before "ample" is "example" or "ex-ample": the document tells. The form that is more frequent inside its lines
-wins, ASCII letters in either case. If none is, the hyphen stays where both halves are words elsewhere in the document,
-or where another hyphen is next to one ("five-and-" before "twenty"); all others follow the majority of those that the
-forms decided, and stay where there is none. Before one of a few conjunctions the hyphen is a suspended one ("pre- and
-post-war"), and a space follows.
+"ex-" before "ample" is "example" or "ex-ample": the other lines of the document decide. The form that is more frequent
+inside them wins; the case of ASCII letters does not matter. If the two are equally frequent, the hyphen stays where
+both halves are words elsewhere in the document, or where another hyphen is next to one ("five-and-" before "twenty").
+All others follow the majority of those that the two forms decided, and keep the hyphen without one. Before one of a few
+conjunctions the hyphen is a suspended one ("pre- and post-war"), and a space follows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from albert_data.corpus.wrapped_lines import ALPHA, END, TEXT, read_code
+from albert_data.ascii import CASE_BIT, HYPHEN_MINUS, is_capital, is_letter
+from albert_data.corpus.wrapped_lines import (
+    ALPHA,
+    END,
+    TEXT,
+    UNDECIDED,
+    UNICODE_HYPHEN,
+    WITH_NOTHING,
+    WITH_SPACE,
+    WITHOUT_HYPHEN,
+)
+from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
+from albert_data.utf8 import read_character, step_back
 
-_SPACE, _NOTHING, _DROP, _UNDECIDED = 1, 2, 3, 4  # as in unwrapping.py
-_BASIS, _PRIME = U64(0xCBF29CE484222325), U64(0x100000001B3)  # FNV-1a
-_CONJUNCTIONS = (b"and", b"or", b"to", b"und", b"oder", b"bis")
-_DASH = 45
+_CONJUNCTIONS = np.array([hash_bytes(word) for word in (b"and", b"or", b"to", b"und", b"oder", b"bis")], np.uint64)
+JOINED, HYPHENATED, HEAD, TAIL = range(4)  # the two forms of a word, and its halves
 
 
 def resolve_hyphens(
-    raw: np.ndarray, facts: np.ndarray, document_lines: np.ndarray, joins: np.ndarray, classes: np.ndarray
+    raw: np.ndarray, facts: np.ndarray, document_lines: np.ndarray, joins: np.ndarray, properties: np.ndarray
 ) -> None:
-    """Replace each _UNDECIDED in `joins` by _DROP, _NOTHING or, after a suspended hyphen, _SPACE."""
-    places = np.flatnonzero(joins == _UNDECIDED)
-    if len(places) == 0:
+    """Replace each UNDECIDED in `joins` by WITHOUT_HYPHEN, WITH_NOTHING or, after a suspended hyphen, WITH_SPACE."""
+    undecided = np.flatnonzero(joins == UNDECIDED)
+    if len(undecided) == 0:
         return
-    bounds = np.searchsorted(places, document_lines)
+    bounds = np.searchsorted(undecided, document_lines)
     for document in np.flatnonzero(np.diff(bounds)):
         lines = facts[document_lines[document] : document_lines[document + 1]]
-        mine = places[bounds[document] : bounds[document + 1]]
-        joins[mine] = decide(raw, lines, mine - document_lines[document], classes, _SUSPENDED)
+        breaks = undecided[bounds[document] : bounds[document + 1]]
+        joins[breaks] = decide(raw, lines, breaks - document_lines[document], properties, _CONJUNCTIONS)
 
 
 @helper
-def add_byte(state: U64, byte: int) -> U64:
-    folded = byte + 32 if 65 <= byte <= 90 else byte
-    return (state ^ U64(folded)) * _PRIME
+def add_folded(state: U64, byte: int) -> U64:
+    """Hash a byte, an ASCII capital as its small letter."""
+    return add_byte(state, byte | CASE_BIT if is_capital(byte) else byte)
 
 
 @helper
-def add_word(raw: Pointer, at: int, end: int, state: U64, classes: Pointer) -> tuple[U64, int]:
-    """Hash the letters from a place on; also returns where they end."""
+def hash_word(raw: Pointer, at: int, end: int, state: U64, table: Pointer) -> tuple[U64, int]:
+    """Hash the letters from a position on; also returns where they end. state: of the bytes before."""
     while at < end:
         byte = I64(item(raw, at))
         if byte < 0x80:
-            if not 97 <= byte | 32 <= 122:
+            if not is_letter(byte):
                 break
-            state = (state ^ U64(byte | 32)) * _PRIME
+            state = add_byte(state, byte | CASE_BIT)
             at += 1
             continue
-        code, after = read_code(raw, at)
-        if I64(item(classes, code)) & ALPHA == 0:
+        code, after = read_character(raw, at)
+        if I64(item(table, code)) & ALPHA == 0:
             break
         for i in range(at, after):
-            state = add_byte(state, I64(item(raw, i)))
+            state = add_folded(state, I64(item(raw, i)))
         at = after
     return state, at
 
 
 @helper
-def find_word(raw: Pointer, begin: int, end: int, classes: Pointer) -> int:
+def find_word_begin(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     """Where the letters before `end` begin."""
     while end > begin:
-        at = end - 1
-        while item(raw, at) & 0xC0 == 0x80:
-            at -= 1
-        code, _ = read_code(raw, at)
-        if I64(item(classes, code)) & ALPHA == 0:
+        at = step_back(raw, end)
+        if I64(item(table, read_character(raw, at)[0])) & ALPHA == 0:
             break
         end = at
     return end
 
 
 @helper
-def skip_back(raw: Pointer, end: int) -> int:
-    """Where the last character before `end` begins."""
-    end -= 1
-    while item(raw, end) & 0xC0 == 0x80:
-        end -= 1
-    return end
-
-
-@helper
 def find_slot(keys: np.ndarray, key: U64) -> int:
-    """The slot of a key in a hash table of a power of two, or the free one that it would take; 0 is no key."""
+    """The slot of a key in an open-addressing hash table, or the free slot where it belongs. Keys are not 0."""
     slot = I64(key & U64(len(keys) - 1))
     while keys[slot] != U64(0) and keys[slot] != key:
         slot = (slot + 1) & (len(keys) - 1)
@@ -93,90 +91,93 @@ def find_slot(keys: np.ndarray, key: U64) -> int:
 
 
 @helper
-def tally_words(raw: Pointer, begin: int, end: int, classes: Pointer, keys: np.ndarray, counts: np.ndarray) -> None:
+def count_word(keys: np.ndarray, counts: np.ndarray, hashed: U64) -> None:
+    """Count a word if the table holds it."""
+    slot = find_slot(keys, hashed | U64(1))
+    counts[slot] += keys[slot] != U64(0)
+
+
+@helper
+def count_words(raw: Pointer, begin: int, end: int, table: Pointer, keys: np.ndarray, counts: np.ndarray) -> None:
     """Count in a line the words that the table holds: runs of letters, and two of them with one hyphen between."""
-    at, joined, joined_at = (
-        begin,
-        U64(0),
-        -1,
-    )  # the hash of the word before with a hyphen, and where the next would begin
+    at = begin
+    pair, pair_at = U64(0), -1  # the hash of the last word and its hyphen, and the position after that hyphen
     while at < end:
-        word, after = add_word(raw, at, end, _BASIS, classes)
+        word, after = hash_word(raw, at, end, FNV_BASIS, table)
         if after == at:
-            _, at = read_code(raw, at)
+            _, at = read_character(raw, at)
             continue
-        slot = find_slot(keys, word | U64(1))
-        counts[slot] += keys[slot] != U64(0)
-        if at == joined_at:
-            pair, _ = add_word(raw, at, end, joined, classes)
-            slot = find_slot(keys, pair | U64(1))
-            counts[slot] += keys[slot] != U64(0)
+        count_word(keys, counts, word)
+        if at == pair_at:
+            count_word(keys, counts, hash_word(raw, at, end, pair, table)[0])
         at = after
         if at < end:
-            code, after = read_code(raw, at)
-            if code == _DASH or code == 0x2010:
-                joined, joined_at, at = add_byte(word, _DASH), after, after
+            code, after = read_character(raw, at)
+            if code in (HYPHEN_MINUS, UNICODE_HYPHEN):
+                pair, pair_at, at = add_byte(word, HYPHEN_MINUS), after, after
+
+
+@helper
+def read_break(
+    raw: Pointer, fact: np.ndarray, following: np.ndarray, table: Pointer, conjunctions: np.ndarray, keys: np.ndarray
+) -> int:
+    """Write the keys of a broken word to `keys`, and return how its lines are joined; UNDECIDED if others decide that.
+
+    A key is a hash with its lowest bit set, so none is 0.
+    """
+    hyphen = step_back(raw, fact[END])
+    begin, end = find_word_begin(raw, fact[TEXT], hyphen, table), following[END]
+    head, _ = hash_word(raw, begin, hyphen, FNV_BASIS, table)
+    tail, after = hash_word(raw, following[TEXT], end, FNV_BASIS, table)
+    joined, _ = hash_word(raw, following[TEXT], end, head, table)
+    hyphenated, _ = hash_word(raw, following[TEXT], end, add_byte(head, HYPHEN_MINUS), table)
+    keys[JOINED], keys[HYPHENATED] = joined | U64(1), hyphenated | U64(1)
+    keys[HEAD], keys[TAIL] = head | U64(1), tail | U64(1)
+    if after < end and item(raw, after) == HYPHEN_MINUS:  # "day-" before "to-day"
+        return WITH_NOTHING
+    if begin > fact[TEXT] and item(raw, begin - 1) == HYPHEN_MINUS:  # "five-and-"
+        return WITH_NOTHING
+    if begin == hyphen:  # after a digit: "12-" before "year"
+        return WITH_NOTHING
+    for conjunction in conjunctions:
+        if tail == conjunction:
+            return WITH_SPACE
+    return UNDECIDED
 
 
 @kernel
 def decide(
-    raw: np.ndarray, facts: np.ndarray, places: np.ndarray, classes: np.ndarray, suspended: np.ndarray
+    raw: np.ndarray, facts: np.ndarray, breaks: np.ndarray, properties: np.ndarray, conjunctions: np.ndarray
 ) -> np.ndarray:
-    """How the lines `places` of a document, which end in a hyphen, go on: uint8.
+    """How the lines `breaks` of a document, which end in a hyphen, continue: uint8.
 
-    suspended: uint64, the hashes of conjunctions.
+    facts: of the document's lines; properties: of all characters; conjunctions: uint64, their hashes.
     """
-    source, kinds = pointer(raw), pointer(classes)
+    source, table = pointer(raw), pointer(properties)
     size = 8
-    while size < 8 * len(places):
+    while size < 8 * len(breaks):  # at most half full: each break has four keys
         size *= 2
     keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-    words = np.zeros((len(places), 4), np.uint64)  # the hashes without the hyphen, with it, and of the halves
-    joins = np.full(len(places), _UNDECIDED, np.uint8)
-    for i in range(len(places)):
-        fact, following = facts[places[i]], facts[places[i] + 1]
-        hyphen = skip_back(source, fact[END])
-        begin = find_word(source, fact[TEXT], hyphen, kinds)
-        head, _ = add_word(source, begin, hyphen, _BASIS, kinds)
-        alone, after = add_word(source, following[TEXT], following[END], _BASIS, kinds)
-        is_compound = after < following[END] and item(source, after) == _DASH  # "day-" before "to-day"
-        for conjunction in suspended:
-            if alone == conjunction and not is_compound:
-                joins[i] = _SPACE
-        if begin == hyphen:  # after a digit: "12-" before "year"
-            joins[i] = _NOTHING
-        whole, _ = add_word(source, following[TEXT], following[END], head, kinds)
-        pair, _ = add_word(source, following[TEXT], following[END], add_byte(head, _DASH), kinds)
-        words[i, 0], words[i, 1] = whole | U64(1), pair | U64(1)
-        words[i, 2], words[i, 3] = head | U64(1), alone | U64(1)
-        for half in range(4):
-            slot = find_slot(keys, words[i, half])
-            keys[slot] = words[i, half]
-            counts[slot] -= half >= 2  # these very places are no words
-        if is_compound or begin > fact[TEXT] and item(source, begin - 1) == _DASH:
-            joins[i] = _NOTHING
+    words = np.zeros((len(breaks), 4), np.uint64)
+    joins = np.empty(len(breaks), np.uint8)
+    for i in range(len(breaks)):
+        joins[i] = read_break(source, facts[breaks[i]], facts[breaks[i] + 1], table, conjunctions, words[i])
+        for key in words[i]:
+            keys[find_slot(keys, key)] = key
+        for half in (HEAD, TAIL):  # count_words meets them as words, too: at the ends of these two lines they are none
+            counts[find_slot(keys, words[i, half])] -= 1
     for i in range(len(facts)):
-        tally_words(source, facts[i, TEXT], facts[i, END], kinds, keys, counts)
+        count_words(source, facts[i, TEXT], facts[i, END], table, keys, counts)
     votes = 0
-    for i in range(len(places)):
-        if joins[i] == _UNDECIDED:
-            margin = counts[find_slot(keys, words[i, 0])] - counts[find_slot(keys, words[i, 1])]
+    for i in range(len(breaks)):
+        if joins[i] == UNDECIDED:
+            margin = counts[find_slot(keys, words[i, JOINED])] - counts[find_slot(keys, words[i, HYPHENATED])]
             if margin != 0:
-                joins[i] = _DROP if margin > 0 else _NOTHING
+                joins[i] = WITHOUT_HYPHEN if margin > 0 else WITH_NOTHING
                 votes += 1 if margin > 0 else -1
-            elif counts[find_slot(keys, words[i, 2])] > 0 and counts[find_slot(keys, words[i, 3])] > 0:
-                joins[i] = _NOTHING
-    for i in range(len(places)):
-        if joins[i] == _UNDECIDED:
-            joins[i] = _DROP if votes > 0 else _NOTHING
+            elif counts[find_slot(keys, words[i, HEAD])] > 0 and counts[find_slot(keys, words[i, TAIL])] > 0:
+                joins[i] = WITH_NOTHING
+    for i in range(len(breaks)):
+        if joins[i] == UNDECIDED:
+            joins[i] = WITHOUT_HYPHEN if votes > 0 else WITH_NOTHING
     return joins
-
-
-def _hash_word(word: bytes) -> int:
-    state = int(_BASIS)
-    for byte in word:
-        state = (state ^ byte) * int(_PRIME) % 2**64
-    return state
-
-
-_SUSPENDED = np.array([_hash_word(word) for word in _CONJUNCTIONS], np.uint64)

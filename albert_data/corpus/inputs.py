@@ -1,8 +1,8 @@
 """Find the files of a corpus and open them.
 
 In: what the user named: files, folders, globs, pipes, `-`. Out: a sorted list of `Input`, each of a known format.
-Text of another encoding is read as UTF-8 where a byte order mark or the settings name it, and refused by its beginning
-otherwise (encodings.py).
+Text of another encoding is read as UTF-8 if a byte order mark or the settings name it; otherwise it is refused by the
+beginning of the file (encodings.py).
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ STDIN = "-"
 FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
-# What the decompressors raise on a cut or damaged stream; pyarrow raises OSError.
-STREAM_ERRORS = (EOFError, OSError, zlib.error)
-
-
-# Names of what this process has open; a file among them may have no name of its own.
+STREAM_ERRORS = (EOFError, OSError, zlib.error)  # of gzip on a cut or damaged stream; pyarrow raises OSError
+# Names of open files of this process. What they name may have no name of its own.
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/")
 _KINDS = {stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET, stat.S_IFCHR: DEVICE, stat.S_IFBLK: DEVICE}
 
@@ -44,9 +41,9 @@ _KINDS = {stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET, stat.S_IFCHR: DEVICE, stat.
 class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
-    format: "auto" for a stream whose name tells none; size: bytes on the disk, 0 for a stream; modified_ns: nanoseconds
-    since the epoch, 0 for a stream; encoding: that it must be transcoded from, as far as that is known; language: None
-    where the build has one language.
+    format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
+    nanoseconds since the epoch, 0 for a stream; encoding: to transcode it from, if that is known already; language:
+    None if the build has one language.
     """
 
     path: str
@@ -67,12 +64,12 @@ class Input:
 def find_inputs(
     names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
 ) -> list[Input]:
-    """Resolve files, folders (searched to the bottom), globs, pipes and `-`; each file once, sorted by path.
+    """Resolve files, folders (with all folders in them), globs, pipes and `-`; each file once, sorted by path.
 
-    A name may end in a colon and a language, if there is no such file: `corpus/de:de`. Where one does, all inputs have
-    a language, the others that of the settings.
-    say: is told what is passed over. No pipe is opened.
-    Raises InputError where a name leads to nothing, a file is of no known format or encoding, or has two languages.
+    A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If one name
+    does, each input has a language: its own, or that of the settings.
+    say: prints what is skipped. No pipe is opened.
+    Raises InputError if a name leads to nothing, or if a file has no known format or encoding, or two languages.
     """
     found: dict[object, Input] = {}
     for name in names:
@@ -92,7 +89,7 @@ def find_inputs(
 
 
 def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
-    """Raise InputError where the settings name a field, and no input can have one."""
+    """Raise InputError if the settings name a language field, and no input can have fields."""
     if text.language_field is not None and all(item.format == "txt" for item in inputs):
         raise InputError(
             f"all inputs are .txt files, which have no fields such as {text.language_field!r}; leave out "
@@ -101,7 +98,7 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
 
 
 def split_language(name: str) -> tuple[str, str | None]:
-    """The path in what the user named, and the language after its last colon, None where there is none."""
+    """The path in a name of the user, and the language after its last colon, None if there is none."""
     path, colon, code = name.rpartition(":")
     if not colon or not path or not is_language(code) or os.path.lexists(name) or glob.glob(name):
         return name, None
@@ -109,10 +106,10 @@ def split_language(name: str) -> tuple[str, str | None]:
 
 
 def _identify(path: str) -> object:
-    """What two names of one file share."""
+    """A value that is equal for two names of one file."""
     try:
         status = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
-    except (AttributeError, OSError, ValueError):  # stdin need not be a file
+    except (AttributeError, OSError, ValueError):  # stdin may be no file
         return path if path == STDIN else os.path.realpath(path)
     is_file = stat.S_ISREG(status.st_mode) and path != STDIN and not _names_descriptor(path)
     return os.path.realpath(path) if is_file else (status.st_dev, status.st_ino)
@@ -141,7 +138,7 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
 
 
 def _doubt_language(name: str) -> str:
-    """What to say of a name that may have been meant to end in a language."""
+    """A hint for a name that exists without the colon and what follows, which is no language."""
     path, _, code = name.rpartition(":")
     if not path or not os.path.exists(path):
         return ""
@@ -181,7 +178,7 @@ def _refuse_folder(error: OSError) -> None:
 
 
 def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
-    """Leave out folders, and note what is no file: reading a pipe may wait for ever."""
+    """Drop folders, and skip what is no regular file: reading a pipe may wait for ever."""
     for path in paths:
         mode = _read_status(path).st_mode
         if stat.S_ISREG(mode):
@@ -252,7 +249,7 @@ def _describe_stream(path: str, format: str, compression: str | None, encoding: 
 
 
 def _describe_conversion(item: Input, encoding: str) -> str:
-    """A command that makes a file UTF-8, or its text on the way."""
+    """A command that converts a file, or its text while it is read, to UTF-8."""
     path, convert = shlex.quote(item.path), f"iconv -f {encoding} -t UTF-8"
     if item.is_stream:
         return f"`... | {convert} | albert-data build - ...`"
@@ -262,7 +259,7 @@ def _describe_conversion(item: Input, encoding: str) -> str:
 
 
 class SmallReads(io.RawIOBase):
-    """A decompressing stream that reads little at a time: of the read that meets damage, it loses all."""
+    """Reads little at a time from pyarrow's zstd stream, which loses all bytes of the read that meets damage."""
 
     def __init__(self, stream: BinaryIO, path: str) -> None:
         self._stream, self._path = stream, path
@@ -290,7 +287,7 @@ class SmallReads(io.RawIOBase):
 
 
 class _ReadAhead(io.RawIOBase):
-    """A stream of which the beginning was read, and what was raised then if that failed."""
+    """A stream whose beginning is already read. failure: what that raised, if it failed, to be raised again."""
 
     def __init__(self, beginning: bytes, failure: Exception | None, stream: io.BufferedIOBase) -> None:
         self._beginning, self._failure, self._stream = beginning, failure, stream
@@ -313,10 +310,10 @@ class _ReadAhead(io.RawIOBase):
 
 
 def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
-    """Open for reading from the start, decompressed, as UTF-8.
+    """Open an input for reading from the start, decompressed, as UTF-8.
 
-    strict: fail where bytes of another encoding can't be decoded.
-    Raises InputError for what is in an encoding that nobody named, by its beginning.
+    strict: raise InputError at bytes of another encoding that can't be decoded.
+    Raises InputError if the beginning is in an encoding that neither the settings nor a byte order mark names.
     """
     return open_counted(item, strict=strict)[0]
 
@@ -328,7 +325,7 @@ def open_counted(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBas
     except OSError as error:
         raise _can_not_read(item.path, error) from error
     encoding = item.encoding
-    if encoding in (None, UTF8) or item.is_stream or item.compression:  # else it was checked when it was found
+    if encoding in (None, UTF8) or item.is_stream or item.compression:  # others were checked when they were found
         try:
             beginning, failure = _read_beginning(stream)
             encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item), encoding)
@@ -355,7 +352,7 @@ def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]
 def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
     """The stream, decompressed, and what counts the bytes of the file that were read for it."""
     if item.path == STDIN:
-        # A buffer of our own: the interpreter aborts if it ends while a thread waits in that of sys.stdin.
+        # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), _count_nothing
     if item.compression == "gz":
@@ -364,7 +361,7 @@ def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
     if item.compression == "zst":
         import pyarrow
 
-        # A pipe can't seek, as pyarrow's own file would.
+        # pyarrow's own file seeks, which a pipe can't.
         file = pyarrow.PythonFile(io.FileIO(item.path), "r") if item.is_stream else pyarrow.OSFile(item.path, "rb")
         stream = io.BufferedReader(SmallReads(pyarrow.CompressedInputStream(file, "zstd"), item.path))
         return stream, _count_nothing if item.is_stream else file.tell

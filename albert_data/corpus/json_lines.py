@@ -1,8 +1,8 @@
-"""The texts of JSON lines: of each line that is an object, the field that holds its text, and the one of its language.
+"""The texts of JSON lines: the text field of each line that is an object, and its language field.
 
-In: a block of JSON lines. Out: UTF-8. json.loads reads a line, unless it is large, is nested too deep for it, or
-holds an integer that it refuses: these are scanned (`json_scanning`), so that a line takes a few times its bytes of
-memory, whatever it holds.
+In: a block of JSON lines. Out: UTF-8. json.loads reads the lines, except those that are large, nested too deeply for
+it, or hold an integer that it refuses. These are scanned (json_scanning.py), so that any line takes at most a few times
+its bytes of memory.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from albert_data.ascii import WHITE_SPACE
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
@@ -25,28 +26,25 @@ from albert_data.corpus.json_scanning import (
     read_string,
     scan,
 )
-from albert_data.corpus.line_ends import break_lines
-from albert_data.corpus.long_documents import WHITESPACE
-from albert_data.corpus.repair import repair, repair_parts
-from albert_data.corpus.utf8 import is_utf8
+from albert_data.corpus.line_ends import FIRST_BYTES, break_lines
+from albert_data.corpus.valid_utf8 import is_utf8, repair, repair_parts
 from albert_data.languages import is_language, normalise_language, pack_language
 
-LARGE_LINE = 1 << 20  # of nested objects json.loads takes thirty times as much
-_LONGEST_CODE = 64  # bytes; nothing longer is looked at
+LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
+_LONGEST_CODE = 64  # bytes of a language that are read; a code has three letters
 _BOM = b"\xef\xbb\xbf"
-_BREAKS = (b"\xc2", b"\xe2")  # the first bytes of U+0085, U+2028 and U+2029
 
 
 def compile_scanner() -> None:
-    """Run the kernels that few lines need."""
+    """Compile the kernels that only few lines need, before workers start."""
     reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), TextConfig(), Damage())
     reader._scan(np.frombuffer(b'{"text": "\\n"}', np.uint8))
 
 
 def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tuple[list[bytes], np.ndarray | None]:
-    """The text of every line that holds one, and its language (uint32, packed) if a field names it.
+    """The text of every line that has one, and its language (uint32, packed) if a field names it.
 
-    What holds no text is counted.
+    Lines without text are counted.
     """
     reader, begin, texts, languages = _Reader(block, config, damage), 0, [], []
     while begin < len(block.data):
@@ -60,7 +58,7 @@ def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tupl
 
 
 class _Reader:
-    """Reads the lines of a block, each to its text or None, and counts what holds none.
+    """Reads the texts of the lines of a block, and counts the lines without one.
 
     language: of the last line that had a text, packed.
     """
@@ -72,7 +70,7 @@ class _Reader:
         self.language = self._default
 
     def read(self, begin: int, end: int) -> bytes | None:
-        """begin, end: where the line stands in the block."""
+        """The text of the line begin .. end of the block; None if it has none."""
         self._start, length = self._block.start + begin, end - begin
         if length > blocks.MAX_JSON_LINE:
             return self._count_too_long()
@@ -114,7 +112,7 @@ class _Reader:
         return self._scan(raw[3:] if raw[:3].tobytes() == _BOM else raw)
 
     def _scan(self, raw: np.ndarray) -> bytes | None:
-        """What `_load` does, without building the object."""
+        """The same as `_load`, without building the object."""
         line_kind, kind, begin, end = scan(raw, self._text_field)
         if line_kind == NOTHING:
             return None
@@ -137,15 +135,15 @@ class _Reader:
 
     def _scan_language(self, raw: np.ndarray, field: str) -> None:
         _, kind, begin, end = scan(raw, field)
-        value: object = None if kind == NOTHING else name_kind(kind)
-        if kind == STRING:
+        value: object = None if kind == NOTHING else [name_kind(kind)]  # a list is no language
+        if kind == STRING:  # an escape that is cut at the end leaves some odd character, in what is no language anyway
             value = read_string(raw[begin : min(end, begin + _LONGEST_CODE)])[0].decode(errors="replace")
-        self._read_language(value if kind == STRING else [value], kind != NOTHING)
+        self._read_language(value, kind != NOTHING)
         if kind == NOTHING:
             self._damage.unlabelled.add_first(raw)
 
     def _read_language(self, value: object, is_there: bool) -> None:
-        """Note the language of a line; an odd one counts, and the input's is taken for it."""
+        """Set the language of a line; if it is missing or unknown, count that, and take the language of the input."""
         self._damage.num_labelled += is_there
         if isinstance(value, str) and is_language(value):
             self.language = pack_language(normalise_language(value))
@@ -163,9 +161,10 @@ class _Reader:
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
     def _check_text(self, text: bytes) -> bytes | None:
-        begin = text.lstrip(WHITESPACE)[:1]
-        if begin in _BREAKS:
-            begin = break_lines(text).lstrip(WHITESPACE)[:1]
+        """The text, or None if it is white space and line ends alone."""
+        begin = text.lstrip(WHITE_SPACE)[:1]
+        if begin in FIRST_BYTES:  # perhaps a line end, which becomes white space
+            begin = break_lines(text).lstrip(WHITE_SPACE)[:1]
         return text if begin else self._count("empty_document")
 
     def _count_too_long(self) -> bytes | None:
@@ -178,13 +177,13 @@ class _Reader:
         return self._count("field_not_text", f"field {self._text_field!r} holds {found}, not a string")
 
     def _count(self, reason: str, detail: str = "") -> bytes | None:
-        """Count the line, which has no text then."""
+        """Count a case of damage. Returns None, which stands for a line without text."""
         self._damage.add(reason, self._block.path, self._start, detail)
         return None
 
 
 def _join_some(parts: Iterator[bytes], size: int) -> np.ndarray:
-    """All parts as one array, or as many of them as are over `size` bytes together."""
+    """All parts as one array, or as many as it takes to exceed `size` bytes."""
     joined = bytearray()
     for part in parts:
         joined += part

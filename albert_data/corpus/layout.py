@@ -1,7 +1,7 @@
-"""Signs that lines or documents are not what they were taken for, and which option reads them rightly.
+"""Signs that a corpus is read in the wrong way, and which option reads it in the right one.
 
-In: documents as they were read. Out: counts, sums over documents and so the same for any layout of the files; and the
-advice that follows from the counts of a whole corpus.
+In: documents as they were read. Out: counts, which are sums over documents and so the same however these lie in files;
+and the advice that follows from the counts of a whole corpus.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
-LINES, WRAPPED, SHORT = NAMES = ("inner_lines", "wrapped_lines", "short_documents")
+NAMES = INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"
 SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
-_NARROWEST, _WIDEST = 50, 90  # columns
+_NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
-_FEW_LINES = 12  # of wrapped text: a paragraph's
-_FIRST_LINES, _STEP = (
-    32,
-    16,
-)  # looked at are the first lines of a document, then every 16th: all would take half as long again
+_FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
+_FEW_LINES = 12  # of wrapped text in a document: it is rather a paragraph
+# The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
+_FIRST_LINES, _STEP = 32, 16
 
 
 def count_layout(
     utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: np.ndarray, layout: Counter[str]
 ) -> None:
-    """Add the counts of some documents of canonical text.
+    """Add the counts of some documents of canonical text to `layout`.
 
-    inner_lines: that are not the last of a document, its first 32 and every 16th of the others; wrapped_lines: those of
-    them that are 50 to 90 columns wide and end in no stop; short_documents: of under 400 bytes.
+    inner_lines: the lines of documents without their last one, the first 32 of each document and then every 16th;
+    wrapped_lines: those of them that are 50 to 90 columns wide and end without a stop; short_documents: those of under
+    400 bytes.
     """
     if len(document_offsets) < len(line_offsets):
         inner, wrapped = count_wrapped(utf8, line_offsets, document_offsets)
-        layout[LINES] += int(inner)
-        layout[WRAPPED] += int(wrapped)
+        layout[INNER_LINES] += int(inner)
+        layout[WRAPPED_LINES] += int(wrapped)
     lengths = np.diff(line_offsets[document_offsets])
-    layout[SHORT] += int(np.count_nonzero(lengths < SHORT_BYTES))
+    layout[SHORT_DOCUMENTS] += int(np.count_nonzero(lengths < SHORT_BYTES))
 
 
 def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
-    """What to change, a sentence each, judged by the counts of a corpus; empty where it looks sound.
+    """What to change, a sentence for each option, judged by the counts of a corpus; empty if nothing is odd.
 
     counts: also `documents`; settings: `unwrap` and `documents` of the build; paths: of its inputs.
     """
@@ -70,17 +70,11 @@ def _may_be_text(path: str) -> bool:
 
 
 @helper
-def is_final(last: int) -> bool:
-    """Whether an ASCII character ends a sentence or may follow a stop: . ! ? : ; " ' )"""
-    return last == 46 or last == 33 or last == 63 or last == 58 or last == 59 or last == 34 or last == 39 or last == 41
-
-
-@helper
 def ends_in_stop(data: Pointer, begin: int, end: int) -> bool:
     """Whether a line ends in a stop or in a mark that may follow one."""
     last = I64(item(data, end - 1))
     if last < 0x80:
-        return bool(is_final(last))
+        return last in _FINAL
     if end - begin < 3:
         return False
     lead, middle = I64(item(data, end - 3)), I64(item(data, end - 2))
@@ -90,9 +84,11 @@ def ends_in_stop(data: Pointer, begin: int, end: int) -> bool:
 
 @kernel
 def count_wrapped(utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: np.ndarray) -> tuple[int, int]:
-    """Of some lines of each document, those that are not its last, and those that look wrapped.
+    """The counts of inner and of wrapped lines, as in `count_layout`.
 
-    Columns are told by bytes: of a line that begins with a character of three bytes there are two to three of them.
+    The columns of a line are estimated from its bytes, by its first character. Text in characters of three bytes is
+    mostly of wide ones, two columns each. In characters of two bytes, a word of three letters and its space are seven
+    bytes and four columns.
     """
     data, inner, wrapped = pointer(utf8), 0, 0
     for document in range(len(document_offsets) - 1):
@@ -103,7 +99,7 @@ def count_wrapped(utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: 
             inner += 1
             line += 1 if line < dense else _STEP
             columns = end - begin
-            if not _NARROWEST <= columns <= 2 * _WIDEST:  # most lines: their text is not looked at
+            if not _NARROWEST <= columns <= 2 * _WIDEST:  # most lines: their text is not read
                 continue
             first = I64(item(data, begin))
             if first >= 0xE0:

@@ -1,8 +1,9 @@
-"""Line ends other than the line feed, made line feeds in place.
+"""Replace other line ends by line feeds, in place.
 
 A lone carriage return, U+0085 (next line), U+2028 (line separator) and U+2029 (paragraph separator) end a line as a
-line feed does. Each becomes one, padded with spaces in front, so that every offset stays the same. The carriage returns
-of CR LF, and of CR CR LF as programs write it that end lines twice, stay: they are white space before the line feed.
+line feed does. Each becomes a line feed with spaces before it, so that every offset stays the same. The carriage
+returns of CR LF stay, and those of CR CR LF, which programs write that end lines twice: they are white space before the
+line feed.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import re
 
 import numpy as np
 
-from albert_data.corpus.utf8 import find_range
+from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED
+from albert_data.corpus.valid_utf8 import find_range
 from albert_data.kernels import Pointer, copy_items, helper, kernel, pointer
 
 _LONE_RETURN = re.compile(rb"\r(?!\r?\n)")
+# U+0085, U+2028, U+2029. Three others must agree with this list: _UNFINISHED (all proper prefixes), `has_break`, and
+# FIRST_BYTES.
 _MARKS = ((b"\xc2\x85", b" \n"), (b"\xe2\x80\xa8", b"  \n"), (b"\xe2\x80\xa9", b"  \n"))
-_UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe2\x80?)\Z")  # what may turn out to be another line end
+FIRST_BYTES = (b"\xc2", b"\xe2")
+_UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe2\x80?)\Z")  # it depends on the next bytes whether this is a line end
 
 
 def break_lines(data: bytes) -> bytes:
-    """Put line feeds in the places of all other line ends; the length stays."""
+    """Replace all other line ends by line feeds; the length stays."""
     if not has_breaks(np.frombuffer(data, np.uint8), np.zeros(130, np.uint8)):
         return data
     for mark, feed in _MARKS:
@@ -29,22 +34,24 @@ def break_lines(data: bytes) -> bytes:
 
 
 def count_unfinished(data: bytes) -> int:
-    """How many of the last bytes can't be judged before the next ones are there: 0 to 2."""
+    """How many of the last bytes may begin a line end, which the next bytes decide: 0 to 2."""
     found = _UNFINISHED.search(data, max(0, len(data) - 2))
     return len(found.group()) if found else 0
 
 
 @helper
 def has_break(data: Pointer, at: int) -> bool:
-    """Whether one of 64 bytes begins such a line end. The two bytes after them are read."""
-    returns = find_range(data, at, 13, 13)
+    """Whether one of 64 bytes begins a line end that is to be replaced. The two bytes after them are read."""
+    returns = find_range(data, at, CARRIAGE_RETURN, CARRIAGE_RETURN)
     if returns != 0:
-        feeds = find_range(data, at + 1, 10, 10) | find_range(data, at + 1, 13, 13) & find_range(data, at + 2, 10, 10)
-        if returns & ~feeds != 0:
+        next_returns = find_range(data, at + 1, CARRIAGE_RETURN, CARRIAGE_RETURN)
+        next_feeds = find_range(data, at + 1, LINE_FEED, LINE_FEED)
+        later_feeds = find_range(data, at + 2, LINE_FEED, LINE_FEED)
+        if returns & ~(next_feeds | next_returns & later_feeds) != 0:  # neither CR LF nor CR CR LF
             return True
     if find_range(data, at, 0x80, 0xFF) == 0:
         return False
-    first = find_range(data, at, 0xE2, 0xE2)  # also of curly quotes
+    first = find_range(data, at, 0xE2, 0xE2)  # also the first byte of curly quotes
     if first != 0 and first & find_range(data, at + 1, 0x80, 0x80) & find_range(data, at + 2, 0xA8, 0xA9) != 0:
         return True
     first = find_range(data, at, 0xC2, 0xC2)
@@ -53,7 +60,10 @@ def has_break(data: Pointer, at: int) -> bool:
 
 @kernel
 def has_breaks(raw: np.ndarray, rest: np.ndarray) -> bool:
-    """Whether bytes (uint8) hold a line end that is no line feed. rest: 130 zeros, room for the last bytes."""
+    """Whether bytes (uint8) hold a line end that is to be replaced.
+
+    rest: 130 zeros, for a copy of the last bytes: up to 65 are left, two windows of 64, and two bytes after these.
+    """
     data, at = pointer(raw), 0
     while at + 66 <= len(raw):
         if has_break(data, at):

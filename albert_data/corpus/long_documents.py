@@ -1,8 +1,7 @@
 """Cut what is too long to hold: lines over 1 MiB, documents over 4 MiB.
 
-A log without line breaks, or a dump without blank lines, has to be read in bounded memory. The cuts
-depend on the text alone, so a document is cut alike in whatever file, format or block it is read; each
-part then is a document like any other.
+A log without line breaks, or a dump without blank lines, must be read in bounded memory. The cuts depend on the text
+alone, so a document is cut in the same way in any file, format or block. Each part is then a document of its own.
 """
 
 from __future__ import annotations
@@ -10,18 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from albert_data.ascii import WHITE_SPACE
+
 MAX_LINE = 1 << 20
 MAX_DOCUMENT = 4 << 20
-MAX_INDENT = 60  # bytes
-WHITESPACE = b" \t\n\r\x0b\x0c"
-_NO_WHITE = re.compile(rb"[^ \t\n\r\x0b\x0c]")
+_MAX_INDENT = 60  # bytes of an indentation that are kept; unwrapping looks at no more than 60 columns
+_NO_WHITE = re.compile(rb"[^%b]" % WHITE_SPACE)
 
 
 def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[list[bytes]]:
     """Cut one document, given as parts of valid UTF-8 in order, into documents of stripped lines.
 
-    keep_layout: keep what tells paragraphs: the white space before a line, of which MAX_INDENT bytes, and an empty line
-    between two that had blank ones between them.
+    keep_layout: keep what shows paragraphs: the white space before a line, at most 60 bytes of it,
+    and an empty line in place of blank ones.
     """
     return group_lines(cut_lines(parts, keep_layout=keep_layout))
 
@@ -41,39 +41,40 @@ def group_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[bytes]:
-    """Yield the stripped lines that are not blank, those over MAX_LINE in several; with `keep_layout` as above."""
+    """Yield the stripped lines that are not blank, one over MAX_LINE in several parts; keep_layout: as above."""
     layout = _Layout(keep_layout)
     pending = b""
     for part in _gather(parts):
         *whole, pending = (pending + part).split(b"\n")
         for line in whole:
             layout.indent(line)
-            stripped = line.strip(WHITESPACE)
+            stripped = line.strip(WHITE_SPACE)
             yield from layout.put([stripped] if len(stripped) <= MAX_LINE else _cut_line(stripped))
             layout.end_line()
         layout.indent(pending)
-        pending = pending.lstrip(WHITESPACE)
-        stripped = pending.rstrip(WHITESPACE)
-        # Of more white space than a line can be long, the rest changes no cut.
+        pending = pending.lstrip(WHITE_SPACE)
+        stripped = pending.rstrip(WHITE_SPACE)
+        # It is part of the line only if more text follows. MAX_LINE + 1 bytes force a cut then, and the cut drops it
+        # all, so no more than that is held in memory.
         white = pending[len(stripped) : len(stripped) + MAX_LINE + 1]
-        *pieces, rest = _cut_line(stripped, 2 * MAX_LINE) if stripped else [b""]
+        *pieces, rest = _cut_line(stripped) if stripped else [b""]
         yield from layout.put(pieces)
         pending = rest + white
-    yield from layout.put(_cut_line(pending.rstrip(WHITESPACE)))
+    yield from layout.put(_cut_line(pending.rstrip(WHITE_SPACE)))
 
 
 class _Layout:
-    """Puts indentation and empty lines back to the stripped lines of a document, if it is to be kept."""
+    """Puts indentation and empty lines back to the stripped lines of a document, if they are to be kept."""
 
     def __init__(self, is_kept: bool) -> None:
         self._is_kept = is_kept
         self._indent, self._has_text, self._blank, self._any = b"", False, False, False
 
     def indent(self, line: bytes) -> None:
-        """Note the white space at the beginning of what comes next of the line."""
+        """Keep the white space at the beginning of the next part of a line, if no text came before it."""
         if self._is_kept and not self._has_text:
-            white = line[: len(line) - len(line.lstrip(WHITESPACE))]
-            self._indent = (self._indent + white)[:MAX_INDENT]
+            white = line[: len(line) - len(line.lstrip(WHITE_SPACE))]
+            self._indent = (self._indent + white)[:_MAX_INDENT]
             self._has_text = len(white) < len(line)
 
     def put(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -90,7 +91,7 @@ class _Layout:
 
 
 def _gather(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Join parts to some of MAX_LINE or more, for each makes a copy of the line so far."""
+    """Join small parts to parts of MAX_LINE bytes or more, because `cut_lines` copies the pending line for each."""
     held, size = [], 0
     for part in parts:
         held.append(part)
@@ -101,12 +102,12 @@ def _gather(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _cut_line(line: bytes, longest: int | None = None) -> Iterator[bytes]:
-    """Cut a stripped line as long as what is left is over `longest`, by default MAX_LINE; yield that too."""
-    begin, longest = 0, MAX_LINE if longest is None else longest
-    while len(line) - begin > longest:
+def _cut_line(line: bytes) -> Iterator[bytes]:
+    """Cut a stripped line into parts of at most MAX_LINE bytes. All but the last stay the same if more text follows."""
+    begin = 0
+    while len(line) - begin > MAX_LINE:
         cut = _find_cut(line, begin)
-        yield line[begin:cut].rstrip(WHITESPACE)
+        yield line[begin:cut].rstrip(WHITE_SPACE)
         found = _NO_WHITE.search(line, cut)
         assert found, "a stripped line ends in no white space"
         begin = found.start()
@@ -115,9 +116,9 @@ def _cut_line(line: bytes, longest: int | None = None) -> Iterator[bytes]:
 
 
 def _find_cut(line: bytes, begin: int) -> int:
-    """The last white space of the MAX_LINE bytes from `begin` on, or else a place between two characters."""
+    """The last white space in the MAX_LINE bytes from `begin` on; without any, the last boundary of two characters."""
     end = begin + MAX_LINE
-    cut = max(line.rfind(bytes([space]), begin, end) for space in WHITESPACE)
+    cut = max(line.rfind(bytes([space]), begin, end) for space in WHITE_SPACE)
     if cut <= begin:
         cut = end
         while line[cut] & 0xC0 == 0x80:

@@ -1,6 +1,6 @@
-"""What a folder or a glob holds and is not read: which, and why.
+"""Which files of a folder or a glob are not read, and why.
 
-Said in a line for each reason, with a few names and the number of the others: a folder may hold thousands.
+Each reason is one line, with a few names and the number of the others: a folder may hold thousands.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _SHOWN = 3
 HIDDEN, UNKNOWN, FOLDER_LINK = "hidden", "unknown", "link"
 PIPE, SOCKET, DEVICE = "pipe", "socket", "device"
 _TO_READ = "; name {it} as an input to read {it}"
-# Of each reason: what one of them is, what several are, and what is to be said after their names.
+# For each reason: what one file is, what several are, and the advice after their names.
 _REASONS = {
     UNKNOWN: ("a file of no known ending", "files of no known ending", f"; readable are {ALLOWED_NAMES}"),
     HIDDEN: ("a hidden file or folder", "hidden files or folders", _TO_READ),
@@ -25,7 +25,7 @@ _REASONS = {
 
 
 class Skipped:
-    """Counts what is passed over, by reason, and keeps some of the names."""
+    """Counts the files that are not read, by reason, and keeps some of their names."""
 
     def __init__(self) -> None:
         self._names: dict[str, list[str]] = {}
@@ -38,12 +38,12 @@ class Skipped:
             names.append(path)
 
     def tell(self, say: Callable[[str], None]) -> None:
-        """Say for each reason what was passed over."""
+        """Report a line for each reason."""
         for line in self.describe(with_advice=True):
             say(line)
 
     def describe(self, *, with_advice: bool = False) -> list[str]:
-        """The same, a line for each reason."""
+        """A line for each reason. with_advice: how to read such files."""
         return [
             _describe(reason, self._counts[reason], self._names[reason], with_advice=with_advice)
             for reason in _REASONS
@@ -56,4 +56,4 @@ def _describe(reason: str, count: int, names: list[str], *, with_advice: bool) -
     advice = advice.format(it="it" if count == 1 else "one") if with_advice else ""
     more = f" and {count - len(names):,} more" if count > len(names) else ""
     what = one if count == 1 else f"{count:,} {several}"
-    return f"passed over {what}: {', '.join(names)}{more}{advice}"
+    return f"skipped {what}: {', '.join(names)}{more}{advice}"

@@ -1,7 +1,7 @@
-"""A stream of another encoding, read as UTF-8, in bounded memory.
+"""Read a stream of another encoding as UTF-8, in bounded memory.
 
-In: a stream of bytes and the name of a codec. Out: a stream of UTF-8. Each place that can't be decoded becomes a byte
-that is not UTF-8, so that what reads the stream repairs and counts it as it does with damaged UTF-8.
+In: a stream of bytes and the name of a codec. Out: a stream of UTF-8. What can't be decoded becomes bytes that are not
+UTF-8, so that the reader of the stream repairs and counts them like damaged UTF-8.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ _DAMAGED = "albert_data.damaged"  # the name of the error handler
 
 
 def _mark_damage(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Decode what is damaged to a character that encodes to 0xFF, which no UTF-8 holds.
+    """Replace damage by bytes 0xFF, which no UTF-8 holds.
 
-    One for each byte, since some codecs report the bytes of a chunk together; one for each unit of UTF-16 and UTF-32.
+    It is called twice: decoding puts U+DCFF for damage, a character that can't be encoded, and encoding puts 0xFF for
+    that. Damage becomes one such character for each byte, because some codecs report several damaged bytes at once, or
+    one for each error of UTF-16 and UTF-32.
     """
     if isinstance(error, UnicodeDecodeError):
         is_wide = error.encoding.lower().replace("-", "").startswith(("utf16", "utf32"))
@@ -33,7 +35,7 @@ codecs.register_error(_DAMAGED, _mark_damage)
 
 
 class Transcoded(io.RawIOBase):
-    """strict: raise InputError at the first place that can't be decoded."""
+    """A stream as UTF-8. strict: raise InputError at the first byte that can't be decoded."""
 
     def __init__(self, stream: io.BufferedIOBase, codec: str, path: str, *, strict: bool) -> None:
         self._stream, self._codec, self._path = stream, codec, path

@@ -1,29 +1,31 @@
 """Join the lines of hard-wrapped paragraphs: `--unwrap`.
 
-In: documents of valid UTF-8, their lines as they were written. Out: the same with a paragraph a line. What is joined
-is a function of a document's text alone. Nothing marks the line ends that a wrapping program made: they are inferred.
+In: documents of valid UTF-8, their lines as they were written. Out: the same documents with a line for each paragraph.
+Nothing marks the line ends that a wrapping program made, so they are inferred, from the text of the document alone.
 
-1. A document's width W is the least that 95 % of its lines keep, lines over 160 columns left aside; at least 60 in a
-   document of under 16 lines. Nothing was wrapped, and none is joined, where W is under 32, or half of the text is in
-   lines over 160 columns, or (of 16 lines or more) less than a fifth of those that another follows reach 0.8 W by 2.
-2. A wrapping program breaks a line where the next word does not fit. So the first word of the next line is added to a
-   line: a sum over W - 2 is a wrap. Hands and other programs are less exact, so over 0.8 W will do unless the line ends
-   in a stop, over 0.55 W if the next line begins in lower case, and anything if a hyphen lies between. (A break that is
-   missed costs a cut sentence; one that is joined wrongly after a stop costs nothing, for a sentence ends there.)
-3. A paragraph ends at a blank line; where a line is indented more than the one before, unless it goes on in lower case
-   or belongs to an item of a list; before the mark of a list or of a dialogue, after a stop or inside a list; and at
-   lines without a letter or digit, or with a tab or four spaces inside them (tables). Where first lines are indented in
-   a document (of its indented lines, a fifth or more are followed by one that is not), every indented line begins one.
-4. Verse is not joined: four lines or more between blank ones, none of which begins in lower case, some in upper case,
-   and not all of them full by the first rule of 2.
-5. Lines are joined by a space; by nothing between letters of scripts without spaces, beside the marks of these, beside
-   a dash that has no space on its inner side, and after a hyphen (hyphens.py). A soft hyphen at the end is dropped.
+1. A document's width W is the smallest number of columns that 95 % of its lines do not exceed; lines over 160 columns
+   do not count. In a document of under 16 lines W is at least 60. Nothing is joined if W is under 32, or if half of the
+   text is in lines over 160 columns. Nothing is joined, either, in a document of 16 lines or more if the sums of rule 2
+   exceed 0.8 W for less than a fifth of the lines that another line follows.
+2. A wrapping program breaks a line where the next word does not fit. So the columns of a line and of the first word of
+   the next one are added: a sum over W - 2 is a wrap. Hands and other programs are less exact, so a sum over 0.8 W is
+   enough unless the line ends in a stop, over 0.55 W if the next line begins in lower case, and any sum after a hyphen.
+   (A missed wrap costs a cut sentence. A wrong one after a stop costs nothing: the sentence ends there.)
+3. A paragraph ends at a blank line; before a line with more indentation, unless it continues in lower case or belongs
+   to an item of a list; before the mark of a list or of a dialogue, after a stop or inside a list; and at lines without
+   a letter or digit, or with a tab or four spaces inside them (tables). Where first lines are indented in a document (a
+   fifth or more of its indented lines are followed by one that is not), every indented line begins a paragraph.
+4. Verse is not joined: four lines or more between blank ones, of which none begins in lower case, some begin in upper
+   case, and some are not full (W - 2 in rule 2).
+5. Lines are joined by a space. Nothing is put between letters of scripts without spaces, next to their marks, next to a
+   dash that has no space on its inner side, and after a hyphen (hyphens.py). A soft hyphen at the end is dropped.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.corpus.hyphens import resolve_hyphens
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE
 from albert_data.corpus.wrapped_lines import (
@@ -31,77 +33,82 @@ from albert_data.corpus.wrapped_lines import (
     BLANK,
     DASH_END,
     DASH_START,
-    EDGE_END,
-    EDGE_START,
     END,
+    ENDS,
     FLAGS,
-    GLUED_END,
-    GLUED_START,
     HYPHEN,
     INDENT,
+    ITEM,
     LOWER,
     LOWER_FIRST,
-    MARK,
-    ODD,
+    NOT_PROSE,
     SOFT,
     STOP,
     TEXT,
+    UNDECIDED,
+    UNSPACED_END,
+    UNSPACED_MARK_END,
+    UNSPACED_MARK_START,
+    UNSPACED_START,
     UPPER,
     WIDTH,
+    WITH_NOTHING,
+    WITH_SPACE,
+    WITHOUT_HYPHEN,
     WORD,
     WORD_FIRST,
-    character_classes,
+    character_properties,
     measure_lines,
 )
-from albert_data.kernels import copy_items, helper, item, kernel, pointer, put
+from albert_data.kernels import copy_items, helper, kernel, pointer, put
+from albert_data.utf8 import step_back
 
 _LONGEST = 160  # columns of a line that a program has wrapped
 _LEAST_WIDTH, _USUAL_WIDTH = 32, 60
 _FEW_LINES = 16
 _VERSE_LINES = 4
 
-# How a line goes on in the next one.
-ENDS, SPACE, NOTHING, DROP, UNDECIDED = range(5)  # DROP: without its last character, a hyphen
-
 
 def unwrap(data: bytes, ends: np.ndarray | None) -> tuple[bytes, np.ndarray | None] | None:
-    """Join the lines of wrapped paragraphs; None where a document or line is so long that it must be cut first.
+    """Join the lines of wrapped paragraphs; None if a document or line is so long that it must be cut first.
 
-    ends: int64, where documents end, each after a line feed; None where blank lines end them.
+    ends: int64, where documents end, each after a line feed; None if blank lines end them.
     """
     no_ends = np.zeros(0, np.int64)
-    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:  # spare the memory of facts
+    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:  # its facts would take much memory
         return None
-    raw, classes = np.frombuffer(data, np.uint8), character_classes()
+    raw, properties = np.frombuffer(data, np.uint8), character_properties()
     facts, document_lines, longest_line, longest_document = measure_lines(
-        raw, no_ends if ends is None else ends, ends is None, classes
+        raw, no_ends if ends is None else ends, ends is None, properties
     )
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
         return None
     joins = choose_joins(facts, document_lines)
-    resolve_hyphens(raw, facts, document_lines, joins, classes)
+    resolve_hyphens(raw, facts, document_lines, joins, properties)
     joined, new_ends = write_paragraphs(raw, facts, document_lines, joins, ends is None)
     return joined.tobytes(), None if ends is None else new_ends
 
 
 @helper
-def is_glued(flags: int, following: int) -> bool:
-    """Whether two lines are joined by nothing because of their script or a dash."""
-    if flags & EDGE_END or following & EDGE_START or flags & GLUED_END and following & GLUED_START:
+def needs_no_space(flags: int, following: int) -> bool:
+    """Whether no space joins two lines because of their script or a dash. flags, following: of the two lines."""
+    if flags & UNSPACED_MARK_END or following & UNSPACED_MARK_START:
+        return True
+    if flags & UNSPACED_END and following & UNSPACED_START:
         return True
     return following & DASH_START != 0 or flags & DASH_END != 0 and following & WORD_FIRST != 0
 
 
 @helper
 def reach(fact: np.ndarray, following: np.ndarray) -> int:
-    """The columns of a line if the first word of the next one stood in it."""
-    space = 0 if is_glued(fact[FLAGS], following[FLAGS]) else 1
+    """The columns of a line and the first word of the next one, if they stood in one line."""
+    space = 0 if needs_no_space(fact[FLAGS], following[FLAGS]) else 1
     return int(fact[WIDTH] + space + following[WORD])
 
 
 @helper
 def find_width(facts: np.ndarray, begin: int, end: int, counts: np.ndarray) -> int:
-    """The width that a document is wrapped at; 0 if it seems not to be. counts: zeros, of each number of columns."""
+    """The width that a document is wrapped at; 0 if it does not look wrapped. counts: scratch, lines of each width."""
     counts[:] = 0
     num_lines, narrow, wide = 0, 0, 0
     for i in range(begin, end):
@@ -117,7 +124,7 @@ def find_width(facts: np.ndarray, begin: int, end: int, counts: np.ndarray) -> i
     if num_lines == 0 or wide > narrow:
         return 0
     width, below = 0, counts[0]
-    while 20 * below < 19 * num_lines:
+    while 20 * below < 19 * num_lines:  # below 95 %
         width += 1
         below += counts[width]
     if num_lines < _FEW_LINES:
@@ -134,7 +141,7 @@ def find_width(facts: np.ndarray, begin: int, end: int, counts: np.ndarray) -> i
 
 @helper
 def is_verse(facts: np.ndarray, begin: int, end: int, width: int) -> bool:
-    """Whether lines between blank ones are verse."""
+    """Whether the lines between two blank ones are verse."""
     if end - begin < _VERSE_LINES:
         return False
     has_upper, has_short = False, False
@@ -162,7 +169,7 @@ def indents_paragraphs(facts: np.ndarray, begin: int, end: int) -> bool:
 
 @helper
 def continues(fact: np.ndarray, following: np.ndarray, width: int, by_indent: bool, in_list: bool) -> bool:
-    """Whether the next line goes on in the paragraph of a line."""
+    """Whether the next line continues the paragraph of a line."""
     flags, after = fact[FLAGS], following[FLAGS]
     has_stop, is_lower = flags & STOP != 0, after & LOWER != 0
     if fact[WIDTH] > _LONGEST or following[WIDTH] > _LONGEST:
@@ -170,7 +177,7 @@ def continues(fact: np.ndarray, following: np.ndarray, width: int, by_indent: bo
     least = 0 if by_indent else fact[INDENT]
     if following[INDENT] > least and not in_list and (has_stop or not is_lower):
         return False
-    if after & MARK and (has_stop or in_list):
+    if after & ITEM and (has_stop or in_list):
         return False
     if flags & HYPHEN and after & LOWER_FIRST:
         return True
@@ -183,14 +190,16 @@ def continues(fact: np.ndarray, following: np.ndarray, width: int, by_indent: bo
 @helper
 def choose_join(flags: int, after: int) -> int:
     """How two lines of one paragraph are joined."""
+    if flags & HYPHEN and after & LOWER_FIRST:
+        return UNDECIDED
     if flags & HYPHEN:
-        return UNDECIDED if after & LOWER_FIRST else NOTHING if after & WORD_FIRST else SPACE
-    return NOTHING if is_glued(flags, after) else SPACE
+        return WITH_NOTHING if after & WORD_FIRST else WITH_SPACE
+    return WITH_NOTHING if needs_no_space(flags, after) else WITH_SPACE
 
 
 @kernel
 def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
-    """How each line goes on: uint8, one of ENDS, SPACE, NOTHING, DROP and UNDECIDED."""
+    """How each line continues in the next one: uint8, ENDS, WITH_SPACE and so on."""
     joins = np.zeros(len(facts), np.uint8)
     counts = np.zeros(_LONGEST + 1, np.int64)
     for document in range(len(document_lines) - 1):
@@ -201,16 +210,16 @@ def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
             while block_end < end and facts[block_end, FLAGS] & BLANK == 0:
                 block_end += 1
             verse = width > 0 and is_verse(facts, i, block_end, width)
-            in_list = block_end > i and facts[i, FLAGS] & MARK != 0
+            in_list = block_end > i and facts[i, FLAGS] & ITEM != 0
             while i + 1 < block_end:
                 flags, after = facts[i, FLAGS], facts[i + 1, FLAGS]
-                if (flags | after) & ODD == 0:
+                if (flags | after) & NOT_PROSE == 0:
                     if flags & SOFT and after & WORD_FIRST:
-                        joins[i] = DROP
+                        joins[i] = WITHOUT_HYPHEN
                     elif width > 0 and not verse and continues(facts[i], facts[i + 1], width, by_indent, in_list):
                         joins[i] = choose_join(flags, after)
                 if joins[i] == ENDS:
-                    in_list = after & MARK != 0
+                    in_list = after & ITEM != 0
                 i += 1
             i = block_end + 1
     return joins
@@ -226,23 +235,21 @@ def write_paragraphs(
     source, target = pointer(raw), pointer(out)
     filled = 0
     for document in range(len(ends)):
-        first, goes_on = filled, ENDS
+        first, join = filled, ENDS
         for i in range(document_lines[document], document_lines[document + 1]):
-            begin, end = facts[i, BEGIN] if goes_on == ENDS else facts[i, TEXT], facts[i, END]
-            goes_on = joins[i]
+            begin, end = facts[i, BEGIN] if join == ENDS else facts[i, TEXT], facts[i, END]
+            join = joins[i]
             if begin == end:
                 continue
-            if goes_on == DROP:
-                end -= 1
-                while item(source, end) & 0xC0 == 0x80:
-                    end -= 1
+            if join == WITHOUT_HYPHEN:
+                end = step_back(source, end)
             copy_items(target, filled, source, begin, end - begin)
             filled += end - begin
-            if goes_on <= SPACE:
-                put(target, filled, 10 if goes_on == ENDS else 32)
+            if join in (ENDS, WITH_SPACE):
+                put(target, filled, LINE_FEED if join == ENDS else SPACE)
                 filled += 1
         if ends_at_blank or filled == first:
-            put(target, filled, 10)
+            put(target, filled, LINE_FEED)
             filled += 1
         ends[document] = filled
     return out[:filled], ends

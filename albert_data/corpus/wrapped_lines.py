@@ -1,7 +1,7 @@
-"""What a line shows of where a paragraph ends: its width, how it begins and how it ends.
+"""The facts of a line that show where paragraphs end: its width, how it begins and how it ends.
 
-In: valid UTF-8. Out: facts of each line, blank ones included, for unwrapping.py. A character of East Asian width counts
-two columns, each other one. What is a letter, its case and its script come from the shipped Unicode tables.
+In: valid UTF-8. Out: the facts of each line, blank ones included, for unwrapping.py. A wide East Asian character counts
+as two columns, any other as one. What is a letter, its case and its script come from the shipped Unicode tables.
 """
 
 from __future__ import annotations
@@ -10,32 +10,55 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.corpus.utf8 import is_white
+from albert_data.ascii import (
+    CASE_BIT,
+    FULL_STOP,
+    HYPHEN_MINUS,
+    LINE_FEED,
+    SPACE,
+    TAB,
+    is_capital,
+    is_digit,
+    is_letter,
+    is_white,
+)
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.unicode_tables import categories, scripts
+from albert_data.utf8 import read_character
 
-# The columns of `facts`, an int64 row for each line. BEGIN .. END: the line without ASCII white space around it;
-# TEXT: its first character that is no space of any width; WIDTH: columns up to END, with INDENT, of which at most
-# MAX_INDENT count; WORD: columns of the first word.
-BEGIN, TEXT, END, INDENT, WIDTH, WORD, FLAGS = range(7)
+# The columns of `facts`, an int64 row for each line.
+BEGIN, END = 0, 1  # the line without ASCII white space around it
+TEXT = 2  # position of its first character that is no space of any width
+INDENT = 3  # columns before TEXT, at most MAX_INDENT
+WIDTH = 4  # columns, INDENT included
+WORD = 5  # columns of the first word
+FLAGS = 6
 NUM_FACTS = 7
 MAX_INDENT = 60
 
+# Bits of FLAGS.
 BLANK = 1
-ODD = 2  # a row of a table (a tab or four spaces in it), or no letter or digit
-LOWER, UPPER = 4, 8  # the case of the first letter, quotes, brackets and dashes before it left aside
-STOP = 16  # ends in a stop, quotes and brackets after it left aside
-MARK = 32  # begins with the mark of a list or the dash of a dialogue
+NOT_PROSE = 2  # the row of a table (with a tab or four spaces inside), or no letter or digit
+LOWER, UPPER = 4, 8  # the case of the first letter, after quotes, brackets and dashes
+STOP = 16  # ends in a stop, before quotes and brackets
+ITEM = 32  # begins with the mark of a list or the dash of a dialogue
 HYPHEN, SOFT = 64, 128  # ends in a hyphen after a letter or digit; in a soft hyphen
 DASH_END, DASH_START = 256, 512  # ends or begins with a dash that has no space on its inner side
-GLUED_END, GLUED_START = 1024, 2048  # the last, the first letter is of a script without spaces
-EDGE_END, EDGE_START = 4096, 8192  # the last, the first character is a mark of such a script
-LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case letter; a letter or digit
+UNSPACED_END, UNSPACED_START = 1024, 2048  # the last or first letter is of a script without spaces
+UNSPACED_MARK_END, UNSPACED_MARK_START = 4096, 8192  # the last or first character is a mark of such a script
+LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case letter; is a letter or digit
 
-# The bits of a character.
-_LOWER, _UPPER, ALPHA, _WORD, _GLUED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
+# How a line continues in the next one: not at all, with a space, with nothing between, with nothing and without its
+# last character, which is a hyphen. UNDECIDED is for hyphens.py.
+ENDS, WITH_SPACE, WITH_NOTHING, WITHOUT_HYPHEN, UNDECIDED = range(5)
+
+UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
+_IDEOGRAPHIC_SPACE, _NO_BREAK_SPACE = 0x3000, 0xA0
+# The properties of a character, as bits. ALPHA: letters and marks; _WORD: these and numbers; _UNSPACED: of a script
+# without spaces.
+_LOWER, _UPPER, ALPHA, _WORD, _UNSPACED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-_GLUED_RANGES = ((0x3001, 0x3040), (0x30FB, 0x3100), (0xFE30, 0xFE50), (0xFF00, 0xFF66))
+_UNSPACED_RANGES = ((0x3001, 0x3040), (0x30FB, 0x3100), (0xFE30, 0xFE50), (0xFF00, 0xFF66))
 _WIDE_RANGES = (
     *((0x1100, 0x1160), (0x2E80, 0x303F), (0x3041, 0xA4D0), (0xAC00, 0xD7A4), (0xF900, 0xFB00)),
     *((0xFE30, 0xFE50), (0xFF00, 0xFF61), (0xFFE0, 0xFFE7), (0x1F300, 0x1FB00), (0x20000, 0x3FFFE)),
@@ -45,8 +68,8 @@ _QUOTES = "\"'`*_"
 
 
 @cache
-def character_classes() -> np.ndarray:
-    """The bits of each code point: uint16."""
+def character_properties() -> np.ndarray:
+    """The properties of each code point: uint16."""
     table = np.zeros(0x110000, np.uint16)
     numbers, names = categories()
     bits = dict.fromkeys(names, 0)
@@ -60,8 +83,8 @@ def character_classes() -> np.ndarray:
     bits["Pd"] |= _OPENING
     table |= np.array([bits[name] for name in names], np.uint16)[numbers]
     numbers, names = scripts()
-    table[np.isin(numbers, [names.index(name) for name in _WITHOUT_SPACES])] |= _GLUED
-    for ranges, bit in ((_GLUED_RANGES, _GLUED), (_WIDE_RANGES, _WIDE)):
+    table[np.isin(numbers, [names.index(name) for name in _WITHOUT_SPACES])] |= _UNSPACED
+    for ranges, bit in ((_UNSPACED_RANGES, _UNSPACED), (_WIDE_RANGES, _WIDE)):
         for first, end in ranges:
             table[first:end] |= bit
     table[[ord(stop) for stop in _STOPS]] |= _STOP
@@ -72,183 +95,175 @@ def character_classes() -> np.ndarray:
 
 
 @helper
-def read_code(raw: Pointer, at: int) -> tuple[int, int]:
-    """The character at a place of valid UTF-8, and where the next one begins."""
-    first = I64(item(raw, at))
-    if first < 0x80:
-        return first, at + 1
-    second = I64(item(raw, at + 1)) & 0x3F
-    if first < 0xE0:
-        return (first & 0x1F) << 6 | second, at + 2
-    third = I64(item(raw, at + 2)) & 0x3F
-    if first < 0xF0:
-        return (first & 0xF) << 12 | second << 6 | third, at + 3
-    return (first & 7) << 18 | second << 12 | third << 6 | I64(item(raw, at + 3)) & 0x3F, at + 4
-
-
-@helper
 def skip_indent(raw: Pointer, start: int, end: int) -> tuple[int, int, int]:
-    """Where the ASCII white space of a line ends, where all white space at its beginning ends, and its columns."""
+    """Where the ASCII white space at the beginning of a line ends, where white space of any width ends, its columns."""
     at, begin, indent = start, -1, 0
     while at < end:
         byte = item(raw, at)
         if is_white(byte):
-            indent = (indent // 8 + 1) * 8 if byte == 9 else indent + 1
+            indent = (indent // 8 + 1) * 8 if byte == TAB else indent + 1
             at += 1
             continue
         begin = at if begin < 0 else begin
-        code, after = read_code(raw, at)
-        if code != 0x3000 and code != 0xA0:
+        code, after = read_character(raw, at)
+        if code != _IDEOGRAPHIC_SPACE and code != _NO_BREAK_SPACE:
             break
-        indent += 2 if code == 0x3000 else 1
+        indent += 2 if code == _IDEOGRAPHIC_SPACE else 1
         at = after
     return end if begin < 0 else begin, at, min(indent, MAX_INDENT)
 
 
-@helper
-def is_roman(byte: int) -> bool:
-    folded = byte | 32
-    return folded == 105 or folded == 118 or folded == 120 or folded == 108 or folded == 99
+_NUMERALS = tuple(b"ivxlc")
+_OPEN, _CLOSE = b"()"
+_LIST_MARKS = tuple(ord(character) for character in "-*+·•‣▪◦‒–—―")
 
 
 @helper
-def is_letter(byte: int) -> bool:
-    return 97 <= byte | 32 <= 122
+def is_numeral(byte: int) -> bool:
+    """Whether a letter is one of those that Roman numerals up to 100 and more are made of."""
+    return (byte | CASE_BIT) in _NUMERALS
 
 
 @helper
-def is_digit(byte: int) -> bool:
-    return 48 <= byte <= 57
-
-
-@helper
-def has_mark(raw: Pointer, at: int, end: int) -> bool:
+def begins_item(raw: Pointer, at: int, end: int) -> bool:
     """Whether a line begins with `-`, `*`, `+`, a bullet or a dash, `12.`, `iv)`, `a.` or `(3)`, and white space.
 
     A capital letter and a full stop are an initial.
     """
-    code, after = read_code(raw, at)
-    if after < end and is_white(item(raw, after)):
-        if code == 45 or code == 42 or code == 43 or code == 0xB7 or 0x2012 <= code <= 0x2015:
-            return True
-        if code == 0x2022 or code == 0x2023 or code == 0x25AA or code == 0x25E6:
-            return True
-    is_open = code == 40
+    code, after = read_character(raw, at)
+    if after < end and is_white(item(raw, after)) and code in _LIST_MARKS:
+        return True
+    is_open = code == _OPEN
     first = at = after if is_open else at
     while at < end and is_digit(item(raw, at)):
         at += 1
     if at == first:
-        while at < end and is_roman(item(raw, at)):
+        while at < end and is_numeral(item(raw, at)):
             at += 1
-        if at < end and at <= first + 1 and is_letter(item(raw, first)):
+        if at < end and at <= first + 1 and is_letter(item(raw, first)):  # one letter, numeral or not
             at = first + 1
     most = 3 if is_digit(item(raw, first)) else 5
     if at == first or at - first > most or at + 1 >= end:
         return False
     closing = item(raw, at)
-    if closing == 46 and at == first + 1 and 65 <= item(raw, first) <= 90:
+    if closing == FULL_STOP and at == first + 1 and is_capital(item(raw, first)):
         return False
-    return (closing == 41 or closing == 46 and not is_open) and is_white(item(raw, at + 1))
+    return (closing == _CLOSE or closing == FULL_STOP and not is_open) and is_white(item(raw, at + 1))
 
 
 @helper
 def is_dash(code: int) -> bool:
-    return code == 45 or code == 0x2014 or code == 0x2015
+    return code in (HYPHEN_MINUS, _EM_DASH, _HORIZONTAL_BAR)
 
 
 @helper
 def has_dash_start(raw: Pointer, at: int, end: int) -> bool:
-    """Whether a line begins with `--` or a long dash, and what follows with no space between."""
+    """Whether a line begins with `--` or a long dash, and no space follows."""
     dashes, is_long = 0, False
     while at < end:
-        code, after = read_code(raw, at)
+        code, after = read_character(raw, at)
         if not is_dash(code):
             return (dashes > 1 or is_long) and not is_white(code)
-        dashes, is_long, at = dashes + 1, is_long or code != 45, after
+        dashes, is_long, at = dashes + 1, is_long or code != HYPHEN_MINUS, after
     return False
 
 
 @helper
-def measure_text(raw: Pointer, at: int, end: int, classes: Pointer) -> tuple[int, int, int]:
-    """Columns, columns of the first word, and flags of a line without the white space around it; it is not empty."""
-    flags, columns, word, gap = 0, 0, -1, 0
-    last, before, before_dashes, num_dashes = 32, 32, 32, 0
-    core, has_begun, num_skipped, num_letters = 0, False, 0, 0
-    start = at
+def find_first_flags(properties: int) -> int:
+    """What the first character of a line shows."""
+    flags = LOWER_FIRST if properties & _LOWER else 0
+    flags |= WORD_FIRST if properties & _WORD else 0
+    return flags | (UNSPACED_MARK_START if properties & _UNSPACED and not properties & _WORD else 0)
+
+
+@helper
+def find_last_flags(last: int, before: int, dashes: tuple[int, int], table: Pointer) -> int:
+    """What the last two characters of a line show. dashes: how many are at its end, and the character before them."""
+    num_dashes, before_dashes = dashes
+    properties = I64(item(table, last))
+    flags = UNSPACED_MARK_END if properties & _UNSPACED and not properties & _WORD else 0
+    if last in (HYPHEN_MINUS, UNICODE_HYPHEN) and I64(item(table, before)) & _WORD:
+        return flags | HYPHEN
+    if last == _SOFT_HYPHEN:
+        return flags | SOFT
+    is_dash_end = num_dashes > 1 or (num_dashes == 1 and last != HYPHEN_MINUS)
+    return flags | (DASH_END if is_dash_end and before_dashes != SPACE else 0)
+
+
+@helper
+def measure_text(raw: Pointer, at: int, end: int, table: Pointer) -> tuple[int, int, int]:
+    """Columns, columns of the first word, and flags of a line without the white space around it, not empty.
+
+    table: the properties of all characters.
+    """
+    flags, columns, word, gap = 0, 0, -1, 0  # gap: white space right before this position
+    last, before, before_dashes, num_dashes = SPACE, SPACE, SPACE, 0
+    core = 0  # the properties of the last character that is no closing mark
+    has_begun, num_skipped, num_letters, start = False, 0, 0, at
     while at < end:
-        if has_begun and word >= 0 and is_letter(item(raw, at)):  # most of a text: nothing is told by single letters
+        if has_begun and word >= 0 and is_letter(item(raw, at)):  # most of a text: single ASCII letters show nothing
             first = at
             while at < end and is_letter(item(raw, at)):
                 at += 1
             before = I64(item(raw, at - 2)) if at - first > 1 else last
             last = I64(item(raw, at - 1))
             core, columns, num_letters = ALPHA, columns + at - first, num_letters + at - first
-            flags, gap, num_dashes = flags & ~GLUED_END, 0, 0
+            flags, gap, num_dashes = flags & ~UNSPACED_END, 0, 0
             continue
-        code, after = read_code(raw, at)
+        code, after = read_character(raw, at)
         if is_white(code):
             gap += 1
-            if code == 9 or gap >= 4 and columns >= 8:
-                flags |= ODD
+            if code == TAB or gap >= 4 and columns >= 8:
+                flags |= NOT_PROSE
             word = columns if word < 0 else word
-            columns, last, before, num_dashes, at = columns + 1, 32, last, 0, after
+            columns, last, before, num_dashes, at = columns + 1, SPACE, last, 0, after
             continue
-        kind, gap = I64(item(classes, code)), 0
-        columns += 2 if kind & _WIDE else 1
+        properties, gap = I64(item(table, code)), 0
+        columns += 2 if properties & _WIDE else 1
         if at == start:
-            word = columns if kind & _GLUED else -1
-            flags |= LOWER_FIRST if kind & _LOWER else 0
-            flags |= WORD_FIRST if kind & _WORD else 0
-            flags |= EDGE_START if kind & _GLUED and not kind & _WORD else 0
+            word = columns if properties & _UNSPACED else -1
+            flags |= find_first_flags(properties)
         if not has_begun:
             num_skipped += 1
-            if kind & _WORD or not kind & _OPENING or num_skipped > 8:
+            if properties & _WORD or not properties & _OPENING or num_skipped > 8:
                 has_begun = True
-                flags |= LOWER if kind & _LOWER else UPPER if kind & _UPPER else 0
-        if kind & _WORD:
-            if num_letters == 0 and kind & _GLUED:
-                flags |= GLUED_START
-            flags = flags | GLUED_END if kind & _GLUED else flags & ~GLUED_END
+                flags |= LOWER if properties & _LOWER else UPPER if properties & _UPPER else 0
+        if properties & _WORD:
+            flags |= UNSPACED_START if num_letters == 0 and properties & _UNSPACED else 0
+            flags = flags | UNSPACED_END if properties & _UNSPACED else flags & ~UNSPACED_END
             num_letters += 1
-        core = core if kind & _CLOSING else kind
+        core = core if properties & _CLOSING else properties
         if is_dash(code):
             before_dashes = last if num_dashes == 0 else before_dashes
             num_dashes += 1
         else:
             num_dashes = 0
         last, before, at = code, last, after
-    kind = I64(item(classes, last))
-    flags |= ODD if num_letters == 0 else 0
+    flags |= NOT_PROSE if num_letters == 0 else 0
     flags |= STOP if core & _STOP else 0
-    flags |= EDGE_END if kind & _GLUED and not kind & _WORD else 0
-    if (last == 45 or last == 0x2010) and I64(item(classes, before)) & _WORD:
-        flags |= HYPHEN
-    elif last == 0xAD:
-        flags |= SOFT
-    elif num_dashes > 0 and (num_dashes > 1 or last != 45) and before_dashes != 32:
-        flags |= DASH_END
+    flags |= find_last_flags(last, before, (num_dashes, before_dashes), table)
     return columns, columns if word < 0 else word, flags
 
 
 @kernel
 def measure_lines(
-    raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool, classes: np.ndarray
+    raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool, table: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """The facts of all lines, the lines at which documents begin and the last one ends, the bytes of the longest line,
-    and those of the longest document.
+    """The facts of all lines, the line offsets of documents, the bytes of the longest line and of the longest document.
 
-    ends: int64, where documents end, if that is not at blank lines.
+    ends_at_blank: whether blank lines end documents; ends: int64, where they end otherwise; table: the properties of
+    all characters.
     """
-    source, kinds = pointer(raw), pointer(classes)
+    source, properties = pointer(raw), pointer(table)
     num_lines = 1
     for at in range(len(raw)):
-        num_lines += item(source, at) == 10
+        num_lines += item(source, at) == LINE_FEED
     facts = np.zeros((num_lines, NUM_FACTS), np.int64)
     document_lines = np.zeros((num_lines if ends_at_blank else len(ends)) + 1, np.int64)
     row, num_documents, start, begun, longest_line, longest_document = 0, 0, 0, 0, 0, 0
     while start < len(raw):
         stop = start
-        while stop < len(raw) and item(source, stop) != 10:
+        while stop < len(raw) and item(source, stop) != LINE_FEED:
             stop += 1
         end = stop
         while end > start and is_white(item(source, end - 1)):
@@ -259,11 +274,11 @@ def measure_lines(
         if begin == end:
             fact[FLAGS] = BLANK
         elif text == end:
-            fact[FLAGS] = ODD
+            fact[FLAGS] = NOT_PROSE
         else:
-            columns, word, flags = measure_text(source, text, end, kinds)
+            columns, word, flags = measure_text(source, text, end, properties)
             fact[WIDTH], fact[WORD] = indent + columns, word
-            fact[FLAGS] = flags | (MARK if has_mark(source, text, end) else 0)
+            fact[FLAGS] = flags | (ITEM if begins_item(source, text, end) else 0)
             fact[FLAGS] |= DASH_START if has_dash_start(source, text, end) else 0
         longest_line = max(longest_line, end - begin)
         row, start = row + 1, stop + 1

@@ -14,11 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input, find_inputs, open_input
-from albert_data.corpus.long_documents import WHITESPACE
 from albert_data.pipeline.progress import Progress
 from albert_data.wording import count_of
 
@@ -162,7 +162,7 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
         is_line_end = piece.endswith(b"\n")
         if format == "jsonl" and is_line_begin:
             return file.tell() - len(piece)
-        if is_line_begin and is_line_end and not piece.strip(WHITESPACE):
+        if is_line_begin and is_line_end and not piece.strip(WHITE_SPACE):
             return file.tell()
         is_line_begin = is_line_end
     return size

@@ -1,15 +1,15 @@
 """Quotation marks and brackets: which open, which close, and what they hold together.
 
-A mark between white space and a letter opens, whatever it looks like; one between a letter or a stop and white space
-closes; elsewhere its shape decides. An open one is remembered on a stack of 16. Where its partner follows within 256
-bytes, the sentence ends between the two are dropped: a short quotation stays whole, a speech falls apart into its
+A mark between white space and a letter opens, whatever its shape; one between a letter or a stop and white space
+closes; elsewhere its shape decides. A stack holds the last 16 open marks. Where the closing mark follows within 256
+bytes, the sentence ends between the two are dropped: a short quotation stays whole, a long speech is split into its
 sentences.
 """
 
 from __future__ import annotations
 
 from albert_data.kernels import Pointer, helper, item, put
-from albert_data.sentences.kinds import (
+from albert_data.sentences.characters import (
     ANGLE,
     BLANK,
     CLOSE_SINGLE,
@@ -20,133 +20,143 @@ from albert_data.sentences.kinds import (
     ELLIPSIS,
     FIRST_PAIR,
     IDEO,
-    INVERTED,
+    LEADING,
     OTHER,
     SINGLE_STRAIGHT,
     STRAIGHT_DOUBLE,
     STRAIGHT_SINGLE,
-    Source,
+    Line,
+    class_at,
+    class_before,
+    is_closing,
+    is_letter_or_digit,
     is_opening,
-    is_word_kind,
-    kind_at,
-    kind_before,
-    read_kind,
+    is_stop,
+    read_class,
     skip_blanks,
     step,
 )
 
 NO_MARK, OPENS, CLOSES = range(3)
-ELSEWHERE, IS_FIRST, IS_EMBEDDED = range(3)  # where a mark opens: first in a sentence; right after a letter
+# The context of a mark that opens: as the first of a sentence, right after a letter of a script without case (inside a
+# sentence, as there are no spaces to show it), or elsewhere.
+ELSEWHERE, FIRST_IN_SENTENCE, AFTER_LETTER = range(3)
 MAX_HELD = 256  # bytes from an opening mark to the closing one
 MAX_DEPTH = 16
-# Places in the state of a line. LINE, SENTENCE: where the line and the present sentence begin; FIRST_WORD: the first
-# letter or digit of the sentence, -1 if there is none up to SCANNED; FILLED: ends so far; FIRST: those of lines before;
-# DEPTH: open marks; LIST_NUMBER, LIST_STYLE: of the last item; LAST_STOP: the end of the last stop and what closes
-# after it; CASE: 0 before `is_lower_text` is asked, then 1 for no, 2 for yes; STACK: of each open mark its group,
-# its place, and where that is (IS_FIRST ...).
-LINE, SENTENCE, FIRST_WORD, SCANNED, FILLED, FIRST, DEPTH, LIST_NUMBER, LIST_STYLE, LAST_STOP, CASE, STACK = range(12)
+# Indices in the state of a line (int64).
+SENTENCE = 0  # position where the present sentence begins
+FIRST_WORD = 1  # position of its first letter or digit; -1 if there is none before SCANNED
+SCANNED = 2  # up to here the sentence was searched for FIRST_WORD
+NUM_ENDS = 3  # sentence ends found so far, in all lines
+DEPTH = 4  # number of open marks
+LIST_NUMBER, LIST_STYLE = 5, 6  # of the last list item; style 0 if the line is no list
+LAST_STOP = 7  # where the last stop ends, with what closes after it
+CASE = 8  # whether the line is text without capitals: UNKNOWN until `is_lower_text` is called
+STACK = 9  # of each open mark its group, its position and its context
 STATE_SIZE = STACK + 3 * MAX_DEPTH
+UNKNOWN, NO, YES = range(3)
 
 
 @helper
-def find_any_word(source: Source, state: Pointer, end: int) -> bool:
-    """Whether the present sentence has a letter or a digit before `end`."""
-    at = item(state, SCANNED)
+def has_word(line: Line, end: int) -> bool:
+    """Whether the present sentence has a letter or digit before `end`.
+
+    The search resumes where the last call stopped, so that all calls for a sentence take linear time together.
+    """
+    state, at = line.state, item(line.state, SCANNED)
     while item(state, FIRST_WORD) < 0 and at < end:
-        if is_word_kind(read_kind(source, at)):
+        if is_letter_or_digit(read_class(line.source, at)):
             put(state, FIRST_WORD, at)
-        at = step(source, at)
+        at = step(line.source, at)
     put(state, SCANNED, at)
     return bool(0 <= item(state, FIRST_WORD) < end)
 
 
 @helper
-def begin_sentence(source: Source, state: Pointer, at: int, end: int) -> None:
-    """Begin a sentence with the first character from `at` on that is no white space."""
-    begin = skip_blanks(source, at, end)
-    put(state, SENTENCE, begin)
-    put(state, SCANNED, begin)
-    put(state, FIRST_WORD, -1)
+def begin_sentence(line: Line, at: int) -> None:
+    """Begin a sentence at the first character from `at` on that is no white space."""
+    begin = skip_blanks(line, at)
+    put(line.state, SENTENCE, begin)
+    put(line.state, SCANNED, begin)
+    put(line.state, FIRST_WORD, -1)
 
 
 @helper
-def group_of(kind: int) -> int:
-    if kind == STRAIGHT_DOUBLE:
+def group_of(char_class: int) -> int:
+    if char_class == STRAIGHT_DOUBLE:
         return DOUBLE_STRAIGHT
-    if kind == STRAIGHT_SINGLE:
+    if char_class == STRAIGHT_SINGLE:
         return SINGLE_STRAIGHT
-    return (kind - FIRST_PAIR) >> 1
+    return (char_class - FIRST_PAIR) >> 1
 
 
 @helper
-def is_open(state: Pointer, group: int) -> bool:
+def find_open(state: Pointer, group: int) -> int:
+    """The index on the stack of the last open mark of a group; -1 if none is open."""
     depth = item(state, DEPTH) - 1
     while depth >= 0 and item(state, STACK + 3 * depth) != group:
         depth -= 1
-    return bool(depth >= 0)
+    return int(depth)
 
 
 @helper
-def find_role(source: Source, state: Pointer, begin: int, at: int, end: int) -> int:
-    """Whether the mark that stands there opens or closes, or is none."""
-    kind = read_kind(source, at)
-    if kind != STRAIGHT_DOUBLE and kind != STRAIGHT_SINGLE and kind < FIRST_PAIR:
+def find_role(line: Line, at: int) -> int:
+    """Whether the character at a position opens, closes, or is no mark."""
+    mark = read_class(line.source, at)
+    if mark != STRAIGHT_DOUBLE and mark != STRAIGHT_SINGLE and mark < FIRST_PAIR:
         return NO_MARK
-    group = group_of(kind)
-    if kind >= FIRST_PAIR and group < ANGLE:
-        return OPENS if kind & 1 == 0 else CLOSES
-    left, right = kind_before(source, begin, at), kind_at(source, step(source, at), end)
-    left_is_free = left in (BLANK, DASH, INVERTED) or is_opening(left)
-    right_is_free = right == BLANK or COMMA <= right <= DASH or DOT <= right <= STRAIGHT_DOUBLE
-    right_is_free |= right >= FIRST_PAIR and right & 1 == 1
+    group = group_of(mark)
+    if mark >= FIRST_PAIR and group < ANGLE:  # brackets and corners: the shape alone decides
+        return OPENS if is_opening(mark) else CLOSES
+    left, right = class_before(line, at), class_at(line, step(line.source, at))
+    left_is_free = left in (BLANK, DASH, LEADING) or is_opening(left)
+    right_is_free = right in (BLANK, COMMA, DASH, STRAIGHT_SINGLE, STRAIGHT_DOUBLE) or is_stop(right)
+    right_is_free |= is_closing(right)
     if left_is_free and not right_is_free:
-        return NO_MARK if kind == CLOSE_SINGLE else OPENS
-    if kind in (STRAIGHT_SINGLE, CLOSE_SINGLE):  # else an apostrophe
-        is_end = left in (COMMA, DASH) or DOT <= left <= ELLIPSIS or left >= FIRST_PAIR and left & 1 == 1
-        return CLOSES if is_end else NO_MARK
+        return NO_MARK if mark == CLOSE_SINGLE else OPENS  # ’Tis: an apostrophe
+    if mark in (STRAIGHT_SINGLE, CLOSE_SINGLE):  # it closes after a stop or a comma; elsewhere it is an apostrophe
+        is_after_end = left in (COMMA, DASH) or DOT <= left <= ELLIPSIS or is_closing(left)
+        return CLOSES if is_after_end else NO_MARK
     if right_is_free and not left_is_free:
         return CLOSES
-    if kind == STRAIGHT_DOUBLE:
-        return CLOSES if is_open(state, group) else OPENS
-    return OPENS if kind & 1 == 0 else CLOSES
+    if mark == STRAIGHT_DOUBLE:
+        return CLOSES if find_open(line.state, group) >= 0 else OPENS
+    return OPENS if is_opening(mark) else CLOSES
 
 
 @helper
-def open_mark(source: Source, state: Pointer, group: int, at: int) -> None:
-    """Remember a mark that opens, and where: IS_FIRST, IS_EMBEDDED or ELSEWHERE."""
+def open_mark(line: Line, group: int, at: int) -> None:
+    """Push a mark that opens on the stack."""
+    state = line.state
     depth = item(state, DEPTH)
-    if depth == MAX_DEPTH:  # the oldest is forgotten
+    if depth == MAX_DEPTH:  # forget the oldest
         for i in range(STACK, STACK + 3 * (MAX_DEPTH - 1)):
             put(state, i, item(state, i + 3))
         depth -= 1
-    place = STACK + 3 * depth
-    put(state, place, group)
-    put(state, place + 1, at)
-    left = kind_before(source, item(state, LINE), at)
-    where = IS_EMBEDDED if OTHER <= left <= IDEO else ELSEWHERE
-    put(state, place + 2, where if find_any_word(source, state, at) else IS_FIRST)
+    context = AFTER_LETTER if OTHER <= class_before(line, at) <= IDEO else ELSEWHERE
+    top = STACK + 3 * depth
+    put(state, top, group)
+    put(state, top + 1, at)
+    put(state, top + 2, context if has_word(line, at) else FIRST_IN_SENTENCE)
     put(state, DEPTH, depth + 1)
 
 
 @helper
-def close_mark(source: Source, state: Pointer, group: int, at: int, end: int, ends: Pointer) -> int:
-    """Forget the mark that this one closes, with all that were opened since, and drop the ends between if they are few
-    bytes apart. Returns where it opened.
+def close_mark(line: Line, group: int, at: int) -> int:
+    """Pop the last open mark of a group with all that were opened after it, and return its context.
+
+    If it opened at most MAX_HELD bytes ago, the sentence ends found since are dropped.
     """
-    depth = item(state, DEPTH) - 1
-    while depth >= 0 and item(state, STACK + 3 * depth) != group:
-        depth -= 1
+    state, depth = line.state, find_open(line.state, group)
     if depth < 0:
         return ELSEWHERE
     put(state, DEPTH, depth)
-    opened = item(state, STACK + 3 * depth + 1)
-    filled = item(state, FILLED)
+    opened, num_ends = item(state, STACK + 3 * depth + 1), item(state, NUM_ENDS)
     if at - opened <= MAX_HELD:
-        while filled > item(state, FIRST) and item(ends, filled - 1) > opened:
-            filled -= 1
-    if filled < item(state, FILLED):
-        put(state, FILLED, filled)
-        after = item(ends, filled - 1) if filled > item(state, FIRST) else item(state, LINE)
-        begin_sentence(source, state, after, end)
-        put(state, FIRST_WORD, item(state, SENTENCE))  # there is one, or no end would have been found since
+        while num_ends > line.first_end and item(line.ends, num_ends - 1) > opened:
+            num_ends -= 1
+    if num_ends < item(state, NUM_ENDS):
+        put(state, NUM_ENDS, num_ends)
+        begin_sentence(line, item(line.ends, num_ends - 1) if num_ends > line.first_end else line.begin)
+        put(state, FIRST_WORD, item(state, SENTENCE))  # it has a word somewhere, or no end would have been found in it
     return int(item(state, STACK + 3 * depth + 2))

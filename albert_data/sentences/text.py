@@ -1,7 +1,8 @@
-"""Documents into sentences, as places in one buffer: what the tokenizer takes.
+"""Documents into sentences: the tokenizer's input.
 
-In: `Lines`. Out: `Text`. With "lines" a line is a sentence; with "prose" each line is segmented by the rule of its
-language (`segmenting`). A sentence is stripped of white space; none is empty.
+In: `Lines`. Out: `Text`, the same buffer with the positions of sentences. With `--sentences lines` a line is a
+sentence; with `prose` the rule of the language segments each line (segmenting.py). Sentences have no white space at
+their ends, and none is empty.
 """
 
 from __future__ import annotations
@@ -20,19 +21,18 @@ from albert_data.sentences.segmenting import segment_lines
 from albert_data.sentences.words import make_source
 
 _MAX_HEADING = 200  # bytes
-_MAX_TITLE = 100  # bytes: all sentences of such a heading belong to the next one, otherwise its last one does
-_MAX_HEADINGS = 3  # lines: more without a stop are verse, a list, or a language without stops
+_MAX_TITLE = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
+_MAX_HEADINGS = 3  # lines in a row; more without a stop are verse, a list, or text of a language without stops
 _WIDE_COLON = "：".encode()
-_MIN_SENTENCE = 2  # bytes, white space after it included
+_MIN_SENTENCE = 2  # bytes: a stop, and a letter before it or white space after it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
     """Sentences of whole documents.
 
-    utf8: uint8; sentence_begins, sentence_ends: int64, where each sentence stands in it, in order;
-    document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64;
-    is_heading: bool, of each sentence, whether it belongs with the next one;
+    utf8: uint8; sentence_begins, sentence_ends: int64, in bytes, in order; document_offsets: int64, num_documents + 1,
+    in sentences; document_keys: uint64; is_heading: bool, of each sentence, whether it belongs with the next one;
     languages: uint32, packed codes (albert_data.languages) of the documents; None where the build has one language.
     """
 
@@ -46,7 +46,7 @@ class Text:
 
 
 def make_text(lines: Lines, config: TextConfig) -> Text:
-    """Part documents into sentences."""
+    """Split documents into sentences."""
     if config.sentences == "lines":
         begins, ends = lines.line_offsets[:-1], lines.line_offsets[1:] - 1
         counts, is_heading = np.ones(len(begins), np.int64), np.zeros(len(begins), bool)
@@ -67,9 +67,9 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
-    """Part a text into sentences as a build does: its lines stripped, no white space around a sentence.
+    """Split a text into sentences as a build does. Sentences have no white space at their ends.
 
-    language: an ISO 639 code. Raises ConfigError where it is unknown.
+    language: an ISO 639 code. Raises ConfigError if it is unknown.
     """
     config, data = TextConfig(language=language), break_lines(text.encode("utf-8", "surrogatepass"))
     found = make_text(read_documents(Block(data=data, format="txt", path="", start=0), config, Damage()), config)
@@ -83,19 +83,19 @@ def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> l
 
 
 def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where sentences begin and end, and their number in each line, negative where it doesn't end with a stop."""
+    """Where sentences begin and end, and their number in each line, negative if the line doesn't end with a stop."""
     num_lines = len(lines.line_offsets) - 1
-    room = len(lines.utf8) // _MIN_SENTENCE + num_lines + 1
-    begins, ends, counts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(num_lines, np.int64)
+    capacity = len(lines.utf8) // _MIN_SENTENCE + num_lines + 1
+    begins, ends, counts = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(num_lines, np.int64)
     filled = 0
-    for code, first, last in _find_runs(lines, language):
+    for code, first, last in _group_by_language(lines, language):
         source = make_source(code)._replace(utf8=lines.utf8)
         filled = segment_lines(source, lines.line_offsets[first : last + 1], begins, ends, counts[first:last], filled)
     return begins[:filled], ends[:filled], counts
 
 
-def _find_runs(lines: Lines, language: str) -> list[tuple[str, int, int]]:
-    """Runs of documents of one language, each with its first line and the one after its last."""
+def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]]:
+    """Consecutive documents of one language: the language, their first line, and the line after their last."""
     languages = lines.languages
     if languages is None or len(languages) == 0:
         return [(language, 0, len(lines.line_offsets) - 1)]
@@ -106,7 +106,7 @@ def _find_runs(lines: Lines, language: str) -> list[tuple[str, int, int]]:
 
 
 def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
-    """Which sentences belong with the next one (bool)."""
+    """Which sentences belong with the next one: bool."""
     counts, are_headings = np.abs(signed_counts), _find_headings(lines, signed_counts > 0)
     are_titles = are_headings & (np.diff(lines.line_offsets) <= _MAX_TITLE)
     is_heading: np.ndarray = np.repeat(are_titles, counts)
@@ -115,8 +115,10 @@ def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
 
 
 def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
-    """Which lines are headings (bool): short or ending in a colon, without a stop at the end, at most three on end,
-    then one with a stop; before others, the last of lines that end in a colon.
+    """Which lines are headings: bool.
+
+    They end without a stop, are short or end in a colon, and stand at most three in a row before a line with a stop.
+    Before any other line, one that ends in a colon is a heading by itself, unless the next one ends in a colon, too.
 
     has_stop: bool, of each line, whether it ends with a stop or is broken off.
     """
@@ -128,6 +130,7 @@ def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
     run_lasts = np.flatnonzero(candidates & (is_last | ~np.roll(candidates, -1)))
     is_followed = ~is_last[run_lasts] & np.roll(has_stop, -1)[run_lasts]
     are_headings = is_followed & (run_lasts - run_firsts < _MAX_HEADINGS)
+    # +1 at the first line of each run of headings, -1 after its last: the cumulative sum is 1 inside of them.
     steps = np.zeros(len(has_stop) + 1, np.int64)
     steps[run_firsts[are_headings]] = 1
     steps[run_lasts[are_headings] + 1] -= 1
@@ -137,7 +140,7 @@ def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
 
 
 def _end_in_colons(lines: Lines) -> np.ndarray:
-    """Which lines end in a colon (bool), narrow or wide."""
+    """Which lines end in a colon, narrow or wide: bool."""
     utf8, ends = lines.utf8, lines.line_offsets[1:] - 1
     found: np.ndarray = utf8[ends - 1] == ord(":")
     for i in np.flatnonzero((utf8[ends - 1] == _WIDE_COLON[-1]) & (np.diff(lines.line_offsets) > len(_WIDE_COLON))):

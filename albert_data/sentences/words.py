@@ -1,8 +1,8 @@
-"""The words that a stop can belong to, in each language, as a hash table for the kernels.
+"""The words that matter to a stop, in each language, as a hash table for the kernels.
 
-In: abbreviations.txt. A word has classes, by what may follow its full stop (see there). Words are compared byte for
-byte; one that is listed in lower case counts with a capital, too. A slot holds the 64-bit FNV-1a hash of a word: that a
-word of a text shares its hash with one of the table has a chance of one in 10**16.
+In: abbreviations.txt. A word has word classes, by what may follow its full stop (see there). Words are compared byte
+for byte; one that is listed in lower case also counts with a capital. A slot holds the 64-bit FNV-1a hash of a word,
+not its bytes: a word of a text has the hash of another word in the table with a chance of one in 10**16.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
+from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, helper, item
-from albert_data.sentences.kinds import BLANK, DOUBLE, EXCLAIM, Source, make_kinds, read_kind, step
+from albert_data.sentences.characters import BLANK, DOUBLE, EXCLAIM, Source, make_classes, read_class, step
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
 _CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun", "name")
 TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN, NAME = (1 << i for i in range(len(_CLASSES)))
-ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME  # words of `number` are ordinary words, too
-_CASELESS = ("lead", "starter", "speech", "pronoun")  # taken as they are listed
+# What `is_ordinary` takes for abbreviations. Words of `number` are left out: no, sun and art are ordinary words, too.
+ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME
+_CASE_SENSITIVE = ("lead", "starter", "speech", "pronoun")  # words count only as they are listed
+# Pairs of small and capital letters. str.upper would follow the Unicode version of the running Python, and so would the
+# sentences.
 _LOWER = "àáâãäåæçèéêëìíîïðñòóôõöøùúûüýþāăąćĉċčďđēĕėęěĝğġģĥħĩīĭįĵķĺļľłńņňŋōŏőœŕŗřśŝşšţťŧũūŭůűųŵŷźżžșț"
 _UPPER = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞĀĂĄĆĈĊČĎĐĒĔĖĘĚĜĞĠĢĤĦĨĪĬĮĴĶĹĻĽŁŃŅŇŊŌŎŐŒŔŖŘŚŜŞŠŢŤŦŨŪŬŮŰŲŴŶŹŻŽȘȚ"
 _LOWER += "αβγδεζηθικλμνξοπρστυφχψωάέήίόύώабвгдежзийклмнопрстуфхцчшщъыьэюяѐёђѓєѕіїјљњћќѝўџґәғқңөұүһ"
@@ -34,25 +38,24 @@ _ASCII_STOPS |= dict.fromkeys(("hi", "mr", "ne", "sa", "bho", "mai", "bn", "as",
 _ASCII_STOPS |= dict.fromkeys(("am", "ti"), (":", DOUBLE))
 # Languages in which a full stop after a number makes it an ordinal.
 _WITH_ORDINALS = "az bs cs da de dsb et eu fi fo hr hsb hu is kk ky lb lv nb nn no sh sk sl sr tk tr"
-_OFFSET, _PRIME = U64(0xCBF29CE484222325), U64(0x100000001B3)
 MAX_WORD = 48  # bytes
 
 
 @cache
 def make_source(language: str) -> Source:
-    """The rule of a language, still without text. One without a table has the rule of all, with no words."""
-    ascii = make_kinds()[:128].copy()
+    """The rule of a language, without text yet. A language without a table has the general rule, and no words."""
+    ascii_classes = make_classes()[:128].copy()
     if language in _ASCII_STOPS:
-        character, kind = _ASCII_STOPS[language]
-        ascii[ord(character)] = kind
-    keys, values = _make_table(read_tables().get(language, {}))
-    settings = np.array([len(keys) - 1, language in _WITH_ORDINALS.split()], np.int64)
-    return Source(np.zeros(0, np.uint8), ascii, make_kinds(), keys, values, settings)
+        character, char_class = _ASCII_STOPS[language]
+        ascii_classes[ord(character)] = char_class
+    hashes, word_classes = _make_table(read_tables().get(language, {}))
+    settings = np.array([len(hashes) - 1, language in _WITH_ORDINALS.split()], np.int64)
+    return Source(np.zeros(0, np.uint8), ascii_classes, make_classes(), hashes, word_classes, settings)
 
 
 @cache
 def read_tables() -> dict[str, dict[str, int]]:
-    """The words of each language with their classes."""
+    """The words of each language, and their word classes as bits."""
     tables: dict[str, dict[str, int]] = {}
     table: dict[str, int] = {}
     for line in _PATH.read_text(encoding="utf-8").splitlines():
@@ -68,58 +71,52 @@ def read_tables() -> dict[str, dict[str, int]]:
 
 
 def _find_forms(name: str, word: str) -> dict[str, int]:
-    """A word of a class as it may be written, and the class of each form: with a capital, and a title without.
+    """The forms of a listed word, and the word class of each.
 
-    A rank is a title only as it is listed.
+    A word also counts with a capital, a title also without one. A rank is a title only as it is listed.
     """
     if name == "rank":
         return {word: TITLE}
-    value = 1 << _CLASSES.index(name)
-    if name in _CASELESS:
-        return {word: value}
-    forms = dict.fromkeys((word, _CAPITALS.get(word[0], word[0]) + word[1:]), value)
+    word_class = 1 << _CLASSES.index(name)
+    if name in _CASE_SENSITIVE:
+        return {word: word_class}
+    forms = dict.fromkeys((word, _CAPITALS.get(word[0], word[0]) + word[1:]), word_class)
     if name == "title" and len(word) > 1:
-        forms[_SMALL.get(word[0], word[0]) + word[1:]] = value
+        forms[_SMALL.get(word[0], word[0]) + word[1:]] = word_class
     return forms
 
 
 def _make_table(words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """An open-addressing hash table with linear probing, at most half full: hashes, and word classes."""
     size = 1 << max(4, (2 * len(words)).bit_length())
-    keys, values = np.zeros(size, np.uint64), np.zeros(size, np.uint16)
-    for word, value in words.items():
-        key = hash_bytes(word.encode())
-        slot = key & size - 1
-        while keys[slot]:
-            assert keys[slot] != key, "two words of a table share a hash"
+    hashes, word_classes = np.zeros(size, np.uint64), np.zeros(size, np.uint16)
+    for word, classes in words.items():
+        found = hash_bytes(word.encode())
+        slot = found & size - 1
+        while hashes[slot]:
+            assert hashes[slot] != found, "two words of a table share a hash"
             slot = slot + 1 & size - 1
-        keys[slot], values[slot] = key, value
-    return keys, values
-
-
-def hash_bytes(word: bytes) -> int:
-    value = int(_OFFSET)
-    for byte in word:
-        value = (value ^ byte) * int(_PRIME) % 2**64
-    return value
+        hashes[slot], word_classes[slot] = found, classes
+    return hashes, word_classes
 
 
 @helper
 def look_up(source: Source, begin: int, end: int) -> int:
-    """The classes of a word, white space in it left out; 0 if it isn't listed."""
+    """The word classes of a word, white space in it left out; 0 if it isn't listed."""
     if end - begin > MAX_WORD or end <= begin:
         return 0
-    value, at = _OFFSET, begin
+    found, at = FNV_BASIS, begin
     while at < end:
         after = step(source, at)
-        if read_kind(source, at) != BLANK:
+        if read_class(source, at) != BLANK:  # "U. S." is looked up as "U.S."
             while at < after:
-                value = (value ^ U64(item(source.utf8, at))) * _PRIME
+                found = add_byte(found, item(source.utf8, at))
                 at += 1
         at = after
-    mask = item(source.settings, 0)
-    slot = I64(value & U64(mask))
-    while item(source.keys, slot) != 0:
-        if item(source.keys, slot) == value:
-            return int(item(source.values, slot))
-        slot = (slot + 1) & mask
+    last_slot = item(source.settings, 0)
+    slot = I64(found & U64(last_slot))
+    while item(source.hashes, slot) != 0:
+        if item(source.hashes, slot) == found:
+            return int(item(source.word_classes, slot))
+        slot = (slot + 1) & last_slot
     return 0

@@ -135,7 +135,7 @@ def test_figures_missing_in_a_line_are_left_out(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("x.png", "give it a name that ends in .html"), ("missing/x.html", "is no folder")]
+    ("name", "message"), [("x.png", "give it a name that ends in .html"), ("missing/x.html", "is not a folder")]
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_before_measuring(run, tmp_path, capsys, name, message):
     assert message in fails(capsys, 1, run, "--shards", tmp_path / "nowhere", "--plot", tmp_path / name)

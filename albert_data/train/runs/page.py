@@ -199,7 +199,7 @@ def check_plot(path: Path, spared: Iterable[Path]) -> None:
     if path.suffix.lower() != ".html":
         raise ConfigError(f"--plot {path}: the plot is an HTML page; give it a name that ends in .html")
     if not path.parent.is_dir():
-        raise OutputError(f"--plot {path}: {path.parent} is no folder; make it, or choose another")
+        raise OutputError(f"--plot {path}: {path.parent} is not a folder; make it, or choose another")
     check_output(path, spared)
 
 
