@@ -11,11 +11,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, PYTHON_PAGE = ROOT / "README.md", ROOT / "docs" / "python.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: Path = README) -> list[str]:
+    """The code blocks of a language in a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def run_python(code: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"{code}\n{done.stderr}"
+    return done.stdout
 
 
 def test_the_command_reference_is_what_help_prints():
@@ -79,6 +86,31 @@ def test_the_commands_of_the_readme_make_what_it_says(readme_folder: Path):
 
 def test_the_python_of_the_readme_runs(readme_folder: Path):
     (code,) = blocks("python")
-    done = subprocess.run([sys.executable, "-c", code], cwd=readme_folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "A sentence." in done.stdout
+    assert "A sentence." in run_python(code, readme_folder)
+
+
+def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
+    (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
+    shown = [run_python(code, tmp_path) for code in blocks("python", PYTHON_PAGE)]
+    vocabulary, built, progress, rows, split, error = shown
+    assert vocabulary.split()[1] == "4000"
+    assert int(built.split()[0]) > 0
+    assert "stage: reading" in progress
+    assert "Shards('shards', train, " in rows
+    assert "Another one." in split
+    assert "['Dr. Smith arrived at 5 p.m. in London.', 'He was late.']" in split
+    assert error.startswith("input no-such-file.txt does not exist")
+
+
+def test_every_public_name_is_documented_and_loaded_only_when_it_is_used():
+    page = PYTHON_PAGE.read_text(encoding="utf-8") + README.read_text(encoding="utf-8")
+    code = (
+        "import sys, albert_data\n"
+        "assert not {'numba', 'numpy', 'pyarrow'} & set(sys.modules)\n"
+        "for name in albert_data.__all__: getattr(albert_data, name)\n"
+        "assert set(albert_data.__all__) <= set(dir(albert_data))\n"
+        "print(*albert_data.__all__)"
+    )
+    for name in run_python(code, ROOT).split():
+        assert name == "__version__" or re.search(rf"\b{name}\b", page), f"docs/python.md does not mention {name}"
+    assert (ROOT / "albert_data" / "py.typed").exists()
