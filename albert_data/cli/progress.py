@@ -19,10 +19,11 @@ class Bar:
         self._bar: Any = None
         self._tells_stages = tells_stages
         self._text_bytes = 0
+        self._counts_text = False
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
         self.close()
-        self._text_bytes = 0
+        self._text_bytes, self._counts_text = 0, total is None and unit == "bytes"
         if not sys.stderr.isatty():
             if self._tells_stages:
                 tell(stage)
@@ -45,7 +46,8 @@ class Bar:
             elapsed = self._bar.format_dict["elapsed"]
             if self._text_bytes and elapsed > 0:
                 self._bar.set_postfix_str(f"{self._text_bytes / elapsed / 1e6:.1f} MB/s of text", refresh=False)
-            self._bar.update(done)
+            # Of a pipe no total is known, and its bytes are not counted: the text that was read is.
+            self._bar.update(text_bytes if self._counts_text else done)
 
     def say(self, line: str) -> None:
         """Print a line on stderr, above the bar."""

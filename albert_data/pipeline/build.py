@@ -25,7 +25,7 @@ from albert_data.files import sync_path
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.ownership import check_targets, read_our_manifest
-from albert_data.pipeline.plan import MapTask, Names, find_named, read_tasks
+from albert_data.pipeline.plan import MapTask, Names, count_bytes, find_named, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
@@ -244,8 +244,7 @@ class _Build:
         damage = Damage(strict=self._config.text.strict)
         done: list[TaskReceipt] = []
         tasks = read_tasks(self._inputs, self._config.text, damage)
-        sizes = sum(item.size for item in self._inputs if item.is_splittable)
-        self._progress.start("tokenising, pairing, masking", sizes or None)
+        self._progress.start("tokenising, pairing, masking", count_bytes(self._inputs))
         total = TaskReceipt()
         for task, receipt in self._engine.run(job, self._skip_done(tasks, done)):
             total.add(receipt)

@@ -18,7 +18,7 @@ from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import Input, find_inputs, open_input
+from albert_data.corpus.inputs import Input, find_inputs, open_counted
 from albert_data.pipeline.progress import Progress
 from albert_data.wording import count_of
 
@@ -55,6 +55,7 @@ class MapTask:
     text: TextConfig = DEFAULT_TEXT
     ranges: tuple[FileRange, ...] = ()
     block: Block | None = None
+    block_bytes: int = 0  # bytes of the compressed file that were read for the block
     fingerprint: str = ""
 
     def describe(self) -> str:
@@ -85,8 +86,13 @@ class MapTask:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes on the disk; 0 for a block of a stream, whose size there is not known."""
-        return sum(part.end - part.start for part in self.ranges)
+        """Bytes on the disk; 0 for a block of a pipe, which has no size there."""
+        return self.block_bytes + sum(part.end - part.start for part in self.ranges)
+
+
+def count_bytes(inputs: list[Input]) -> int | None:
+    """The sum of `num_bytes` of all tasks; None if an input is a pipe, whose size nobody knows."""
+    return None if any(item.is_stream for item in inputs) else sum(item.size for item in inputs)
 
 
 def find_named(names: Names, text: TextConfig, progress: Progress) -> list[Input]:
@@ -170,7 +176,9 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
 
 def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT) -> Iterator[MapTask]:
     """Read an input that cannot be split, and yield a task for each block, small ones first to start soon."""
-    with open_input(item, strict=damage.strict) as stream:
+    stream, count_read = open_counted(item, strict=damage.strict)
+    with stream:
+        num_read = 0
         blocks = read_blocks(
             stream,
             path=item.path,
@@ -181,10 +189,12 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
             language=item.language,
         )
         for index, block in enumerate(blocks):
+            before, num_read = num_read, count_read()
             yield MapTask(
                 name=f"stream-{number:04d}-{index:06d}",
                 text=text,
                 block=block,
+                block_bytes=num_read - before,
                 fingerprint=_hash_block(block),
             )
 

@@ -22,7 +22,7 @@ from albert_data.corpus.layout import advise
 from albert_data.errors import InputError
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.parts import split_lines
-from albert_data.pipeline.plan import MapTask, Names, find_named, read_tasks
+from albert_data.pipeline.plan import MapTask, Names, count_bytes, find_named, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
@@ -206,7 +206,7 @@ def _read_corpus(
         job(few_words)
 
     compile_with_notice(read_few_words, progress)
-    progress.start("reading", sum(item.size for item in inputs if item.is_splittable) or None)
+    progress.start("reading", count_bytes(inputs))
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
     # Tasks are made while others run: later ones get a lower limit, since the sample fills.
     tasks = (SampleTask(task=task, limit=sample.limit) for task in read_tasks(inputs, text, damage))
