@@ -241,6 +241,43 @@ def test_a_value_of_the_wrong_kind_is_a_usage_error(
     assert not Path("out").exists()
 
 
+TYPED_OPTIONS = [
+    (name, max(parameter.opts, key=len))
+    for name in COMMANDS
+    for parameter in get_command(name).params
+    if isinstance(parameter, click.Option) and not isinstance(parameter.type, click.types.StringParamType | click.Path)
+    if not parameter.is_flag and not parameter.hidden
+]
+
+
+@pytest.mark.parametrize(("name", "option"), TYPED_OPTIONS)
+def test_a_value_of_the_wrong_type_is_a_usage_error_in_every_command(
+    name: str, option: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run([name, option, "wrong!"]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert line.startswith(f"Error: Invalid value for '{option}'") or f"'{option}'" in line
+    assert "wrong!" in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("vocab missing -o out", "build missing -o out", "build corpus.txt --tokenizer missing -o out"),
+        *("inspect missing", "audit missing", "verify missing", "inspect missing --corpus corpus.txt"),
+        *("train missing -o out", "runs missing", "export missing -o out", "train missing -o out --resume"),
+    ],
+)
+def test_a_path_that_does_not_exist_is_an_error_in_one_line(
+    command: str, here: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run(command.split()) == 1
+    *stages, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: ")
+    assert "missing" in line or "out" in line
+    assert not [stage for stage in stages if stage.startswith(("Error", "Traceback"))]
+
+
 @pytest.mark.parametrize("size", ["64M", "64MB", "64000000", "0.064G", "64000k"])
 def test_sizes_may_be_written_with_units(size: str):
     context = get_command("vocab").make_context("vocab", ["in", "-o", "out", "--sample-bytes", size])
