@@ -27,6 +27,7 @@ from albert_data.inspect.summary import format_bytes
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
+from albert_data.wording import format_share
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +71,12 @@ def test_each_figure_has_its_intended_value_and_that_of_both_splits(built) -> No
     assert lines[0].split() == ["Figures", "intended", "train", "validation"]
     columns = [measure(open_shards(built, split)) for split in ("train", "validation")]
     for line, train, validation in zip(lines[1:], *(m.figures for m in columns), strict=True):
-        shown = line.split()[-3:]
+        shown = re.split(r" {2,}", line)[-3:]
         expected = [train.intended, train.realised, validation.realised]
         if train.name.startswith("num_"):
             assert shown == ["-" if value is None else str(value) for value in expected]
         else:
-            assert shown == ["-" if value is None else f"{value:.2%}" for value in expected]
+            assert shown == ["-" if value is None else format_share(value) for value in expected]
 
 
 def test_splits_are_listed_with_their_totals(built) -> None:

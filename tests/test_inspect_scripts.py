@@ -14,6 +14,7 @@ from albert_data.inspect.html.page import _render_scripts
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
+from albert_data.wording import format_share
 
 PIECES = ["<unk>", "[CLS]", "<0xE2>", "▁the", "é", "我们", "мир", "aб", ".", "▁", "12"]
 
@@ -41,7 +42,7 @@ def test_both_scripts_of_a_text_are_counted(tmp_path: Path):
     assert "Scripts of train" in page
     for one in found["train"]:
         assert f"{one['num_tokens']:,}" in page
-        assert f"{one['share']:.2%}" in page
+        assert format_share(one["share"]) in page
     assert max(map(len, page.splitlines()[1:])) <= 80
     measured, pieces = measure(open_shards(folder)), get_tokenizer().pieces
     assert "Cjk" in _render_scripts("train", measured, pieces)

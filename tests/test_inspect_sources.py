@@ -144,7 +144,7 @@ def test_the_largest_come_first_and_the_rest_as_one():
 def test_a_file_without_a_token_has_no_rate():
     sources = make_sources(("a", 10, 1), ("b", 0, 0))
     assert [file.unknown_rate for file in sources.files] == [0.1, None]
-    assert describe_sources(sources) == "The highest unknown rate of a file is 10.00%, of a."
+    assert describe_sources(sources) == "The highest unknown rate of a file is 10.00 %, of a."
     assert describe_sources(make_sources(("a", 10, 0), ("b", 0, 0))) == "No file has an unknown token."
 
 

@@ -18,7 +18,7 @@ from albert_data.errors import InputError
 from albert_data.inspect.audit.corpus import Corpus
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns, escape_controls
-from albert_data.wording import count_of
+from albert_data.wording import count_of, format_share
 
 _CUT = "..."
 _SHORT = 40  # columns
@@ -114,7 +114,7 @@ def describe_sources(sources: Sources) -> str:
     worst, num_missing = sources.worst, sources.num_documents - sources.num_documents_found
     if worst.unknown_rate:
         name = shorten_names(sources.files, _SHORT)[sources.files.index(worst)]
-        text = f"The highest unknown rate of a file is {worst.unknown_rate:.2%}, of {name}"
+        text = f"The highest unknown rate of a file is {format_share(worst.unknown_rate)}, of {name}"
     else:
         text = "No file has an unknown token"
     if num_missing:

@@ -19,7 +19,7 @@ from albert_data.inspect.terminal import count_columns, escape_controls, name_as
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import Manifest, SplitEntry
-from albert_data.wording import count_of
+from albert_data.wording import count_of, format_share
 
 WIDTH = 80
 NO_BUILD_TIME = (
@@ -182,8 +182,8 @@ def format_figure(name: str, value: float | None) -> str:
     if value is None:
         return _NONE
     if 0 < value < 0.00005:
-        return "<0.01%"
-    return f"{value:,.0f}" if name.startswith("num_") else f"{value:.2%}"
+        return "<0.01 %"
+    return f"{value:,.0f}" if name.startswith("num_") else format_share(value)
 
 
 def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         yield f"{'Row lengths':<13}{header}{'mean':>8}{'padding':>10}"
     for name, measured in statistics.items():
         cells = "".join(f"{length:>7,}" for length in measured.row_len_quantiles.values())
-        yield f"  {name:<11}{cells}{measured.mean_row_len:>8.1f}{measured.padding_share:>10.2%}"
+        yield f"  {name:<11}{cells}{measured.mean_row_len:>8.1f}{format_figure('padding', measured.padding_share):>10}"
 
 
 def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -206,7 +206,7 @@ def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
     for (first, last, _), *shares in zip(bins, *histograms, strict=True):
         bar = "#" * max(round(_BAR_LEN * shares[0] / max(histograms[0])), shares[0] > 0)
         label = f"{f'{first:,} to {last:,}':<17}{bar:<34}"
-        yield f"  {label}" + "".join(f"{share:>13.2%}" for share in shares)
+        yield f"  {label}" + "".join(f"{format_share(share):>13}" for share in shares)
 
 
 def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) ->
     """The most frequent pieces of each split in two columns, with their share of its tokens of text."""
     for name, measured in statistics.items():
         cells = [
-            _fit(f"{escape_controls(pieces[i])} {tokens / measured.num_maskable:.2%}", _CELL_LEN)
+            _fit(f"{escape_controls(pieces[i])} {format_share(tokens / measured.num_maskable)}", _CELL_LEN)
             for i, tokens in measured.most_frequent()
         ]
         yield f"Most frequent pieces of {name}"
@@ -236,9 +236,9 @@ def _list_scripts(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -
     """The scripts of each split that has several."""
     for name, measured in statistics.items():
         if chosen := choose_scripts(count_scripts(measured.piece_counts, pieces)):
-            yield f"{f'Scripts of {name}':<42}{'letters':>16}{'tokens':>14}{'share':>8}"
+            yield f"{f'Scripts of {name}':<40}{'letters':>16}{'tokens':>14}{'share':>10}"
             for one in chosen:
-                yield f"  {one.script:<40}{one.num_letters:>16,}{one.num_tokens:>14,}{one.share:>8.2%}"
+                yield f"  {one.script:<38}{one.num_letters:>16,}{one.num_tokens:>14,}{format_share(one.share):>10}"
 
 
 def _fit(text: str, columns: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from albert_data.shards.manifest import Manifest
+from albert_data.wording import format_share
 
 CARD_NAME = "README.md"
 _CARD = """\
@@ -69,6 +70,6 @@ def make_card(manifest: Manifest) -> bytes:
         id_type="uint16" if manifest.tokenizer.vocab_size <= 1 << 16 else "uint32",
         mask_percent=100 * examples.mask_prob,
         ngram=examples.ngram,
-        shares=", ".join(f"{100 * share:.2f} %" for share in manifest.ngram_shares),
+        shares=", ".join(format_share(share) for share in manifest.ngram_shares),
     )
     return text.encode()

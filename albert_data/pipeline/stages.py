@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
+from albert_data.wording import format_share
+
 STAGES = (
     "read",
     "clean",
@@ -53,7 +55,7 @@ def tabulate_stages(stages: Mapping[str, float], text_bytes: int) -> list[list[s
     total = sum(stages.values())
     rows = [(stage, stages[stage]) for stage in STAGES if stage in stages] + [("all stages", total)]
     body = [
-        [name, f"{seconds:,.2f}", f"{100 * seconds / max(total, 1e-9):.1f} %", _rate(text_bytes, seconds)]
+        [name, f"{seconds:,.2f}", format_share(seconds / max(total, 1e-9), 1), _rate(text_bytes, seconds)]
         for name, seconds in rows
     ]
     return [["stage", "seconds", "share", "MB/s"], *body]
