@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from albert_data import __version__
@@ -10,7 +11,7 @@ from albert_data.errors import CheckpointError
 from albert_data.escaping import escape_controls
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, read_run_file
-from albert_data.train.runs.figures import Line, number, read_lines
+from albert_data.train.runs.figures import LOSS, SHARE, Line, number, read_lines
 from albert_data.train.sizes import count_parameters
 
 CARD_FILE = "README.md"
@@ -59,7 +60,12 @@ On validation rows, which the model was not trained on, after this checkpoint's 
 | {cells} |
 """
 _NO_FIGURES = "\nNone: the run was not evaluated at this checkpoint.\n"
-_FORMATS = {"mlm_loss": "{:.3f}", "mlm_accuracy": "{:.1%}", "sop_loss": "{:.3f}", "sop_accuracy": "{:.1%}"}
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "mlm_loss": LOSS,
+    "mlm_accuracy": SHARE,
+    "sop_loss": LOSS,
+    "sop_accuracy": SHARE,
+}
 
 
 def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
@@ -104,7 +110,7 @@ def _find_validation(run: Path, checkpoint: Path) -> Line | None:
 
 def _format_cells(line: Line) -> list[str]:
     values = {key: number(line, key) for key in _FORMATS}
-    return ["–" if value is None else _FORMATS[key].format(value) for key, value in values.items()]
+    return ["–" if value is None else _FORMATS[key](value) for key, value in values.items()]
 
 
 def _as_code(text: object) -> str:

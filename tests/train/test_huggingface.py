@@ -28,6 +28,7 @@ from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert
 from albert_data.train.sizes import count_parameters
+from albert_data.wording import format_share
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
@@ -402,7 +403,7 @@ def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, expor
         f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
         "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser adamw, learning rate 0.001.",
         f"the digest `{read_manifest(trained / 'shards').digest}`",
-        f"| {line['mlm_loss']:.3f} | {line['mlm_accuracy']:.1%} | {line['sop_loss']:.3f} | ",
+        f"| {line['mlm_loss']:.3f} | {format_share(line['mlm_accuracy'], 1)} | {line['sop_loss']:.3f} | ",
     ):
         assert words in card
 
