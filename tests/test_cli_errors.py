@@ -140,7 +140,7 @@ def test_a_corpus_without_a_token_is_refused(capsys: pytest.CaptureFixture[str])
             "bare.model",
             ["bare.model lacks [CLS], [SEP], [MASK], <pad>", "train a model with `albert-data vocab`"],
         ),
-        ("two", ["folder two holds 2 *.model files", "name the file itself"]),
+        ("two", ["folder two holds 2 *.model files", "pass the path of a file"]),
         ("none", ["folder none holds 0 *.model files"]),
     ],
 )
