@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,12 @@ def write_like(folder: Path, splits: Mapping[str, Sequence[Examples]], manifest:
 @contextmanager
 def limit_files(count: int) -> Iterator[None]:
     """Let this process open so many more files at once."""
-    first = os.dup(0)  # a limit is one of the number of a descriptor, of which the lowest free is taken
-    os.close(first)
+    used = {int(number) for number in os.listdir("/dev/fd")}
+    # The limit is on the number of a descriptor, and a file gets the lowest free number.
+    free = (number for number in range(max(used) + count + 1) if number not in used)
+    last = next(islice(free, count - 1, None))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (first + count, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, hard))
     try:
         yield
     finally:

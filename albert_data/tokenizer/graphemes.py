@@ -2,9 +2,10 @@
 
 In: a character. Out: whether it continues the character before it, and whether the character behind it
 continues it. Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the
-shipped Unicode tables. Three deviations, all but the last towards larger units: every mark continues, also the few of
-Myanmar, Tai Tham and Ahom that UAX #29 lets begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a
-Thai nikhahit are joined to any character behind them; two regional indicators (a flag) in two pieces are two units.
+shipped Unicode tables. Four deviations. Two make units larger: every mark continues, also the few of Myanmar, Tai Tham
+and Ahom that UAX #29 lets begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a Thai nikhahit are
+joined to any character behind them. Two make units smaller: two regional indicators (a flag) in two pieces are two
+units, and so are a sign that stacks consonants with another mark behind it, which no spelling has, and the next letter.
 """
 
 from __future__ import annotations
