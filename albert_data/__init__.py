@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from albert_data.shards.reader import Example, Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = [
     "AlbertDataError",
     "BuildConfig",

@@ -133,13 +133,15 @@ split_texts = scripts.flatmap(
 
 def has_mark_after_stacker(text: str) -> bool:
     """Whether a mark is between a sign that stacks consonants and the next one: no spelling (see graphemes.py)."""
-    return any(first in "\u1039\u17d2\u1a60" and category(second).startswith("M") for first, second in pairwise(text))
+    return any(first in "\u1039\u17d2\u1a60\u1b44\ua9c0" and category(second).startswith("M") for first, second in pairwise(text))
 
 
 @given(split_texts)
 @example(["👩", "\u200d", "👧"])
 @example(["ស្", "ត្", "រី"])
 @example(["្ិ", "ក"])
+@example(["ꦏ꧀", "ꦏ"])
+@example(["ᬓ᭄", "ᬓ"])
 def test_no_word_begins_inside_a_grapheme_cluster(pieces: list[str]):
     assume(not has_mark_after_stacker("".join(pieces)))
     begins = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces)).tolist()

@@ -39,9 +39,10 @@ _PREPENDED = (
     (0x11D46, 0x11D46),
     (0x11F02, 0x11F02),
 )
-# Never the last character of a cluster. Three signs put the next consonant under the one before: Myanmar virama, Khmer
-# coeng, Tai Tham sakot. And Thai nikhahit: NFKC writes the vowel AM as nikhahit and AA.
-_NO_ENDS = frozenset("\u1039\u17d2\u1a60\u0e4d")
+# Never the last character of a cluster. Five signs put the next consonant under the one before: Myanmar virama, Khmer
+# coeng, Tai Tham sakot, Balinese adeg adeg, Javanese pangkon (rule GB9c of Unicode 16, for scripts without spaces). And
+# Thai nikhahit: NFKC writes the vowel AM as nikhahit and AA.
+_NO_ENDS = frozenset("\u1039\u17d2\u1a60\u1b44\ua9c0\u0e4d")
 _JOINING = _NO_ENDS | {_JOINER} | {chr(code) for first, last in _PREPENDED for code in range(first, last + 1)}
 
 
