@@ -2,7 +2,8 @@
 
 In: numbers. Out: an `svg` element, 320 units wide so that its letters are large enough to read in a narrow window.
 Colours are classes of theme.css (`fill-first`, `stroke-ink`), so that one drawing serves the light and the dark scheme.
-Series differ in shape too, for readers who don't distinguish the colours. Text stays text.
+Series differ in shape too, for readers who don't distinguish the colours. Text is not drawn as outlines, so it can be
+searched and copied.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Series(NamedTuple):
 
     @property
     def paint(self) -> str:
-        """The classes that colour it."""
+        """Its CSS classes."""
         if self.shape in ("bar", "band"):
             return f"fill-{self.colour}"
         return f"{'hollow' if self.shape == 'hollow' else f'line {self.shape}'} stroke-{self.colour}"
@@ -44,7 +45,7 @@ def element(tag: str, classes: str = "", text: str = "", **attributes: float | s
 
 
 def _show(value: float | str) -> str:
-    """A tenth of a unit is less than a pixel."""
+    """A number with one decimal: a tenth of a unit is less than a pixel."""
     return value if isinstance(value, str) else f"{round(value, 1):g}"
 
 
@@ -58,7 +59,7 @@ def inline_svg(name: str, title: str, says: str, body: Iterable[str], height: fl
 
 
 def make_ticks(low: float, high: float, form: Callable[[float], str], most: int = 6) -> dict[float, str]:
-    """Labels at round numbers, 1, 2, 2.5 or 5 times a power of ten apart, at most so many of them."""
+    """Labels at round numbers, 1, 2, 2.5 or 5 times a power of ten apart. most: at most so many."""
     span = (high - low) or 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10, 20) if span / (power * factor) < most)
@@ -105,7 +106,7 @@ class Plot:
         return self._left + (value - low) / ((high - low) or 1.0) * (self._right - self._left)
 
     def _to_y(self, value: float) -> float:
-        """What lies outside the axis is drawn at its end."""
+        """Values beyond the axis are drawn at its end."""
         low, high = self._y
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return self._bottom - share * (self._bottom - self._top)
@@ -170,7 +171,7 @@ def _draw_legend(line: Sequence[tuple[float, Series]], number: int) -> Iterable[
 
 
 class Panel(NamedTuple):
-    """A column of horizontal bars. labels: what stands behind each bar."""
+    """A column of horizontal bars. labels: the text after each bar."""
 
     title: str
     colour: str

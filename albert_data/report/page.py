@@ -1,7 +1,7 @@
 """A page of a report: sections of tables and figures in one HTML file.
 
-In: text, and HTML made by the functions here. Out: HTML. Text that comes from a corpus, a tokenizer, a path or a run
-goes through `escape`, so it makes no element and no invisible character.
+In: text, and HTML made by the functions here. Out: HTML. Text from a corpus, a tokenizer, a path or a training run goes
+through `escape`, so it makes no element and no invisible character.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A drawing with its meaning. says: it in a sentence; table: its figures, the names of the columns first."""
+    """A drawing with its meaning. says: the meaning as a sentence, for screen readers too;
+    table: its figures, the names of the columns first."""
 
     name: str
     title: str
