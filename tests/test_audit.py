@@ -80,7 +80,7 @@ def test_a_clean_corpus_passes_every_check(clean: tuple[Path, Audit]):
     assert verdicts(clean[1]) == {rule.name: NOT_KNOWN if rule.name in NOT_TOLD else OK for rule in RULES}
 
 
-def test_without_the_corpus_sources_are_not_known(clean: tuple[Path, Audit]):
+def test_without_the_corpus_files_are_not_known(clean: tuple[Path, Audit]):
     found = verdicts(audit_folder(clean[0] / "out"))
     assert found == {rule.name: NOT_KNOWN if rule.name in NEED_CORPUS | NOT_TOLD else OK for rule in RULES}
 
@@ -148,7 +148,7 @@ def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: To
     assert "To do: " in audit.to_text()
 
 
-def test_a_source_of_another_script_and_one_with_nearly_all_text_are_named(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_file_of_another_script_and_one_with_nearly_all_text_are_named(tmp_path: Path, tokenizer: Tokenizer):
     files = {"big.txt": CLEAN, "odd.txt": add_unknown_script([])[:2]}
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=True)
     worst, largest = get_check(audit, "unknown_by_source"), get_check(audit, "largest_source")

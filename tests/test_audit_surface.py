@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.inspect.audit import surface as audit_surface
+from albert_data.inspect.audit.features import CASES, KINDS, find_case, find_kind, make_features
 from albert_data.inspect.audit.guesses import guess_from
 from albert_data.inspect.audit.regression import FOLDS, RIDGE, Columns, States, cross_validate
-from albert_data.inspect.audit.signs import CASES, KINDS, find_case, find_kind, make_signs
 from albert_data.inspect.audit.surface import CLOSERS, STOPS, gather_surface
 
 CHARACTERS = 'the river walked Quickly 12 我们 。，.!?,“”"()[]’- '
@@ -144,7 +144,7 @@ def test_exchanging_the_segments_exchanges_their_states():
     pairs = list(fixtures.make_pairs(50, 3, fixtures.write_english(50, 3)))
     there, back = (fixtures.lay_out(pairs, [label] * 50, range(50)) for label in (0, 1))
     tokenizer = fixtures.get_tokenizer()
-    one, other = (make_signs(gather_surface([fixtures.as_shards(rows)]), tokenizer) for rows in (there, back))
+    one, other = (make_features(gather_surface([fixtures.as_shards(rows)]), tokenizer) for rows in (there, back))
     assert one.names == other.names
     assert np.array_equal(one.states_a, other.states_b)
     assert np.array_equal(one.states_b, other.states_a)
@@ -152,9 +152,9 @@ def test_exchanging_the_segments_exchanges_their_states():
 
 def test_chosen_groups_keep_the_names_of_their_states():
     surface = gather_surface([fixtures.as_shards(fixtures.give_labels([("The river.", "Water.")] * 9, 0))])
-    signs = make_signs(surface, fixtures.get_tokenizer())
-    chosen = signs.choose(("stops", "lengths"))
-    groups = {signs.names[state]: signs.groups[state] for state in signs.states_a[0]}
+    features = make_features(surface, fixtures.get_tokenizer())
+    chosen = features.choose(("stops", "lengths"))
+    groups = {features.names[state]: features.groups[state] for state in features.states_a[0]}
     wanted = {name for name, group in groups.items() if group in ("stops", "lengths")}
     assert {chosen.names[state] for state in chosen.states_a[0]} == wanted
     assert set(chosen.groups) == {"stops", "lengths"}
@@ -204,9 +204,9 @@ def test_guesses_without_a_sign_are_as_good_as_chance():
     """Over 100 labellings the deviations in standard errors have a mean square of 1, itself +- 0.14."""
     rows = fixtures.give_labels(list(fixtures.make_pairs(600, 0, fixtures.write_english(300, 0))), 0)
     surface = gather_surface([fixtures.as_shards(rows)])
-    signs, rng, squares = make_signs(surface, fixtures.get_tokenizer()), np.random.default_rng(0), []
+    features, rng, squares = make_features(surface, fixtures.get_tokenizer()), np.random.default_rng(0), []
     for _ in range(100):
         labelled = replace(surface, is_swapped=rng.random(len(surface)) < 0.5)
-        accuracy, error = guess_from(labelled, signs, ("marks", "words", "lengths"))
+        accuracy, error = guess_from(labelled, features, ("marks", "words", "lengths"))
         squares.append(((accuracy - 0.5) / error) ** 2)
     assert 0.58 < np.mean(squares) < 1.42

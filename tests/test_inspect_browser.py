@@ -83,7 +83,7 @@ def test_text_is_sought_as_one_types_and_none_found_is_said(opened: Browser) -> 
     found = list_rows(opened)
     assert 0 < len(found) < 10
     opened.type(" nowhere")
-    assert opened.run(PLACE) == "no row is like this"
+    assert opened.run(PLACE) == "no row matches"
     assert opened.run("document.getElementById('row').hidden")
 
 

@@ -179,7 +179,7 @@ def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
     page = write_page(write_small(tmp_path))
     for split in ("train", "validation"):
         measured = measure(open_shards(tmp_path, split))
-        for share in (measured.padding_share, measured.pad_to_groups(8), measured.unknown_share):
+        for share in (measured.padding_share, measured.pad_to_buckets(8), measured.unk_share):
             assert f"<td>{format_figure('share', share)}</td>" in page
 
 
@@ -201,33 +201,33 @@ def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_pat
     assert "Where the time of the build went: not known" not in write_page(folder)
 
 
-def test_the_unknown_rate_by_source_is_a_chart_with_the_corpus_and_a_note_without(tmp_path, tokenizer, recwarn) -> None:
+def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(tmp_path, tokenizer, recwarn) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
     without = write_page(folder)
-    assert "Unknown rate by source: left out, for a row does not say which file it is from." in without
+    assert "Unknown tokens by file: left out, because a row does not say which input file it is from." in without
     assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
-    assert "chart-sources" not in without
+    assert "chart-files" not in without
     report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
     page = report.to_html()
-    figure = page.split('id="chart-sources"')[1].split("</figure>")[0]
-    assert "Unknown rate by source: left out" not in page
+    figure = page.split('id="chart-files"')[1].split("</figure>")[0]
+    assert "Unknown tokens by file: left out" not in page
     assert figure.count("<tr>") == 1 + 20 + 1
     assert "9 other files" in figure
-    assert report.sources is not None
-    for file in report.sources.rank(20):
+    assert report.input_files is not None
+    for file in report.input_files.rank(20):
         shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
         assert "".join(f"<td>{cell}</td>" for cell in (f"{file.num_tokens:,}", *shares)) in figure
     assert {tag for tag, _ in Reader(page).elements} == {tag for tag, _ in Reader(without).elements}
     assert [str(warning.message) for warning in recwarn] == []
-    names = [file.name for file in report.sources.files]
+    names = [file.name for file in report.input_files.files]
     assert len(names) == len(HOSTILE_NAMES) + 20
     page.encode()
 
 
-def test_names_of_sources_stay_text_in_the_chart_too(tmp_path, tokenizer) -> None:
+def test_names_of_files_stay_text_in_the_chart_too(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
     page = inspect_folder(folder, split="train", choice=Choice(count=0), corpus=inputs).to_html()
-    drawing = re.search(r'<svg[^>]*aria-labelledby="sources-title.*?</svg>', page, re.DOTALL)
+    drawing = re.search(r'<svg[^>]*aria-labelledby="files-title.*?</svg>', page, re.DOTALL)
     assert drawing is not None
     texts = ["".join(element.itertext()) for element in ElementTree.fromstring(drawing[0]).iter(f"{SVG}text")]
     assert "$\\frac{$.txt" in texts

@@ -1,4 +1,4 @@
-"""Figures by source equal a slow count and the audit's, and their names are distinct and printable."""
+"""Figures by input file equal a slow count and the audit's, and their names are distinct and printable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.sources import Source, Sources, describe_sources, shorten_names
+from albert_data.inspect.input_files import InputFile, InputFiles, describe_input_files, shorten_names
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -89,12 +89,12 @@ def test_they_are_the_figures_of_the_audit(built: Path, capsys: pytest.CaptureFi
 
 def test_without_the_corpus_they_are_null_and_the_page_is_silent(built: Path, capsys: pytest.CaptureFixture[str]):
     assert json.loads(show(capsys, built / "out", "--json"))["sources"] is None
-    assert "Sources" not in show(capsys, built / "out")
+    assert "Input files" not in show(capsys, built / "out")
 
 
 def test_the_page_has_a_line_for_each_file_without_their_common_folder(built: Path, capsys: pytest.CaptureFixture[str]):
     text = show(capsys, built / "out", "--corpus", built / "in")
-    lines = next(part for part in text.split("\n\n") if part.startswith("Sources ")).splitlines()
+    lines = next(part for part in text.split("\n\n") if part.startswith("Input files ")).splitlines()
     assert max(map(len, lines)) <= 80
     counts = count_slowly(built)
     for line, name in zip(lines[1:], sorted(counts, key=lambda name: -counts[name]["tokens"]), strict=False):
@@ -123,29 +123,29 @@ def test_another_corpus_is_refused(built: Path, tmp_path: Path, capsys: pytest.C
 # ---- the largest, and names ----
 
 
-def make_sources(*files: tuple[str, int, int]) -> Sources:
+def make_input_files(*files: tuple[str, int, int]) -> InputFiles:
     total = sum(tokens for _, tokens, _ in files) or 1
-    made = [Source(name=name, num_tokens=n, num_unknown=u, share=n / total) for name, n, u in files]
-    return Sources(files=made, num_documents=2, num_documents_found=2)
+    made = [InputFile(name=name, num_tokens=n, num_unknown=u, share=n / total) for name, n, u in files]
+    return InputFiles(files=made, num_documents=2, num_documents_found=2)
 
 
-def named(sources: list[Source]) -> list[tuple[str, int, int]]:
-    return [(file.name, file.num_tokens, file.num_unknown) for file in sources]
+def named(input_files: list[InputFile]) -> list[tuple[str, int, int]]:
+    return [(file.name, file.num_tokens, file.num_unknown) for file in input_files]
 
 
 def test_the_largest_come_first_and_the_rest_as_one():
-    sources = make_sources(("b", 10, 1), ("a", 10, 0), ("c", 60, 3), ("d", 20, 2), ("e", 0, 0))
-    assert named(sources.rank(2)) == [("c", 60, 3), ("d", 20, 2), ("3 other files", 20, 1)]
-    assert sources.rank(2)[-1].share == pytest.approx(0.2)
-    assert [file.name for file in sources.rank(4)] == ["c", "d", "a", "b", "e"], "one alone needs no other name"
-    assert [file.name for file in sources.rank(5)] == ["c", "d", "a", "b", "e"]
+    input_files = make_input_files(("b", 10, 1), ("a", 10, 0), ("c", 60, 3), ("d", 20, 2), ("e", 0, 0))
+    assert named(input_files.rank(2)) == [("c", 60, 3), ("d", 20, 2), ("3 other files", 20, 1)]
+    assert input_files.rank(2)[-1].share == pytest.approx(0.2)
+    assert [file.name for file in input_files.rank(4)] == ["c", "d", "a", "b", "e"], "one alone needs no other name"
+    assert [file.name for file in input_files.rank(5)] == ["c", "d", "a", "b", "e"]
 
 
 def test_a_file_without_a_token_has_no_rate():
-    sources = make_sources(("a", 10, 1), ("b", 0, 0))
-    assert [file.unknown_rate for file in sources.files] == [0.1, None]
-    assert describe_sources(sources) == "The highest unknown rate of a file is 10.00 %, of a."
-    assert describe_sources(make_sources(("a", 10, 0), ("b", 0, 0))) == "No file has an unknown token."
+    input_files = make_input_files(("a", 10, 1), ("b", 0, 0))
+    assert [file.unknown_rate for file in input_files.files] == [0.1, None]
+    assert describe_input_files(input_files) == "The highest unknown rate of a file is 10.00 %, of a."
+    assert describe_input_files(make_input_files(("a", 10, 0), ("b", 0, 0))) == "No file has an unknown token."
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_a_file_without_a_token_has_no_rate():
     ],
 )
 def test_names_lose_their_common_folder_and_their_middle(names: list[str], shown: list[str]):
-    sources = make_sources(*((name, 1, 0) for name in names))
-    assert shorten_names(sources.files, 20) == shown
+    input_files = make_input_files(*((name, 1, 0) for name in names))
+    assert shorten_names(input_files.files, 20) == shown
 
 
 @given(names=st.lists(st.text(min_size=1), min_size=1, max_size=5), columns=st.integers(12, 60))
 def test_a_shortened_name_fits_and_can_be_printed(names: list[str], columns: int):
     rest: dict[str, Any] = {"num_tokens": 1, "num_unknown": 0, "share": 0.0, "num_files": 7}
-    files = [*make_sources(*((name, 1, 0) for name in names)).files, Source(name="7 other files", **rest)]
+    files = [*make_input_files(*((name, 1, 0) for name in names)).files, InputFile(name="7 other files", **rest)]
     for name in shorten_names(files, columns):
         assert count_columns(name) <= columns
         name.encode()

@@ -57,10 +57,10 @@ def test_a_page_that_goes_to_a_device_is_not_announced(odd: Path):
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_sources_whose_names_are_not_utf_8_are_named_as_text(tmp_path: Path):
+def test_inputs_whose_names_are_not_utf_8_are_named_as_text(tmp_path: Path):
     path = Path(os.fsdecode(bytes(tmp_path) + b"/in\xff.txt"))
     path.write_text("A line.\n")
     corpus = read_corpus(find_inputs([str(path)]), TextConfig())
     assert corpus.names == [rf"{tmp_path}/in\udcff.txt"]
-    assert corpus.sources.tolist() == [0]
+    assert corpus.files.tolist() == [0]
     json.dumps(corpus.names, ensure_ascii=False).encode()

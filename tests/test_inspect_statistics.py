@@ -55,7 +55,7 @@ def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
     return Statistics(
         config=config,
         num_documents=len(keys),
-        num_unknown=counts["unknown"],
+        num_unk=counts["unknown"],
         num_maskable=counts["maskable"],
         num_broken_words=counts["broken"],
         num_special_masked=counts["special masked"],
@@ -195,7 +195,7 @@ def make_statistics(row_lens: list[int]) -> Statistics:
     return Statistics(
         config=ExampleConfig(max_seq_len=len(row_lens) - 1),
         num_documents=0,
-        num_unknown=0,
+        num_unk=0,
         num_maskable=0,
         num_broken_words=0,
         num_special_masked=0,
@@ -225,21 +225,21 @@ def test_lengths_are_those_of_the_rows_themselves(row_lens) -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=9, max_size=300).filter(any), st.integers(1, 400))
-def test_padding_is_that_of_rows_padded_one_by_one(row_lens, group_len) -> None:
+def test_padding_is_that_of_rows_padded_one_by_one(row_lens, bucket_len) -> None:
     measured, padded = make_statistics(row_lens), 0
     for length, rows in enumerate(row_lens):
         end = length
-        while (end == 0 or end % group_len) and end < measured.config.max_seq_len:
+        while (end == 0 or end % bucket_len) and end < measured.config.max_seq_len:
             end += 1
         padded += end * rows
     expected = (padded - measured.num_tokens) / padded if padded else None
-    assert measured.pad_to_groups(group_len) == pytest.approx(expected)
+    assert measured.pad_to_buckets(bucket_len) == pytest.approx(expected)
 
 
 def test_padding_is_given_for_group_sizes_up_to_a_whole_row() -> None:
     measured = make_statistics([0] * 65 + [5] * 64)
-    assert list(measured.padding_by_group) == [8, 16, 32, 64, 128]
-    assert measured.padding_by_group[128] == measured.padding_share
+    assert list(measured.padding_by_bucket) == [8, 16, 32, 64, 128]
+    assert measured.padding_by_bucket[128] == measured.padding_share
 
 
 def test_the_most_frequent_pieces_come_first_and_unused_ones_never() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.inspect.terminal import (
-    Run,
+    StyledText,
     count_columns,
     escape_controls,
     make_encodable,
@@ -53,7 +53,7 @@ def test_an_output_that_can_t_encode_a_character_gets_an_escape() -> None:
 
 
 def to_lines(text: str, width: int) -> list[str]:
-    return [paint(line, {}) for line in wrap([Run(text=text)], width)]
+    return [paint(line, {}) for line in wrap([StyledText(text=text)], width)]
 
 
 def test_lines_break_at_spaces_and_beside_wide_characters() -> None:
@@ -65,8 +65,8 @@ def test_lines_break_at_spaces_and_beside_wide_characters() -> None:
 
 
 def test_a_marker_is_broken_at_no_wide_character() -> None:
-    runs = [Run(text="天地"), Run(text="[玄黄]", style="masked"), Run(text="宇")]
-    assert [paint(line, {}) for line in wrap(runs, 8)] == ["天地", "[玄黄]宇"]
+    texts = [StyledText(text="天地"), StyledText(text="[玄黄]", style="masked"), StyledText(text="宇")]
+    assert [paint(line, {}) for line in wrap(texts, 8)] == ["天地", "[玄黄]宇"]
 
 
 def test_a_combining_mark_stays_with_its_letter() -> None:
@@ -75,14 +75,14 @@ def test_a_combining_mark_stays_with_its_letter() -> None:
 
 
 texts = st.text(st.sampled_from("abc  天山e\u0301，é"), max_size=60)
-runs_of_text = st.lists(st.builds(Run, text=texts, style=st.sampled_from(("", "kept", "masked"))), max_size=6)
+styled_texts = st.lists(st.builds(StyledText, text=texts, style=st.sampled_from(("", "kept", "masked"))), max_size=6)
 
 
-@given(runs=runs_of_text, width=st.integers(2, 30))
-def test_wrapping_keeps_every_character_and_its_style_in_lines_that_fit(runs, width) -> None:
-    lines = wrap(runs, width)
-    before = [(c, run.style) for run in runs for c in run.text if c != " "]
-    assert [(c, run.style) for line in lines for run in line for c in run.text if c != " "] == before
+@given(texts=styled_texts, width=st.integers(2, 30))
+def test_wrapping_keeps_every_character_and_its_style_in_lines_that_fit(texts, width) -> None:
+    lines = wrap(texts, width)
+    before = [(c, text.style) for text in texts for c in text.text if c != " "]
+    assert [(c, text.style) for line in lines for text in line for c in text.text if c != " "] == before
     for line in lines:
         text = paint(line, {})
         assert 0 < count_columns(text) <= width or count_columns(text) == 0 < len(text)
@@ -98,5 +98,5 @@ def test_words_that_fit_stay_whole_and_lines_are_full(words, width) -> None:
 
 
 def test_colour_surrounds_the_styles_that_have_one() -> None:
-    line = [Run(text="a"), Run(text="b", style="kept"), Run(text="c", style="other")]
+    line = [StyledText(text="a"), StyledText(text="b", style="kept"), StyledText(text="c", style="other")]
     assert paint(line, {"kept": "\x1b[32m"}) == "a\x1b[32mb\x1b[0mc"

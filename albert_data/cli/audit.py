@@ -14,7 +14,7 @@ from albert_data.cli.output import show
 
 @click.command()
 @shards_argument
-@corpus_option("Text that the shards were built from; adds checks of sources and lost characters. May be repeated.")
+@corpus_option("Text that the shards were built from; adds checks of files and lost characters. May be repeated.")
 @json_option
 def audit(shards: Path, corpus: tuple[str, ...], as_json: bool) -> None:
     """Look for what makes the shards bad for pretraining.

@@ -69,7 +69,7 @@ _CONFLICTS = (
 @click.option("--label", type=click.Choice(list(_SOP_LABELS)), help="Show only rows whose segments are in this order.")
 @json_option
 @click.option("--html", type=_PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
-@corpus_option("Text that the shards were built from; adds figures for each source. May be repeated.")
+@corpus_option("Text that the shards were built from; adds figures for each file. May be repeated.")
 @moved_option("--audit", "audit SHARDS", is_flag=True)
 @moved_option("--preset", "presets NAME")
 @moved_option("--shards", "runs RUN --shards SHARDS")

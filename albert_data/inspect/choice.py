@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """count: the most rows; which, is drawn from `seed`. numbers: these rows instead; text: the first rows with it.
+    """count: at most so many rows, drawn with `seed`. numbers: these rows instead; text: the first rows that hold it.
 
     label: only rows with this sop_label.
     """
@@ -75,7 +75,7 @@ def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[i
     needle = _normalise(text, shards.tokenizer).encode()
     table, first = [_to_bytes(piece) for piece in shards.tokenizer.pieces], 0
     for i in np.flatnonzero(shards.tokenizer.specials.is_special):
-        table[i] = b"\0"  # ends segments and rows: no argument of a command holds it, so no match crosses them
+        table[i] = b"\0"  # no match crosses [SEP] or [CLS]: a command-line argument can't hold NUL
     for batch in shards.batches():
         for row in _search_batch(batch, needle, table):
             if label is None or batch.sop_label[row] == label:

@@ -134,7 +134,7 @@ def count_words(rows: OriginalRows, words: WordArrays, counts: np.ndarray, span_
             if span_len > 0 and (word in (num_words, num_words_a) or masked < size):
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
                 span_len = 0
-            if masked == size:
+            if masked == size:  # also after the last word, where both are 0; the next row starts from 0 again
                 span_len += 1
 
 

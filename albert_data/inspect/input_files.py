@@ -1,4 +1,4 @@
-"""How many tokens each source file of a build has, and how many of these are unknown.
+"""How many tokens each input file of a build has, and how many of these are unknown.
 
 In: the rows, and the files that a build read, as a row does not say which file it comes from. Out: figures of each
 file. Unknown are <unk> and byte pieces: text for which the vocabulary has no piece.
@@ -25,7 +25,7 @@ _SHORT = 40  # columns
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class InputFile:
     """A file, or several as one. num_tokens: of text, in all rows; share: of the tokens of all files."""
 
     name: str
@@ -49,23 +49,23 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class InputFiles:
     """files: those of the corpus, in order; num_documents: of the shards; num_documents_found: those in some file."""
 
-    files: list[Source]
+    files: list[InputFile]
     num_documents: int
     num_documents_found: int
 
     @property
-    def largest(self) -> Source:
+    def largest(self) -> InputFile:
         return max(self.files, key=lambda file: file.num_tokens)
 
     @property
-    def worst(self) -> Source:
+    def worst(self) -> InputFile:
         """The file with the highest unknown rate."""
         return max(self.files, key=lambda file: file.unknown_rate or 0.0)
 
-    def rank(self, count: int) -> list[Source]:
+    def rank(self, count: int) -> list[InputFile]:
         """The largest files, the largest first, and last all others as one, if there are several others."""
         ranked = sorted(self.files, key=lambda file: (-file.num_tokens, file.name))
         shown, rest = ranked[:count], ranked[count:]
@@ -73,7 +73,7 @@ class Sources:
             return ranked
         return [
             *shown,
-            Source(
+            InputFile(
                 name=f"{len(rest):,} other files",
                 num_tokens=sum(file.num_tokens for file in rest),
                 num_unknown=sum(file.num_unknown for file in rest),
@@ -91,38 +91,38 @@ class Sources:
         }
 
 
-def attribute(subject: Subject, corpus: Corpus) -> Sources:
+def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
     """Count each row for the file that has its document. Raises InputError if no document of the shards is found."""
-    sources = corpus.find_sources(subject.documents)
-    found = sources >= 0
+    owners = corpus.find_files(subject.documents)
+    found = owners >= 0
     if not found.any():
         raise InputError("--corpus has none of the shards' documents; give the inputs that they were built from")
     tokens, unknown = (
-        np.bincount(sources[found], subject.add_by_document(values)[found], len(corpus.names))
+        np.bincount(owners[found], subject.add_by_document(values)[found], len(corpus.names))
         for values in (subject.facts.num_text, subject.facts.num_unknown)
     )
     shares = tokens / max(tokens.sum(), 1.0)
     files = [
-        Source(name=name, num_tokens=int(tokens[i]), num_unknown=int(unknown[i]), share=float(shares[i]))
+        InputFile(name=name, num_tokens=int(tokens[i]), num_unknown=int(unknown[i]), share=float(shares[i]))
         for i, name in enumerate(corpus.names)
     ]
-    return Sources(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
+    return InputFiles(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
 
 
-def describe_sources(sources: Sources) -> str:
+def describe_input_files(input_files: InputFiles) -> str:
     """The most important facts, in one sentence."""
-    worst, num_missing = sources.worst, sources.num_documents - sources.num_documents_found
+    worst, num_missing = input_files.worst, input_files.num_documents - input_files.num_documents_found
     if worst.unknown_rate:
-        name = shorten_names(sources.files, _SHORT)[sources.files.index(worst)]
+        name = shorten_names(input_files.files, _SHORT)[input_files.files.index(worst)]
         text = f"The highest unknown rate of a file is {format_share(worst.unknown_rate)}, of {name}"
     else:
         text = "No file has an unknown token"
     if num_missing:
-        text += f"; {num_missing:,} of the {count_of(sources.num_documents, 'document')} are in no file of --corpus"
+        text += f"; {num_missing:,} of the {count_of(input_files.num_documents, 'document')} are in no file of --corpus"
     return f"{text}."
 
 
-def shorten_names(files: Sequence[Source], columns: int) -> list[str]:
+def shorten_names(files: Sequence[InputFile], columns: int) -> list[str]:
     """Short names that distinguish files: escaped, without the folder that all are in, cut in the middle."""
     common = os.path.commonprefix([file.name for file in files if file.num_files == 1])
     folder = common[: common.rfind(os.sep) + 1]

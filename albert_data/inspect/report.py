@@ -1,4 +1,7 @@
-"""All that `albert-data inspect` shows, measured once and laid out for a person or for a program."""
+"""All that `albert-data inspect` shows, measured once and laid out for a person or for a program.
+
+`Report` is the result of one call. The HTML page is made in html/, with the charts and tables of the room report/.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from albert_data.inspect.audit.audit import audit_splits
 from albert_data.inspect.audit.corpus import Corpus, read_corpus
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import Choice, choose_rows
-from albert_data.inspect.sources import Sources, attribute
+from albert_data.inspect.input_files import InputFiles, attribute
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
 from albert_data.pipeline.times import BuildTimes, read_times
@@ -22,10 +25,10 @@ from albert_data.shards.reader import Shards, check_split, open_splits
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """statistics: of each split with rows; rows: the numbers of the rows to show, in `shards`, as `choice` has them.
+    """statistics: of each split with rows; rows: the numbers of the rows of `shards` to show, chosen by `choice`.
 
     opened: the splits with rows. build_time: None where this machine does not know it; corpus: what the inputs hold,
-    None where they are not given, or where no split has rows; sources: figures of its files.
+    None where they are not given, or where no split has rows; input_files: figures of its files.
     """
 
     opened: list[Shards]
@@ -35,12 +38,12 @@ class Report:
     rows: list[int]
     choice: Choice
     build_time: BuildTimes | None
-    sources: Sources | None
+    input_files: InputFiles | None
 
     def to_text(self, width: int = summary.WIDTH, *, colour: bool = False) -> str:
         """The summary in at most 80 columns, then the rows in at most `width`."""
         tokenizer = self.shards.tokenizer
-        page = summary.summarise(*self._measured, self.build_time, self.sources)
+        page = summary.summarise(*self._measured, self.build_time, self.input_files)
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
         shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour) for i in self.rows]
@@ -50,7 +53,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The same, of values that JSON has."""
         examples = [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows]
-        page = summary.to_dict(*self._measured, self.build_time, self.sources)
+        page = summary.to_dict(*self._measured, self.build_time, self.input_files)
         return {**page, "examples": examples}
 
     def to_html(self) -> str:
@@ -62,7 +65,7 @@ class Report:
 
     @property
     def _measured(self) -> tuple[Path, Manifest, dict[str, Statistics], list[str]]:
-        """What every page begins with."""
+        """The first arguments of each function of summary.py."""
         return self.shards.folder, self.shards.manifest, self.statistics, self.shards.tokenizer.pieces
 
     def _explain_none(self) -> str:
@@ -76,16 +79,16 @@ class Report:
 
 
 def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Input] | None = None) -> Report:
-    """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by source.
+    """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by file.
 
-    Raises ShardError if the folder is no finished build, holds what can't be measured, or lacks a row asked for, and
+    Raises ShardError if the folder is no finished build, holds malformed rows, or lacks a row asked for, and
     InputError for a corpus that can't be read, or that has no document of the shards.
     """
     opened = open_splits(folder)
     check_split(folder, split, list(opened))
     shown = opened[split]
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
-    statistics = {name: measure(shards) for name, shards in filled.items()}  # first: it finds rows that are no rows
+    statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
     read = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
     return Report(
@@ -96,5 +99,5 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
         shards=shown,
         choice=choice,
         build_time=read_times(shown.manifest.manifest_sha256),
-        sources=None if read is None else attribute(gather_subject(list(filled.values())), read),
+        input_files=None if read is None else attribute(gather_subject(list(filled.values())), read),
     )

@@ -35,6 +35,7 @@ _MESSAGES = {
     NO_CLS: "begins with {piece}; [CLS] is needed",
     NO_SEP: "token {at} is {piece}; [SEP] is needed at the end of a segment",
     SPECIAL_INSIDE: "token {at} is {piece}, inside a segment; allowed are pieces of text",
+    # Here at and value are both counts.
     MASK_COUNT: "has {at} masked_positions and {value} masked_ids; there must be as many of both",
     MASK_ORDER: "masked_positions[{at}] is {value}; it must be above the one before",
     MASK_OUTSIDE: "masked_positions[{at}] is {value}; allowed are the tokens of the segments",
@@ -48,8 +49,8 @@ _MESSAGES = {
 class Vocabulary(NamedTuple):
     """What the kernel must know of the vocabulary.
 
-    traits: uint8 for each piece, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer makes
-    of no text, so that it can't be inside a segment; MAY_STAND, may replace a masked token; STARTS and STANDALONE, and
+    traits: uint8 for each piece, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer never
+    makes from text, so it can't be inside a segment; MAY_STAND, may replace a masked token; STARTS and STANDALONE, and
     CONTINUES and JOINS_NEXT where WordRule says NEVER. alien_low, alien_high: the lowest and the highest alien id.
     """
 
@@ -93,6 +94,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     return RowRules(
         schema=shard_schema(tokenizer.id_dtype, manifest.format_version, has_source=manifest.sources is not None),
         config=manifest.config.examples,
+        # Ids are indices into the arrays of this tokenizer, and the manifest may be wrong.
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),
         vocabulary=Vocabulary(traits, low, high, specials.cls_id, specials.sep_id),
         pieces=tokenizer.pieces,
@@ -101,7 +103,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
 
 
 def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tuple[int, str]]:
-    """The number in the batch and the fault of each row that breaks a rule, the first rule of each."""
+    """For each row that breaks a rule, its index in the batch and the first rule that it breaks."""
     num_positions, num_masked = (
         np.diff(batch.column(name).offsets.to_numpy()) for name in ("masked_positions", "masked_ids")
     )
@@ -111,7 +113,7 @@ def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tup
         for row in np.flatnonzero(~is_alike).tolist()
     ]
     numbers = np.arange(len(is_alike))
-    if faults:  # the columns of the other rows alone are ragged arrays with one list of offsets for both lists of masks
+    if faults:  # `Examples` has one array of offsets for positions and ids, so only rows with as many of both fit
         numbers = np.flatnonzero(is_alike)
         batch = batch.take(pyarrow.array(numbers))
     faults += [(int(numbers[row]), what) for row, what in _check_examples(from_record_batch(batch), rules)]
@@ -121,7 +123,7 @@ def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tup
 def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, str]]:
     outside = {fault.row: fault for fault in rules.bounds.find_faults(examples)}
     codes, positions, values = (np.zeros(len(examples), np.int64) for _ in range(3))
-    codes[list(outside)] = -1
+    codes[list(outside)] = -1  # check_rows skips what is not SOUND
     check_rows(examples.arrays, rules.vocabulary, codes, positions, values)
     if len(rules.validation_keys):
         codes[(codes == SOUND) & np.isin(examples.document_keys, rules.validation_keys)] = SHARED_KEY
@@ -146,7 +148,7 @@ def describe(code: int, at: int, value: int, rules: RowRules) -> str:
 def check_frame(ids: np.ndarray, segment_a_len: int, label: int, cls_id: int, sep_id: int) -> tuple[int, int, int]:
     """Check that a row is [CLS] A [SEP] or [CLS] A [SEP] B [SEP]: the rule broken, the position, the value."""
     length, sep = len(ids), segment_a_len + 1
-    if length < 3:
+    if length < 3:  # Bounds checked that it is at most max_seq_len
         return LENGTH, 0, length
     if segment_a_len < 1 or sep == length - 2:
         return SEGMENT, 0, segment_a_len
@@ -166,7 +168,7 @@ def check_frame(ids: np.ndarray, segment_a_len: int, label: int, cls_id: int, se
 def check_masks(
     ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
 ) -> tuple[int, int, int]:
-    """Check the masks of a row by themselves: the rule broken, the number of the mask or token, the value."""
+    """Check the masks of a row by themselves: the rule broken, the index of the mask or token, the value."""
     for i in range(len(positions)):
         position, original = positions[i], masked_ids[i]
         if i > 0 and position <= positions[i - 1]:
@@ -202,7 +204,7 @@ def has_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Voca
 
 @helper
 def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, traits: np.ndarray) -> int:
-    """The first unmasked token inside a segment that the tokenizer makes of no text, or 0."""
+    """The first unmasked token inside a segment that the tokenizer never makes from text, or 0."""
     i = 0
     for at in range(1, len(ids) - 1):
         if i < len(positions) and positions[i] == at:

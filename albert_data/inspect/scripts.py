@@ -1,7 +1,7 @@
 """Which scripts the text of a split is written in, from how often each piece occurs.
 
 In: tokens of each piece. Out: letters and tokens of each script. A token counts for the script of most of its
-letters, of several with as many the first; one without letters counts for none. Unknown pieces have no letters.
+letters, in a tie for the one that comes first in it; one without letters, such as an unknown one, counts for none.
 """
 
 from __future__ import annotations

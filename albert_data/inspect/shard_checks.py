@@ -30,7 +30,7 @@ from albert_data.shards.schema import describe_columns, explain_damage, has_null
 from albert_data.wording import count_of
 
 MAX_SHARD_FAULTS = 10
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of the machine: they say nothing about the file
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of the machine, not of the file
 Advance = Callable[[int], object]
 
 
@@ -154,7 +154,7 @@ class ShardCheck:
             totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
 
     def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
-        """Say what can be said of changed bytes that left every row sound."""
+        """Describe a change of bytes that left every row sound."""
         change = find_changed_byte(path, rules.schema, self.compression, shard.sha256)
         if change is None:
             return Fault(
@@ -183,7 +183,7 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
             if any(has_nulls(column) for column in batch.columns):
                 raise ShardError(f"holds nulls in {at}; none are allowed")
             yield batch
-    except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name of no UTF-8
+    except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
         raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
 
 
@@ -228,6 +228,7 @@ class _Comparison:
     def write(self, data: bytes) -> int:
         expected, found = bytes(data), self._read(len(data))
         self._digest.update(expected)
+        # If fewer bytes were read, the file is shorter than what the build wrote: then no single byte changed.
         if self.first is None and expected != found and len(expected) == len(found):
             at = int(np.argmax(np.frombuffer(found, np.uint8) != np.frombuffer(expected, np.uint8)))
             self.first = Change(byte=self._position + at, found=found[at], expected=expected[at])

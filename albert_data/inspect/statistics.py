@@ -1,7 +1,7 @@
-"""Measures the rows of a split, and compares them with the paper's figures (ALBERT, sections 3.1 and 4.1).
+"""Measures the rows of a split, and compares them with what the build intended (ALBERT, sections 3.1 and 4.1).
 
-In: a split of a shard folder. Out: counts, and figures from them. Everything is measured on the shards
-alone, one record batch at a time (counts.py); nothing that the manifest says is used.
+In: a split of a shard folder. Out: counts, and figures from them. Counts come from the rows alone, one record batch at
+a time (counts.py); intended values come from the config and the paper.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from albert_data.shards.reader import Shards
 
 SWAPPED_SHARE = 0.5
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
-GROUP_LENS = (8, 16, 32, 64, 128, 256)
+BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64
 NUM_PIECES = 20
 _NUM_BINS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """intended: None where the paper gives none; realised: None where there was nothing to measure."""
+    """intended: None where neither config nor paper gives one; realised: None where there was nothing to measure."""
 
     name: str
     intended: float | None
@@ -45,12 +45,13 @@ class Statistics:
     another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions
     of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
     position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
-    piece_counts: tokens of each piece of the vocabulary before masking; num_unknown: those of <unk>.
+    piece_counts: tokens of each piece of the vocabulary before masking; num_unk: those of <unk>. (For input
+    files and in the audit, a token is unknown if it is <unk> or a byte piece.)
     """
 
     config: ExampleConfig
     num_documents: int
-    num_unknown: int
+    num_unk: int
     num_maskable: int
     num_broken_words: int
     num_special_masked: int
@@ -85,24 +86,26 @@ class Statistics:
     @property
     def padding_share(self) -> float | None:
         """Of all tokens, if each row were padded to max_seq_len."""
-        return self.pad_to_groups(self.config.max_seq_len)
+        return self.pad_to_buckets(self.config.max_seq_len)
 
-    def pad_to_groups(self, group_len: int) -> float | None:
-        """Share of padding, if each row were padded to the next multiple of `group_len`, but at most to max_seq_len."""
-        ends = (min(max(1, -(-n // group_len)) * group_len, self.config.max_seq_len) for n in range(len(self.row_lens)))
+    def pad_to_buckets(self, bucket_len: int) -> float | None:
+        """Share of padding if each row were padded to the next multiple of `bucket_len`, but at most to max_seq_len."""
+        ends = (
+            min(max(1, -(-n // bucket_len)) * bucket_len, self.config.max_seq_len) for n in range(len(self.row_lens))
+        )
         padded = sum(end * rows for end, rows in zip(ends, self.row_lens, strict=True))
         return _share(padded - self.num_tokens, padded)
 
     @property
-    def padding_by_group(self) -> dict[int, float | None]:
-        """Share of padding by `group_len` in tokens; the last is max_seq_len, which pads all rows alike."""
-        lens = [group_len for group_len in GROUP_LENS if group_len < self.config.max_seq_len]
-        return {group_len: self.pad_to_groups(group_len) for group_len in (*lens, self.config.max_seq_len)}
+    def padding_by_bucket(self) -> dict[int, float | None]:
+        """Share of padding by the length of buckets in tokens; the last is max_seq_len, one bucket for all."""
+        lens = [bucket_len for bucket_len in BUCKET_LENS if bucket_len < self.config.max_seq_len]
+        return {bucket_len: self.pad_to_buckets(bucket_len) for bucket_len in (*lens, self.config.max_seq_len)}
 
     @property
-    def unknown_share(self) -> float | None:
-        """Of the tokens of text."""
-        return _share(self.num_unknown, self.num_maskable)
+    def unk_share(self) -> float | None:
+        """The share of <unk> in the tokens of text."""
+        return _share(self.num_unk, self.num_maskable)
 
     def most_frequent(self, count: int = NUM_PIECES) -> list[tuple[int, int]]:
         """The ids and counts of the most frequent pieces of text; of equally frequent ones the lower id first."""
@@ -134,13 +137,13 @@ class Statistics:
 
     @property
     def edge_error(self) -> float | None:
-        """The standard error of each of edge_ratios, by chance alone."""
+        """The standard error of each of edge_ratios: the relative one of a binomial share at one position."""
         share, num_rows = _share(self.edge_masked[-1], self.edge_tokens[-1]), self.edge_tokens[0]
         return math.sqrt((1 - share) / (share * num_rows)) if share and num_rows else None
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """All that the paper or this project gives a figure for, and counts that show a fault if they are not 0."""
+        """Figures with what was intended, and counts that show a fault if they are not 0. Names are JSON keys."""
         return (*self._mask_figures(), *self._pair_figures(), *self._must_be_zero())
 
     def _mask_figures(self) -> Iterator[Figure]:
@@ -164,7 +167,7 @@ class Statistics:
         yield Figure(name="swapped_share", intended=SWAPPED_SHARE, realised=swapped_share)
         yield Figure(name="unpaired_share", intended=None, realised=_share(unpaired, self.num_rows))
         yield Figure(name="num_unpaired", intended=None, realised=unpaired)
-        yield Figure(name="unknown_share", intended=None, realised=self.unknown_share)
+        yield Figure(name="unknown_share", intended=None, realised=self.unk_share)
 
     def _must_be_zero(self) -> Iterator[Figure]:
         for name in ("num_broken_words", "num_special_masked", "num_special_replacements"):
@@ -184,10 +187,11 @@ class Statistics:
             "num_in_order": in_order,
             "num_swapped": swapped,
             "num_unpaired": unpaired,
-            "num_unknown": self.num_unknown,
+            "num_unknown": self.num_unk,
             "padding_share": self.padding_share,
             "padding_by_group": [
-                {"group_len": group_len, "padding_share": share} for group_len, share in self.padding_by_group.items()
+                {"group_len": bucket_len, "padding_share": share}
+                for bucket_len, share in self.padding_by_bucket.items()
             ],
             "row_len": {"mean": self.mean_row_len, **self.row_len_quantiles},
             "row_len_bins": [{"from": a, "to": b, "num_rows": rows} for a, b, rows in self.row_len_bins],
@@ -214,19 +218,19 @@ def measure(shards: Shards) -> Statistics:
         for name, counts in count_batch(batch, tokenizer.specials, words, config).items():
             totals[name] += counts
         keys.append(np.unique(batch.document_keys))
-    num_unknown = int(totals["pieces"][tokenizer.unk_id])
+    num_unk = int(totals["pieces"][tokenizer.unk_id])
     totals["pieces"][tokenizer.specials.is_special] = 0
-    return _to_statistics(config, totals, num_unknown, len(np.unique(np.concatenate(keys))))
+    return _to_statistics(config, totals, num_unk, len(np.unique(np.concatenate(keys))))
 
 
 def _to_statistics(
-    config: ExampleConfig, totals: dict[str, np.ndarray], num_unknown: int, num_documents: int
+    config: ExampleConfig, totals: dict[str, np.ndarray], num_unk: int, num_documents: int
 ) -> Statistics:
     counts = {name: total.tolist() for name, total in totals.items()}
     return Statistics(
         config=config,
         num_documents=num_documents,
-        num_unknown=num_unknown,
+        num_unk=num_unk,
         num_maskable=counts["words"][0],
         num_broken_words=counts["words"][1],
         num_special_masked=counts["specials"][0],

@@ -1,4 +1,4 @@
-"""A shard folder on one page: its contents, and how close its rows are to the paper's figures.
+"""A shard folder on one page: its contents, and how close its rows are to what was intended.
 
 In: a manifest and the statistics of each split. Out: lines of at most 80 columns, or values for JSON.
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
+from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
 from albert_data.inspect.scripts import choose_scripts, count_scripts
-from albert_data.inspect.sources import Sources, describe_sources, shorten_names
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
 from albert_data.pipeline.stages import format_stages
@@ -27,7 +27,7 @@ NO_BUILD_TIME = (
 )
 _BAR_LEN = 32
 _CELL_LEN = 25
-_NUM_SOURCES = 5
+_NUM_FILES = 5
 _NONE = "-"
 _LABELS = {
     "masked_share": "masked share of the tokens",
@@ -38,7 +38,7 @@ _LABELS = {
     "swapped_share": "pairs with swapped segments",
     "unpaired_share": "rows without a pair",
     "num_unpaired": "number of rows without a pair",
-    "unknown_share": "tokens of text that are unknown",
+    "unknown_share": "tokens of text that are <unk>",
     "num_broken_words": "words masked in part",
     "num_special_masked": "special tokens masked",
     "num_special_replacements": "special pieces as replacements",
@@ -51,7 +51,7 @@ def summarise(
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
     build_time: BuildTimes | None,
-    sources: Sources | None,
+    input_files: InputFiles | None,
 ) -> str:
     """The page for a person. statistics: of each split that has rows; pieces: the vocabulary."""
     sections: list[Iterable[str]] = [
@@ -65,7 +65,7 @@ def summarise(
         _list_edges(statistics),
         _list_pieces(statistics, pieces),
         _list_scripts(statistics, pieces),
-        _list_sources(sources),
+        _list_input_files(input_files),
         _list_damage(manifest.damage),
         _list_build_time(build_time),
     ]
@@ -78,7 +78,7 @@ def to_dict(
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
     build_time: BuildTimes | None,
-    sources: Sources | None,
+    input_files: InputFiles | None,
 ) -> dict[str, Any]:
     """The page for a program. Its names are stable: a key is added, but not renamed, in a later version."""
     kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
@@ -100,7 +100,7 @@ def to_dict(
             name: [one.to_dict() for one in count_scripts(measured.piece_counts, pieces)]
             for name, measured in statistics.items()
         },
-        "sources": None if sources is None else sources.to_dict(),
+        "sources": None if input_files is None else input_files.to_dict(),
         **_split_build_time(build_time),
     }
 
@@ -178,7 +178,7 @@ def label_figure(figure: Figure) -> str:
 
 
 def format_figure(name: str, value: float | None) -> str:
-    """A count or a share, or a dash where there is none."""
+    """A dash for None; a count if the name begins with "num_"; otherwise a share, of any name."""
     if value is None:
         return _NONE
     if 0 < value < 0.00005:
@@ -187,7 +187,7 @@ def format_figure(name: str, value: float | None) -> str:
 
 
 def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    names = (name.replace("p", "") + "%" if name.startswith("p") else name for name in QUANTILES)
+    names = (name.replace("p", "") + " %" if name.startswith("p") else name for name in QUANTILES)
     header = "".join(f"{name:>7}" for name in names)
     if statistics:
         yield f"{'Row lengths':<13}{header}{'mean':>8}{'padding':>10}"
@@ -212,17 +212,17 @@ def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
 def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
     if not statistics:
         return
-    lens = list(next(iter(statistics.values())).padding_by_group)
-    cells = "".join(f"{group_len:>9,}" for group_len in lens)
+    lens = list(next(iter(statistics.values())).padding_by_bucket)
+    cells = "".join(f"{bucket_len:>9,}" for bucket_len in lens)
     yield "Padding, if a row is padded to the next multiple of so many tokens"
     yield f"{'':13}{cells}"
     for name, measured in statistics.items():
-        shares = (format_figure("padding", share) for share in measured.padding_by_group.values())
+        shares = (format_figure("padding", share) for share in measured.padding_by_bucket.values())
         yield f"  {name:<11}" + "".join(f"{share:>9}" for share in shares)
 
 
 def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
-    """The most frequent pieces of each split in two columns, with their share of its tokens of text."""
+    """The most frequent pieces of each split in three columns, with their share of its tokens of text."""
     for name, measured in statistics.items():
         cells = [
             _fit(f"{escape_controls(pieces[i])} {format_share(tokens / measured.num_maskable)}", _CELL_LEN)
@@ -245,15 +245,15 @@ def _fit(text: str, columns: int) -> str:
     return text + " " * max(1, columns - count_columns(text))
 
 
-def _list_sources(sources: Sources | None) -> Iterator[str]:
-    if sources is None:
+def _list_input_files(input_files: InputFiles | None) -> Iterator[str]:
+    if input_files is None:
         return
-    files = sources.rank(_NUM_SOURCES)
-    yield f"{'Sources':<42}{'tokens':>18}{'share':>10}{'unknown':>10}"
+    files = input_files.rank(_NUM_FILES)
+    yield f"{'Input files':<42}{'tokens':>18}{'share':>10}{'unknown':>10}"
     for file, name in zip(files, shorten_names(files, 39), strict=True):
         cells = "".join(f"{format_figure('share', share):>10}" for share in (file.share, file.unknown_rate))
         yield f"  {_fit(name, 40)}{file.num_tokens:>18,}{cells}"
-    yield from _fill(describe_sources(sources), "  ")
+    yield from _fill(describe_input_files(input_files), "  ")
 
 
 def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -282,7 +282,7 @@ def describe_build_time(build_time: BuildTimes) -> str:
     text = f"{build_time.wall_seconds:,.1f} s with {workers}, finished {build_time.finished_utc}"
     if build_time.num_resumed_tasks:
         tasks = count_of(build_time.num_resumed_tasks, "task")
-        text += f"; an earlier run had done {tasks}, which the stages count and the clock does not"
+        text += f"; it resumed a build with {tasks} done, whose time is in the stages but not in these seconds"
     return text
 
 

@@ -1,6 +1,6 @@
 """Text for a terminal: escaped, measured in columns, wrapped, coloured.
 
-In: stretches of text, each of one style. Out: lines. Control characters and invisible ones are
+In: texts, each of one style. Out: lines. Control characters and invisible ones are
 written as Python writes them in a string, `\\x1b`, so they never reach the terminal.
 """
 
@@ -20,14 +20,14 @@ _RESET = "\x1b[0m"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class StyledText:
     """Text of one style. style: a name that `paint` knows, or "" for none."""
 
     text: str
     style: str = ""
 
 
-Line = list[Run]
+Line = list[StyledText]
 
 
 def count_columns(text: str) -> int:
@@ -41,31 +41,35 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def wrap(runs: Sequence[Run], width: int) -> list[Line]:
+def wrap(texts: Sequence[StyledText], width: int) -> list[Line]:
     """Break at spaces and beside wide characters; a word longer than a line is broken anywhere.
 
-    A run with a style is broken only at its spaces. Spaces at both ends of a line are left out.
+    A text with a style is broken only at its spaces. Spaces at both ends of a line are left out.
     """
-    styles = [run.style for run in runs for _ in run.text]
-    text, may_break = "".join(run.text for run in runs), list(_find_breaks(runs))
+    styles = [styled.style for styled in texts for _ in styled.text]
+    text, may_break = "".join(styled.text for styled in texts), list(_find_breaks(texts))
     lines, end = [], 0
     while end < len(text):
-        begin = end + len(text[end:]) - len(text[end:].lstrip(" "))
+        begin = len(text) - len(text[end:].lstrip(" "))  # after the spaces at the break
         end = _find_line_end(text, may_break, begin, width)
         last = begin + len(text[begin:end].rstrip(" "))
         if begin < last:
-            lines.append(_to_runs(text[begin:last], styles[begin:last]))
+            lines.append(_group_styles(text[begin:last], styles[begin:last]))
     return lines
 
 
-def _find_breaks(runs: Sequence[Run]) -> Iterator[bool]:
-    """For each character, whether a line may break before it."""
+def _find_breaks(texts: Sequence[StyledText]) -> Iterator[bool]:
+    """For each character, whether a line may break before it.
+
+    It may after a space, and before or after a wide character, except inside a styled text or before a combining mark,
+    which belongs to the character before it. A styled text counts as wide if any of its characters is.
+    """
     last, last_is_wide = "", False
-    for run in runs:
-        holds_wide = any(_width(character) == 2 for character in run.text)
-        for i, character in enumerate(run.text):
-            columns, is_inside = _width(character), bool(run.style) and i > 0
-            is_wide = holds_wide if run.style else columns == 2
+    for styled in texts:
+        holds_wide = any(_width(character) == 2 for character in styled.text)
+        for i, character in enumerate(styled.text):
+            columns, is_inside = _width(character), bool(styled.style) and i > 0
+            is_wide = holds_wide if styled.style else columns == 2
             yield last == " " or (not is_inside and columns > 0 and (is_wide or last_is_wide))
             last, last_is_wide = character, is_wide or (columns == 0 and last_is_wide)
 
@@ -82,11 +86,11 @@ def _find_line_end(text: str, may_break: Sequence[bool], begin: int, width: int)
     return len(text)
 
 
-def _to_runs(text: str, styles: Sequence[str]) -> Line:
+def _group_styles(text: str, styles: Sequence[str]) -> Line:
     pairs = groupby(zip(text, styles, strict=True), key=lambda pair: pair[1])
-    return [Run(text="".join(character for character, _ in group), style=style) for style, group in pairs]
+    return [StyledText(text="".join(character for character, _ in group), style=style) for style, group in pairs]
 
 
 def paint(line: Line, palette: Mapping[str, str]) -> str:
     """A line as a string. palette: the escape sequence of each style; other styles have no colour."""
-    return "".join(f"{palette[run.style]}{run.text}{_RESET}" if run.style in palette else run.text for run in line)
+    return "".join(f"{palette[one.style]}{one.text}{_RESET}" if one.style in palette else one.text for one in line)

@@ -108,7 +108,9 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
         return None
     try:
         if fault:
-            raise TokenizerError("the file is not the one of the build")
+            raise TokenizerError(
+                "the file is not the one of the build"
+            )  # reported below, like one that can't be loaded
         tokenizer = load_tokenizer(find_file(folder, name)[0], to_encode=False)
     except TokenizerError as error:
         yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, decode_segments, name_pair
-from albert_data.inspect.terminal import Run, escape_controls, paint, wrap
+from albert_data.inspect.terminal import StyledText, escape_controls, paint, wrap
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import count_of
@@ -30,7 +30,7 @@ _LEGEND = (
     ("masked", "[MASK:x]", "shows [MASK]; x is to be predicted"),
     ("random", "{y<-x}", "shows y, drawn at random; x is to be predicted"),
     ("kept", "=x=", "shows x unchanged; x is to be predicted"),
-    ("", "\\", "comes before a character of the text that is no marker, or can't be shown"),
+    ("", "\\", "comes before a character of the text that looks like a marker or is invisible"),
 )
 
 
@@ -40,7 +40,7 @@ def show_legend(width: int = 80, *, colour: bool = False) -> str:
 
 
 def _show_labelled(label: str, style: str, text: str, width: int, colour: bool) -> str:
-    return _lay_out(Run(text=label, style=style), [Run(text=text)], width, colour)
+    return _lay_out(StyledText(text=label, style=style), [StyledText(text=text)], width, colour)
 
 
 def show_example(example: Example, row: int, tokenizer: Tokenizer, width: int = 80, *, colour: bool = False) -> str:
@@ -51,28 +51,28 @@ def show_example(example: Example, row: int, tokenizer: Tokenizer, width: int = 
         f"{len(example.masked_positions):,} masked",
         f"document {example.document_key:016x}",
     )
-    lines = [_lay_out(Run(text=""), [Run(text=", ".join(parts), style="label")], width, colour)]
+    lines = [_lay_out(StyledText(text=""), [StyledText(text=", ".join(parts), style="label")], width, colour)]
     for segment in decode_segments(example, tokenizer):
-        runs = [run for token in segment.tokens for run in _to_runs(token)]
-        lines.append(_lay_out(Run(text=f"  {segment.name}  ", style="label"), runs, width, colour))
+        texts = [text for token in segment.tokens for text in _style_token(token)]
+        lines.append(_lay_out(StyledText(text=f"  {segment.name}  ", style="label"), texts, width, colour))
     return "\n".join(lines)
 
 
-def _lay_out(label: Run, runs: list[Run], width: int, colour: bool) -> str:
-    """The label, and the styled text beside it in lines as wide as the terminal."""
+def _lay_out(label: StyledText, texts: list[StyledText], width: int, colour: bool) -> str:
+    """The label, and the text beside it in lines as wide as the terminal."""
     palette = PALETTE if colour else {}
-    wrapped = wrap(runs, max(width, MIN_WIDTH) - len(label.text)) or [[]]
-    indent = Run(text=" " * len(label.text))
+    wrapped = wrap(texts, max(width, MIN_WIDTH) - len(label.text)) or [[]]
+    indent = StyledText(text=" " * len(label.text))
     lines = [[label if i == 0 else indent, *line] for i, line in enumerate(wrapped)]
     return "\n".join(paint(line, palette).rstrip() for line in lines)
 
 
-def _to_runs(token: Token) -> list[Run]:
+def _style_token(token: Token) -> list[StyledText]:
     if token.kind == PLAIN:
-        return [Run(text=_protect(token.original, _OUTSIDE))]
+        return [StyledText(text=_protect(token.original, _OUTSIDE))]
     original, shown = (_protect(name, _INSIDE) for name in name_pair(token))
     marks = {MASKED: f"[MASK:{original}]", KEPT: f"={original}=", RANDOM: f"{{{shown}<-{original}}}"}
-    return [Run(text=" " if token.starts_word else ""), Run(text=marks[token.kind], style=token.kind)]
+    return [StyledText(text=" " if token.starts_word else ""), StyledText(text=marks[token.kind], style=token.kind)]
 
 
 def _protect(text: str, marks: re.Pattern[str]) -> str:

@@ -1,8 +1,8 @@
 """Checks whether shards are a good pretraining set, from the shards, and from the corpus where that is given.
 
 In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit/rules.py holds
-their limits. Everything is measured anew, nothing that the manifest says is used. What can't be known from the shards
-is "not known", not guessed.
+their limits. Everything is counted anew from the rows: of the manifest only the config, the rules version and the
+advice are used, no counts. What can't be known from the shards is "not known", not guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
 from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
-from albert_data.inspect.sources import attribute
+from albert_data.inspect.input_files import attribute
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
@@ -32,19 +32,16 @@ from albert_data.wording import count_of, format_share
 WIDTH = 80
 MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in so many documents, and in such a share of them, is boilerplate
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
-_UNKNOWN_DOCUMENT = 0.05
-_SHOWN = 5
-_FROM_READING = (
-    rules.ORDER_FROM_FRAGMENTS,
-    rules.UNPAIRED_ROWS,
-    rules.NEAR_EMPTY_ROWS,
-)  # wrongly read lines can cause these
+_MANY_UNKNOWN = 0.05  # documents with a larger share of unknown tokens are counted
+_SHOWN = 5  # examples in a finding
+# Checks that a misread layout, such as lines taken for documents, can turn to look or bad.
+_CAUSED_BY_LAYOUT = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR_EMPTY_ROWS)
 _NEEDS_CORPUS = "shards don't say which file a row comes from; give the build's inputs with --corpus"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """All checks of a folder, the most interesting first."""
+    """All checks of a folder, in a fixed order: pairs, copies, text, files, characters."""
 
     folder: Path
     checks: list[Check]
@@ -94,14 +91,14 @@ def audit_splits(folder: Path, opened: list[Shards], read: Corpus | None) -> Aud
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    checks += [*_check_sources(subject, read), _check_characters(subject, read)]
+    checks += [*_check_files(subject, read), _check_characters(subject, read)]
     advice = advise_on(opened[0].manifest)
     return Audit(folder=folder, checks=[_name_cause(check, advice) for check in checks])
 
 
 def _name_cause(check: Check, advice: list[str]) -> Check:
-    """Add to a bad check of pairs the likely cause, if the corpus looks as if it was read in the wrong way."""
-    if not advice or check.rule not in _FROM_READING or check.verdict not in (LOOK, BAD):
+    """Add the likely cause to the finding, if the corpus looks as if its layout was misread."""
+    if not advice or check.rule not in _CAUSED_BY_LAYOUT or check.verdict not in (LOOK, BAD):
         return check
     return dataclasses.replace(check, finding="; ".join([check.finding, *advice]))
 
@@ -176,9 +173,9 @@ def _check_copies(subject: Subject) -> Iterator[Check]:
 def _find_copied(subject: Subject) -> np.ndarray:
     """Documents that occur more than once in the corpus: bool, for each.
 
-    Copies of a document have equal rows. By chance, passes over a document of a few tokens may have equal rows too; but
-    if it occurs once, it fits into a row, and so has at most the tokens of its longest row in each pass. Passes over a
-    document that is longer than a row are never all equal.
+    All rows of a copied document occur at least twice, and have at least 2 * passes * longest row tokens in total. All
+    passes over a document that occurs once can be equal too, by chance, but only if it is so short that it fits into
+    one row. Then its rows have at most passes * longest row tokens.
     """
     facts = subject.facts
     _, which, counts = np.unique(facts.rows, return_inverse=True, return_counts=True)
@@ -248,7 +245,7 @@ def _decode_window(subject: Subject, row: int, position: int) -> str:
 def _check_text(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
-    many = int(np.count_nonzero(unknown > _UNKNOWN_DOCUMENT * lens))
+    many = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens))
     num_text, num_unknown = int(lens.sum()), int(unknown.sum())
     yield _check_share(rules.UNKNOWN_RATE, num_unknown, num_text, "token", num_documents_over_5_percent=many)
     largest = int(np.argmax(lens))
@@ -261,30 +258,30 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     )
 
 
-def _check_sources(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
+def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     if corpus is None:
-        for rule in (rules.UNKNOWN_BY_SOURCE, rules.LARGEST_SOURCE):
+        for rule in (rules.UNKNOWN_BY_FILE, rules.LARGEST_FILE):
             yield Check(rule=rule, figure=None, finding=_NEEDS_CORPUS)
         return
-    sources = attribute(subject, corpus)
-    coverage = {"num_documents": sources.num_documents, "num_documents_found": sources.num_documents_found}
-    num_missing = sources.num_documents - sources.num_documents_found
+    input_files = attribute(subject, corpus)
+    coverage = {"num_documents": input_files.num_documents, "num_documents_found": input_files.num_documents_found}
+    num_missing = input_files.num_documents - input_files.num_documents_found
     missing = f"; {num_missing:,} of the documents are in none" if num_missing else ""
-    worst, largest = sources.worst, sources.largest
+    worst, largest = input_files.worst, input_files.largest
     yield Check(
-        rule=rules.UNKNOWN_BY_SOURCE,
+        rule=rules.UNKNOWN_BY_FILE,
         figure=worst.unknown_rate or 0.0,
         finding=f"{format_share(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
-        details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in sources.files}},
+        details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in input_files.files}},
     )
-    if len(sources.files) == 1:
-        yield Check(rule=rules.LARGEST_SOURCE, figure=None, finding="the corpus is one file")
+    if len(input_files.files) == 1:
+        yield Check(rule=rules.LARGEST_FILE, figure=None, finding="the corpus is one file")
         return
     yield Check(
-        rule=rules.LARGEST_SOURCE,
+        rule=rules.LARGEST_FILE,
         figure=largest.share,
         finding=f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}",
-        details={**coverage, "shares": {file.name: file.share for file in sources.files}},
+        details={**coverage, "shares": {file.name: file.share for file in input_files.files}},
     )
 
 

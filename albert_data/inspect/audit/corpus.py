@@ -28,21 +28,21 @@ _JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji need t
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """names: the files; keys: uint64, sorted, of all documents; sources: int32, the file of each key, the first that
-    has it; characters: int64 over all code points, how often each occurs.
+    """names: of the files; keys: uint64, sorted, of all documents; files: int32, the index in `names` of the first
+    file that has each key; characters: int64 over all code points, how often each occurs.
     """
 
     names: list[str]
     keys: np.ndarray
-    sources: np.ndarray
+    files: np.ndarray
     characters: np.ndarray
 
-    def find_sources(self, keys: np.ndarray) -> np.ndarray:
+    def find_files(self, keys: np.ndarray) -> np.ndarray:
         """The file of each document: int32, -1 where no file has it."""
         if len(self.keys) == 0:
             return np.full(len(keys), -1, np.int32)
         indices = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        found: np.ndarray = np.where(self.keys[indices] == keys, self.sources[indices], -1).astype(np.int32)
+        found: np.ndarray = np.where(self.keys[indices] == keys, self.files[indices], -1).astype(np.int32)
         return found
 
 
@@ -51,7 +51,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
     names = [name_as_text(item.path) for item in inputs]
     numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
-    keys, sources = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
+    keys, files = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     damage = Damage(strict=False)
     for block in (block for task in read_tasks(inputs, text, damage) for block in task.read(damage)):
         lines = read_documents(block, text, damage)
@@ -59,9 +59,9 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
         counts = np.bincount(codes)
         characters[: len(counts)] += counts
         keys.append(lines.document_keys)
-        sources.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
+        files.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
     all_keys, first = np.unique(np.concatenate(keys), return_index=True)
-    return Corpus(names=names, keys=all_keys, sources=np.concatenate(sources)[first], characters=characters)
+    return Corpus(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,17 +80,17 @@ def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[L
     """The number of visible characters, and those that the tokenizer loses, the most frequent first.
 
     Each distinct character is normalised and encoded by itself. It is lost if normalisation removes it or its marks, or
-    if the vocabulary has no piece for the result. Changes of case and of compatibility forms, such as full-width
+    if the result is encoded as <unk>. Changes of case and of compatibility forms, such as full-width
     letters, are no loss.
     """
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(tokenizer.model)
     codes = [code for code in np.flatnonzero(characters).tolist() if _is_visible(chr(code))]
     normalised = [str(processor.Normalize(chr(code))).replace(SPACE, "").strip() for code in codes]
-    is_unknown = _find_unknown(normalised, tokenizer)
+    is_unk = _find_unk(normalised, tokenizer)
     lost = []
-    for code, after, unknown in zip(codes, normalised, is_unknown, strict=True):
-        if how := _explain(chr(code), after, unknown):
+    for code, after, unk in zip(codes, normalised, is_unk, strict=True):
+        if how := _explain(chr(code), after, unk):
             lost.append(Lost(character=chr(code), count=int(characters[code]), how=how))
     return int(characters[codes].sum()), sorted(lost, key=lambda one: (-one.count, one.character))
 
@@ -99,18 +99,18 @@ def _is_visible(character: str) -> bool:
     return character in _JOINERS or unicodedata.category(character)[0] not in "CZ"
 
 
-def _find_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> list[bool]:
+def _find_unk(texts: Sequence[str], tokenizer: Tokenizer) -> list[bool]:
     ids, offsets = tokenizer.encode(texts)
     counts = np.concatenate(([0], np.cumsum(ids == tokenizer.unk_id)))
     found: list[bool] = (np.diff(counts[offsets]) > 0).tolist()
     return found
 
 
-def _explain(character: str, after: str, is_unknown: bool) -> str:
+def _explain(character: str, after: str, is_unk: bool) -> str:
     if not after:
         return "is removed"
-    if is_unknown:
-        return "is unknown to the vocabulary"
+    if is_unk:
+        return "becomes <unk>"
     before = unicodedata.normalize("NFKD", character)
     if _count_marks(before) > _count_marks(unicodedata.normalize("NFKD", after)):
         return f"becomes {after}"

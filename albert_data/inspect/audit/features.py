@@ -1,8 +1,9 @@
-"""Signs by which a model could guess the order of a pair: states that a segment can have, each named in words.
+"""Features by which a model could guess the order of a pair.
 
-In: the surface of pairs. Out: for each pair and each feature the state of A and the state of B. The states of all
-features are numbered in one sequence. A state counts as much for A as against B, so exchanging the segments negates a
-guess.
+In: the surface of pairs. Out: for each pair and each feature the state of A and the state of B. A feature, such as the
+first character, has states, each named in words ("begins with a capital"); a segment is in one of them. A group is a
+set of features that are tested together. The states of all features are numbered in one sequence. A state counts as
+much for A as against B, so exchanging the segments negates a guess.
 """
 
 from __future__ import annotations
@@ -60,14 +61,23 @@ _MARKS = (
     CLOSING_BRACKETS,
     STOPS,
 )
-_CATEGORIES = {"Ll": 0, "Lu": 1, "Lt": 1, "L": 2, "M": 2, "N": 3, "Pd": 11, "P": 12, "S": 13}
+_CATEGORIES = {  # general categories of Unicode, or their first letter
+    "Ll": "a lower-case letter",
+    "Lu": "a capital",
+    "Lt": "a capital",
+    "L": "a letter without case",
+    "M": "a letter without case",
+    "N": "a digit",
+    "Pd": "a dash",
+    "P": "other punctuation",
+}
 CASES = ("a letter in lower case", "a capital", "a word in capitals", "a letter without case", "a digit", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signs:
-    """states_a, states_b: int16, (pairs, features). names: of each state, "begins with a capital"; groups: its group;
-    firsts: the first state of each feature, and the number of all.
+class Features:
+    """states_a, states_b: int16, (pairs, features). names, groups: of each state; firsts: the first state of each
+    feature, and the number of all states.
     """
 
     states_a: np.ndarray
@@ -80,14 +90,14 @@ class Signs:
     def all_groups(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.groups))
 
-    def choose(self, groups: tuple[str, ...]) -> Signs:
+    def choose(self, groups: tuple[str, ...]) -> Features:
         """Only the features of these groups, with their states numbered anew."""
         chosen = [i for i, first in enumerate(self.firsts[:-1]) if self.groups[first] in groups]
         sizes = np.diff(self.firsts)[chosen]
         firsts = np.cumsum([0, *sizes])
         shift = (firsts[:-1] - np.array(self.firsts)[chosen]).astype(np.int16)
         states = [i for feature in chosen for i in range(self.firsts[feature], self.firsts[feature + 1])]
-        return Signs(
+        return Features(
             states_a=self.states_a[:, chosen] + shift,
             states_b=self.states_b[:, chosen] + shift,
             names=[self.names[i] for i in states],
@@ -108,13 +118,15 @@ class _Feature:
 @cache
 def find_kind(character: str) -> int:
     """The number in KINDS of what a segment begins or ends with; "" is nothing visible."""
-    if character in ("", "\ufffd"):
-        return len(KINDS) - (1 if character == "" else 2)
+    if not character:
+        return KINDS.index("nothing visible")
+    if character == "\ufffd":
+        return KINDS.index("an unknown piece")
     for kind, marks in enumerate(_MARKS, KINDS.index("an opening quotation mark")):
         if character in marks:
             return kind
     found = category(character)
-    return _CATEGORIES.get(found, _CATEGORIES.get(found[0], KINDS.index("a symbol")))
+    return KINDS.index(_CATEGORIES.get(found) or _CATEGORIES.get(found[0], "a symbol"))
 
 
 def find_case(text: str) -> int:
@@ -124,17 +136,17 @@ def find_case(text: str) -> int:
         return CASES.index("none")
     if len(letters) > 1 and all(category(letter) == "Lu" for letter in letters):
         return CASES.index("a word in capitals")
-    kinds = {0: 0, 1: 1, 2: 3, 3: 4}
-    return kinds.get(find_kind(letters[0]), CASES.index("none"))
+    kind = KINDS[find_kind(letters[0])]
+    return CASES.index("a letter in lower case" if kind == "a lower-case letter" else kind)
 
 
-def make_signs(surface: Surface, tokenizer: Tokenizer) -> Signs:
-    """All signs of these pairs."""
+def make_features(surface: Surface, tokenizer: Tokenizer) -> Features:
+    """All features of these pairs."""
     features = [*_describe_ends(surface, show_pieces(tokenizer)), *_describe_balance(surface)]
     features += [*_describe_lengths(surface)]
     firsts = np.cumsum([0, *(len(feature.names) for feature in features)]).tolist()
     shifted = [feature.values + first for feature, first in zip(features, firsts, strict=False)]
-    return Signs(
+    return Features(
         states_a=np.stack([values[:, 0] for values in shifted], axis=1).astype(np.int16),
         states_b=np.stack([values[:, 1] for values in shifted], axis=1).astype(np.int16),
         names=[name for feature in features for name in feature.names],
@@ -144,7 +156,8 @@ def make_signs(surface: Surface, tokenizer: Tokenizer) -> Signs:
 
 
 def _describe_ends(surface: Surface, texts: Sequence[str]) -> Iterator[_Feature]:
-    first, last = [*(text[:1] for text in texts), ""], [*(text[-1:] for text in texts), ""]  # -1 is the last: ""
+    # Where a segment shows no piece, the surface has -1: the index of the "" at the end.
+    first, last = [*(text[:1] for text in texts), ""], [*(text[-1:] for text in texts), ""]
     begins = np.array(list(map(find_kind, first)))[surface.first_pieces]
     ends = np.array(list(map(find_kind, last)))[surface.last_pieces]
     yield _Feature(group="marks", names=[f"begins with {kind}" for kind in KINDS], values=begins)
@@ -157,7 +170,9 @@ def _describe_ends(surface: Surface, texts: Sequence[str]) -> Iterator[_Feature]
     cases = np.array([*map(find_case, texts), CASES.index("none")])[surface.letter_pieces]
     yield _Feature(group="case", names=[f"has {case} as its first letter" for case in CASES], values=cases)
     lowers = ["begins in lower case", "begins not in lower case"]
-    yield _Feature(group="lower case", names=lowers, values=(cases != 0).astype(int))
+    yield _Feature(
+        group="lower case", names=lowers, values=(cases != CASES.index("a letter in lower case")).astype(int)
+    )
     whole = [*texts, ""]
     yield _choose_frequent("begins with {} “{}”", "character", first, surface.first_pieces, NUM_CHARACTERS)
     yield _choose_frequent("ends with {} “{}”", "character", last, surface.last_pieces, NUM_CHARACTERS)

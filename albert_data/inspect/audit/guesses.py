@@ -1,7 +1,7 @@
 """How well the order of pairs can be guessed from lengths or from the surface, and whether labels fit quotation marks.
 
-In: the splits of a folder. Out: checks. A logistic regression guesses, cross-validated. Where rows of one document are
-alike, all of them are in one fold.
+In: the splits of a folder. Out: checks. A logistic regression guesses, cross-validated. For the surface, folds are of
+documents, as the pairs of one are alike; for lengths, of rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.regression import FOLDS, SPREAD, Columns, States, cross_validate
+from albert_data.inspect.audit.features import Features, make_features
+from albert_data.inspect.audit.regression import FOLD_INFLATION, FOLDS, Columns, States, cross_validate
 from albert_data.inspect.audit.rules import Check, Rule
-from albert_data.inspect.audit.signs import Signs, make_signs
 from albert_data.inspect.audit.surface import Surface, gather_surface
 from albert_data.shards.reader import Shards
 from albert_data.wording import count_of, format_share
@@ -29,7 +29,7 @@ MIN_PAIRS, MIN_DOCUMENTS = 200, 20
 MIN_TELLING = 5  # documents with a pair whose quotation marks show the order
 _ERRORS = 3  # standard errors that a guess must differ from chance
 _CERTAINTY = 0.999  # the probability that no sign is named by chance alone
-_GROUPS = {
+_GROUPS = {  # groups of features that tell the order only if pairs are faulty
     rules.ORDER_FROM_FRAGMENTS: ("lower case", "stops", "brackets", "headings"),
     rules.ORDER_FROM_OUTER_SENTENCES: ("lengths",),
 }
@@ -68,7 +68,7 @@ def judge_guess(rule: Rule, accuracy: float, error: float, extra: str = "", **de
 
 
 def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
-    """How well the surface shows the order, and how well those parts of it that only do so if pairs are faulty."""
+    """Check how well the whole surface tells the order, and the parts of it that tell it only if pairs are faulty."""
     surface = gather_surface(opened)
     num_documents = len(np.unique(surface.keys))
     if len(surface) < MIN_PAIRS or num_documents < MIN_DOCUMENTS:
@@ -77,61 +77,63 @@ def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
         for rule in (rules.ORDER_FROM_SURFACE, *_GROUPS):
             yield Check(rule=rule, figure=None, finding=finding)
     else:
-        yield from _guess(surface, make_signs(surface, opened[0].tokenizer))
+        yield from _guess(surface, make_features(surface, opened[0].tokenizer))
     yield _check_quotes(surface)
 
 
-def _guess(surface: Surface, signs: Signs) -> Iterator[Check]:
-    strongest = find_strongest(signs, surface.is_swapped)
-    accuracy, error = guess_from(surface, signs, signs.all_groups)
-    by_group = {group: guess_from(surface, signs, (group,))[0] for group in signs.all_groups}
+def _guess(surface: Surface, features: Features) -> Iterator[Check]:
+    strongest = find_strongest(features, surface.is_swapped)
+    accuracy, error = guess_from(surface, features, features.all_groups)
+    by_group = {group: guess_from(surface, features, (group,))[0] for group in features.all_groups}
     extra = f"; strongest sign: {strongest[0].describe()}" if strongest else "; no single sign shows it"
     shown = [sign.to_dict() for sign in strongest]
     yield judge_guess(rules.ORDER_FROM_SURFACE, accuracy, error, extra, accuracy_by_group=by_group, signs=shown)
     for rule, groups in _GROUPS.items():
-        strongest = find_strongest(signs, surface.is_swapped, groups)
+        strongest = find_strongest(features, surface.is_swapped, groups)
         extra = f"; strongest sign: {strongest[0].describe()}" if strongest else ""
         shown = [sign.to_dict() for sign in strongest]
-        yield judge_guess(rule, *guess_from(surface, signs, groups), extra, signs=shown)
+        yield judge_guess(rule, *guess_from(surface, features, groups), extra, signs=shown)
 
 
-def guess_from(surface: Surface, signs: Signs, groups: tuple[str, ...]) -> tuple[float, float]:
-    """The share of right guesses from some groups of signs; its standard error, by documents, whose pairs are alike."""
-    design = _make_design(signs.choose(groups))
+def guess_from(surface: Surface, features: Features, groups: tuple[str, ...]) -> tuple[float, float]:
+    """The share of right guesses from some groups; its standard error, by documents, as the pairs of one are alike."""
+    design = _make_design(features.choose(groups))
     fold = (surface.keys % np.uint64(FOLDS)).astype(np.int64)
     right = cross_validate(design, surface.is_swapped, fold)
     accuracy = float(right.mean())
     _, owners = np.unique(surface.keys, return_inverse=True)
     clustered = math.sqrt(float((np.bincount(owners, right - accuracy) ** 2).sum())) / len(right)
-    return accuracy, SPREAD * max(clustered, CHANCE / len(right))
+    # Never 0, even if all documents are guessed equally well, as figures are divided by it.
+    return accuracy, FOLD_INFLATION * max(clustered, CHANCE / len(right))
 
 
-def _make_design(signs: Signs) -> States:
+def _make_design(features: Features) -> States:
     """The design without the states in which the segments of no pair differ: most of the joins."""
-    tells = np.zeros(len(signs.names), np.bool_)
-    for a, b in zip(signs.states_a.T, signs.states_b.T, strict=True):
+    tells = np.zeros(len(features.names), np.bool_)
+    for a, b in zip(features.states_a.T, features.states_b.T, strict=True):
         tells[a[a != b]] = tells[b[a != b]] = True
     numbers: np.ndarray = (np.cumsum(tells) - tells).astype(np.int16)
     numbers[~tells] = 0  # any number will do: both segments have the same one, so they cancel out
-    return States(states_a=numbers[signs.states_a], states_b=numbers[signs.states_b], num_states=int(tells.sum()))
+    return States(states_a=numbers[features.states_a], states_b=numbers[features.states_b], num_states=int(tells.sum()))
 
 
-def find_strongest(signs: Signs, is_swapped: np.ndarray, groups: tuple[str, ...] = (), count: int = 5) -> list[Sign]:
+def find_strongest(
+    features: Features, is_swapped: np.ndarray, groups: tuple[str, ...] = (), count: int = 5
+) -> list[Sign]:
     """The signs by which guesses gain most, the strongest first, without those that chance can explain.
 
     Chance is that of fair coins, and the limit such that with probability _CERTAINTY no sign exceeds it by chance.
     Of several signs with the same figures only one is named.
     """
-    chosen = signs.choose(groups or signs.all_groups)
-    shown, later = count_signs(chosen, is_swapped)
+    chosen = features.choose(groups or features.all_groups)
+    shown, later = count_states(chosen, is_swapped)
     limit = NormalDist().inv_cdf(1 - (1 - _CERTAINTY) / (2 * len(chosen.names)))
     gains = np.abs(later - shown / 2)
     is_sure = 2 * gains > limit * np.sqrt(shown)
     ranked = [i for i in np.argsort(-gains, kind="stable").tolist() if is_sure[i]]
-    # Of "with" and "without" a mark, which have the same figures, only one is kept.
-    order = list({(gains[i], shown[i]): i for i in reversed(ranked)}.values())[::-1][
-        :count
-    ]  # "with" and "without" have the same figures
+    # "With" and "without" a mark have the same figures. A dict keeps the last value of a key: reversed twice, it keeps
+    # the first of equal ones, and the order.
+    order = list({(gains[i], shown[i]): i for i in reversed(ranked)}.values())[::-1][:count]
     return [
         Sign(
             name=chosen.names[i],
@@ -143,11 +145,11 @@ def find_strongest(signs: Signs, is_swapped: np.ndarray, groups: tuple[str, ...]
     ]
 
 
-def count_signs(signs: Signs, is_swapped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def count_states(features: Features, is_swapped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """In how many pairs exactly one segment has each state, and in how many of these it is the later one."""
-    num_states = len(signs.names)
+    num_states = len(features.names)
     shown, later = np.zeros(num_states), np.zeros(num_states)
-    for a, b in zip(signs.states_a.T, signs.states_b.T, strict=True):
+    for a, b in zip(features.states_a.T, features.states_b.T, strict=True):
         differs = a != b
         for states, is_later in ((a, is_swapped), (b, ~is_swapped)):
             shown += np.bincount(states[differs], minlength=num_states)
@@ -173,9 +175,11 @@ def _check_quotes(surface: Surface) -> Check:
 
 
 def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of which one segment only opens and the other only closes, and those of them with the opposite label.
+    """Pairs whose quotation marks tell the order, and those of them with the opposite label.
 
-    Mostly that is one quotation across the split. But the earlier segment can also close one that began before the row,
+    In these, one segment only leaves quotations open, and the other only closes ones that it did not open.
+
+    Mostly it is one quotation across the split. But the earlier segment can also close one that began before the row,
     and the later one can open one that ends after it. Guillemets are left out: which of them opens depends on the
     language.
     """
@@ -192,17 +196,17 @@ def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
 def guess_order(lens_a: np.ndarray, lens_b: np.ndarray, is_swapped: np.ndarray) -> tuple[float, float] | None:
     """Guess the order from the lengths of the segments: the share of right guesses, and the standard error of chance.
 
-    None for few rows. The guess may use the constant too: labels that mostly have one value need no lengths.
+    None for few rows. The constant is a feature, so labels that mostly have one value are guessed right too.
     """
     rows = slice(0, MAX_ROWS)  # rows are shuffled, so the first are a random sample
     lens_a, lens_b, labels = lens_a[rows].astype(float), lens_b[rows].astype(float), is_swapped[rows]
     if len(labels) < _MIN_ROWS:
         return None
-    right = cross_validate(Columns(values=_make_features(lens_a, lens_b)), labels, np.arange(len(labels)) % FOLDS)
-    return float(right.mean()), SPREAD * 0.5 / math.sqrt(len(labels))
+    right = cross_validate(Columns(values=_make_columns(lens_a, lens_b)), labels, np.arange(len(labels)) % FOLDS)
+    return float(right.mean()), FOLD_INFLATION * 0.5 / math.sqrt(len(labels))
 
 
-def _make_features(lens_a: np.ndarray, lens_b: np.ndarray) -> np.ndarray:
+def _make_columns(lens_a: np.ndarray, lens_b: np.ndarray) -> np.ndarray:
     """Both lengths, their difference and its size, the logarithm of their ratio, each with deviation 1; a constant."""
     ratio = np.log(np.maximum(lens_a, 1) / np.maximum(lens_b, 1))
     columns = np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1)

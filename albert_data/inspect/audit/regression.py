@@ -1,10 +1,10 @@
 """A logistic regression with an L2 penalty, cross-validated.
 
 In: a design (the features of each row) and whether each row is swapped. Out: whether the guess for each row, fitted on
-the rows of other folds, is right; a row without features counts as half right. Newton's method is used with a bound of
-the curvature, a quarter of the Gram matrix (Böhning and Lindsay 1988), in place of the curvature itself: the bound does
-not depend on the weights, so it is inverted once for each fold. Near chance, where precision matters, the two are
-nearly equal, and a few steps suffice.
+the rows of other folds, is right. A row with a score of 0, because its segments have the same states, counts as half
+right. Newton's method is used with a bound of the curvature, a quarter of the Gram matrix (Böhning and Lindsay 1988),
+in place of the curvature itself: the bound does not depend on the weights, so it is inverted once for each fold. Near
+chance, where precision matters, the two are nearly equal, and a few steps suffice.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy as np
 from albert_data.kernels import kernel
 
 FOLDS = 5
-_STEPS = 25
+_STEPS = 25  # at most
 _CLOSE = 1e-3  # stop if no score changed by more, on the scale of logits
 _NO_GUESS = 1e-9  # a score nearer to 0 is no guess
 RIDGE = 1e-3
-SPREAD = (
-    4 / 3
-)  # folds share training rows: in simulations the deviation is 1.15 to 1.33 times that of independent guesses
+# Folds share training rows: in simulations the deviation is 1.15 to 1.33 times that of independent guesses.
+FOLD_INFLATION = 4 / 3
 
 
 class Design(Protocol):
@@ -121,10 +120,11 @@ def add_products(states_a: np.ndarray, states_b: np.ndarray, fold: np.ndarray, o
         count = 0
         for i in range(num_features):
             a, b = states_a[row, i], states_b[row, i]
-            if a != b:
+            if a != b:  # equal states cancel out: 1 - 1 in the same column
                 columns[count], values[count] = a, 1.0
                 columns[count + 1], values[count + 1] = b, -1.0
                 count += 2
+        # Few of the columns differ from 0, so only their products are added.
         for i in range(count):
             for j in range(count):
                 out[fold[row], columns[i], columns[j]] += values[i] * values[j]

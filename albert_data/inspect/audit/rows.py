@@ -1,8 +1,8 @@
-"""What the audit knows about all rows of a folder, gathered in one pass over the shards, and windows, in a second.
+"""What the audit knows about all rows of a folder, gathered in one pass over the shards; windows take a second pass.
 
 In: the splits that have rows. Out: a few numbers for each row, and its document; and all windows of a sample of
-documents. A window is WINDOW tokens in a row. Rows are compared by 64-bit hashes of their original ids: among 10
-million rows, the chance that two different rows have the same hash is 1 in 400,000.
+documents. A window is WINDOW consecutive tokens of a segment. Texts are compared by 64-bit hashes of the original ids,
+rows by hashes of the masks too: among 10 million, the chance that two different ones are equal is 1 in 400,000.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
 class RowFacts:
     """Arrays of one value a row.
 
-    lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, of the original ids.
+    lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, original ids
+    that are <unk> or a byte piece.
     texts: uint64, hash of the text in the order of the document, wherever the split is.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
@@ -127,6 +128,7 @@ def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float
         if chosen.any():
             ids = restore_ids(batch)
             hashes, rows, positions = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
+            # Copies, because slices would keep the buffers alive, which are much larger.
             parts.append((hashes.copy(), rows + row, positions.copy()))
         row += len(batch)
     hashes, rows, positions = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

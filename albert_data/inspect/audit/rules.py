@@ -58,7 +58,7 @@ ORDER_FROM_LENGTHS = Rule(
     look=0.02,
     bad=0.05,
     why="the figure is what a guess fitted on lengths gains over chance; 0 if within three standard errors. A guess "
-    "that is right in 52 % of the cases gives 0.1 % of the label's one bit, at 55 % 0.7 %. If rows are only filled "
+    "that is right in 52 % of the cases tells 0.001 bit of the label, in 55 % 0.007 bit. If rows are only filled "
     "from the front of each document, 53.8 % are right",
     advice="a model can learn the label without reading; check how the pairs were made, and that both orders occur",
 )
@@ -122,7 +122,7 @@ DUPLICATE_DOCUMENTS = Rule(
     title="documents given more than once",
     look=0.005,
     bad=0.05,
-    why="a few copies do little harm; one in twenty means that a source was read twice",
+    why="a few copies do little harm; one in twenty means that a file was read twice",
     advice="build without --keep-duplicates, and build anew if an older version built; look for a file with two names",
 )
 DUPLICATE_ROWS = Rule(
@@ -138,8 +138,8 @@ NEAR_EMPTY_ROWS = Rule(
     title="near-empty rows, more than short_seq_prob asks for",
     look=0.02,
     bad=0.1,
-    why="rows with under a sixteenth of the possible tokens; short_seq_prob / 16 of the rows are so by design, and one "
-    "in 16 of the last rows of documents: more than 2 % means documents of at most three rows",
+    why="rows with under a sixteenth of the possible tokens, less the short_seq_prob / 16 that are so by design. One "
+    "in 16 of the last rows of documents is so too: that makes 2 % if documents have three rows, more if fewer",
     advice="documents are short for this length: join them, drop the shortest, or build with a smaller --max-seq-len",
 )
 UNPAIRED_ROWS = Rule(
@@ -156,8 +156,8 @@ SEGMENTS_INSIDE_WORD = Rule(
     title="segments that begin inside a word",
     look=0.005,
     bad=0.03,
-    why="a sentence longer than a row is cut between words; only a word longer than a row is cut inside. Rows that "
-    "begin after a dash or an apostrophe look the same and are counted too; 0.2 % of books at 128 tokens",
+    why="a sentence longer than a row is cut between words; only a word longer than a row is cut inside. What "
+    "follows an apostrophe, or a dash that is not in the row, is counted too; 0.2 % of books at 128 tokens",
     advice="look for base64, hashes and lines without spaces, and drop them; or the tokenizer is for another script",
 )
 UNKNOWN_RATE = Rule(
@@ -168,12 +168,12 @@ UNKNOWN_RATE = Rule(
     why="a vocabulary of 99.995 % coverage leaves 0.02 % of the tokens of books unknown, one of 99.95 % leaves 0.2 %",
     advice="train the vocabulary on this corpus, with a higher --character-coverage, or drop what is of another script",
 )
-UNKNOWN_BY_SOURCE = Rule(
+UNKNOWN_BY_FILE = Rule(
     name="unknown_by_source",
-    title="unknown tokens of the worst source",
+    title="unknown tokens of the worst file",
     look=0.02,
     bad=0.1,
-    why="finds a source in another script or of broken text, even if it is a small part of the whole",
+    why="finds a file in another script or of broken text, even if it is a small part of the whole",
     advice="check that file: another language, another encoding, or tables and code",
 )
 LARGEST_DOCUMENT = Rule(
@@ -184,13 +184,13 @@ LARGEST_DOCUMENT = Rule(
     why="a tenth of all tokens is much for one voice; a half usually is a file that was read as one document",
     advice="check that documents are separated: in .txt by a blank line, in .jsonl by line",
 )
-LARGEST_SOURCE = Rule(
+LARGEST_FILE = Rule(
     name="largest_source",
-    title="share of the largest source",
+    title="share of the largest file",
     look=0.8,
     bad=0.95,
     why="of two equal files each has a half; if one has four fifths, the others hardly count",
-    advice="balance the sources: take a part of the largest, or more of the others",
+    advice="balance the files: take a part of the largest, or more of the others",
 )
 BOILERPLATE = Rule(
     name="boilerplate",

@@ -1,7 +1,7 @@
 """The surface of segments: how each begins and ends, what it leaves open, how long its outer sentences are.
 
-In: the rows of splits. Out: for each segment of each pair a few numbers, from the ids before masking; signs.py makes
-signs of them. What a piece shows (its first character, its quotation marks) is found once for each piece of the
+In: the rows of splits. Out: for each segment of each pair a few numbers, from the ids before masking; features.py makes
+features of them. What a piece shows (its first character, its quotation marks) is found once for each piece of the
 vocabulary, not for each token.
 
 Here a sentence ends at a piece whose last character, except closing marks, is a stop. So "Mr." ends one: lengths of
@@ -42,7 +42,7 @@ class PieceTable:
 
     traits: uint8, whether it shows a character, a letter or digit, ends in a stop, consists of closing marks.
     marks: int8, (vocabulary, 7): by how much it changes the depth of quotation marks, and the lowest depth within it;
-    the same for brackets and for guillemets; the number of its straight double quotation marks.
+    the same for brackets, then for guillemets; the number of its straight double quotation marks.
     """
 
     traits: np.ndarray
@@ -129,7 +129,7 @@ class Surface:
         return len(self.keys)
 
 
-MEASURES = [field.name for field in fields(Surface)][:-2]
+MEASURES = [field.name for field in fields(Surface)][:-2]  # without is_swapped and keys
 
 
 def gather_surface(opened: Sequence[Shards]) -> Surface:
@@ -169,7 +169,11 @@ def measure_surface(
     marks: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Fill in MEASURES of both segments of the given rows. original: the ids before masking; out: int32."""
+    """Measure both segments of the given rows. original: the ids before masking.
+
+    out: int32, (rows, 2, MEASURES), in the order of Surface's fields. Kinds of marks are in the order of
+    PieceTable.marks: quotation marks, brackets, guillemets.
+    """
     depths, lowest = np.empty(3, np.int64), np.empty(3, np.int64)
     for i in range(len(rows)):
         begin, end = batch.offsets[rows[i]], batch.offsets[rows[i] + 1]
@@ -189,7 +193,7 @@ def measure_surface(
                 last_piece = piece
                 if letter_piece < 0 and trait & _HAS_LETTER:
                     letter_piece = piece
-                for kind in range(3):
+                for kind in range(3):  # e.g. "(a)) (": depth 1, 0, -1, 0, so one is unopened and one unclosed
                     lowest[kind] = min(lowest[kind], depths[kind] + marks[piece, 2 * kind + 1])
                     depths[kind] += marks[piece, 2 * kind]
                 straight += marks[piece, 6]

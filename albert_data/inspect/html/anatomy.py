@@ -1,7 +1,7 @@
 """One row explained, step by step: sentences, the pair, words and pieces, masked spans, and what the model is shown.
 
-In: a split. Out: HTML, drawn from a row that shows much. A shard keeps no sentences, so the text of the row is split
-into sentences again, by the rule of the build.
+In: a split. Out: HTML, made from a row with many of the features explained. A shard keeps no sentences, so the text of
+the row is split into sentences again, by the rule of the build.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Word = list[Piece]
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """A or B. spans: runs of words, each whole masked (True) or not; sentences: in the order of the text."""
+    """A or B. spans: sequences of words that are all masked whole (True) or not (False); sentences: in order."""
 
     name: str
     spans: list[tuple[bool, list[Word]]]
@@ -62,7 +62,7 @@ def choose_row(shards: Shards) -> int | None:
 
 
 def _judge_counts(example: Example, mask_id: int) -> tuple[int, ...]:
-    """What is seen without reading the row; smaller is better."""
+    """What is known without decoding the row; smaller is better."""
     shown = example.input_ids[example.masked_positions]
     is_mask, is_kept = shown == mask_id, shown == example.masked_ids
     missing = 3 - int(is_mask.any()) - int(is_kept.any()) - int((~is_mask & ~is_kept).any())
@@ -70,6 +70,7 @@ def _judge_counts(example: Example, mask_id: int) -> tuple[int, ...]:
 
 
 def _judge(shards: Shards, row: int) -> tuple[int, ...]:
+    """The order of choose_row; smaller is better."""
     example, segments = shards[row], read_segments(shards, row)
     masked = [words for segment in segments for is_masked, words in segment.spans if is_masked]
     no_pair, missing, distance = _judge_counts(example, shards.tokenizer.mask_id)
@@ -120,17 +121,17 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
 
 
 def _find_spans(words: list[Word]) -> list[tuple[bool, list[Word]]]:
-    """A span is a longest run of masked words: the build leaves a word between two spans unmasked."""
+    """A span is a longest sequence of masked words: the build leaves a word between two spans unmasked."""
     groups = groupby(words, key=lambda word: all(piece.kind != PLAIN for piece in word))
     return [(is_masked, list(group)) for is_masked, group in groups]
 
 
 def _find_sentences(example: Example, begin: int, end: int, shards: Shards) -> list[str]:
     text = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
-    config, sources = shards.manifest.config.text, shards.manifest.sources
+    config, languages = shards.manifest.config.text, shards.manifest.sources  # a row's source is its language
     if config.sentences != "prose":
         return [text]
-    language = config.language if example.source is None or sources is None else sources[example.source]
+    language = config.language if example.source is None or languages is None else languages[example.source]
     return split_sentences(text, language) or [text]
 
 
@@ -146,7 +147,7 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     in_document = segments[::-1] if example.sop_label == SOP_SWAPPED else segments
     about = (
         f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
-        f"{len(example.masked_positions):,} of them masked. It is chosen because it shows much."
+        f"{len(example.masked_positions):,} of them masked. It is chosen because it has many of the features explained."
     )
     language = escape(shards.manifest.config.text.language)
     steps = [
@@ -167,9 +168,7 @@ def _render_sentences(example: Example, segments: Sequence[Segment], language: s
     """segments: in the order of the document."""
     says = f"These follow one another in document {example.document_key:016x}."
     if len(segments) > 1:
-        says += (
-            " The row is cut between two of them, at the line: what is before becomes one segment, the rest another."
-        )
+        says += " The row is divided between two of them, at the line: one segment is before it, the other after it."
     parts, number = [], 1
     for segment in segments:
         items = "".join(f'<li dir="auto">{escape(sentence)}</li>' for sentence in segment.sentences)
@@ -181,7 +180,7 @@ def _render_sentences(example: Example, segments: Sequence[Segment], language: s
 def _render_pair(example: Example, segments: Sequence[Segment]) -> str:
     """segments: in the order of the document."""
     if len(segments) == 1:
-        return f"<p>This row has no pair: label {SOP_NONE}. Nothing is to be predicted of its order.</p>"
+        return f"<p>This row has no pair: label {SOP_NONE}. The model is not asked for its order.</p>"
     says = (
         "The two segments follow one another in the document. Half of the pairs keep that order (label 0), the other "
         "half is swapped (label 1). The model has to say which it is: sentence order prediction."
@@ -216,10 +215,10 @@ def _render_words(segments: Sequence[Segment], language: str, statistics: Statis
         else "Each box is a piece: this set masks single pieces, not whole words. A frame holds a masked span of "
         "neighbouring pieces, all of which are to be predicted; below each is what the model sees."
     )
-    parts = [f"<p>{escape(says)}</p>"]
+    parts, unit = [f"<p>{escape(says)}</p>"], _name_unit(statistics)
     for number, segment in enumerate(segments):
         begin = _special("[CLS]") if number == 0 else ""
-        flow = "".join(_render_span(*span) for span in segment.spans)
+        flow = "".join(_render_span(*span, unit) for span in segment.spans)
         parts.append(
             f'<div class="segment"><span class="name">{segment.name}</span>'
             f'<div class="flow words" dir="auto" lang="{language}">{begin}{flow}{_special("[SEP]")}</div></div>'
@@ -227,11 +226,16 @@ def _render_words(segments: Sequence[Segment], language: str, statistics: Statis
     return "".join(parts)
 
 
-def _render_span(is_masked: bool, words: Sequence[Word]) -> str:
+def _name_unit(statistics: Statistics) -> str:
+    """What is masked as a whole. A set that masks single pieces has words of one piece each."""
+    return "word" if statistics.config.whole_word else "piece"
+
+
+def _render_span(is_masked: bool, words: Sequence[Word], unit: str) -> str:
     boxes = "".join(f'<span class="word">{"".join(map(_render_piece, word))}</span>' for word in words)
     if not is_masked:
         return boxes
-    return f'<span class="span"><span class="length">{count_of(len(words), "word")}</span>{boxes}</span>'
+    return f'<span class="span"><span class="length">{count_of(len(words), unit)}</span>{boxes}</span>'
 
 
 def _render_piece(piece: Piece) -> str:
@@ -243,12 +247,14 @@ def _render_piece(piece: Piece) -> str:
 
 def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> str:
     lens = [len(words) for segment in segments for is_masked, words in segment.spans if is_masked]
+    unit = _name_unit(statistics)
     counts = {f"spans_of_{n}": lens.count(n) for n in range(1, statistics.config.ngram + 1)}
     says = (
-        f"The length of a span is drawn: n words, at most {statistics.config.ngram}, with a probability in proportion "
-        f"to 1/n. Spans are drawn until {format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
+        f"The length of a span is drawn: n {unit}s, at most {statistics.config.ngram}, with a probability in "
+        "proportion to 1/n. Spans are drawn until "
+        f"{format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
     )
-    labels = [count_of(n, "word") for n in range(1, statistics.config.ngram + 1)]
+    labels = [count_of(n, unit) for n in range(1, statistics.config.ngram + 1)]
     return _render_shares(says, "span", labels, counts, statistics)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_data.inspect.sources import Sources, describe_sources, shorten_names
+from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import describe_build_time, format_figure
 from albert_data.pipeline.stages import tabulate_stages
@@ -30,16 +30,16 @@ from albert_data.wording import count_of, format_share
 
 _NUM_BINS = 32
 _MAX_POINTS = 512
-_NUM_SOURCES, _NAME_LEN = 20, 56  # files, and columns of a name
+_NUM_FILES, _NAME_LEN = 20, 56  # files, and columns of a name
 _COLOURS = ("first", "second")  # of the splits
 Measured = Mapping[str, Statistics]
 
 
-def draw_charts(statistics: Measured, build_time: BuildTimes | None, sources: Sources | None) -> list[Chart]:
-    """All charts of splits with rows, none where there is no such split; of sources and times where they are known."""
+def draw_charts(statistics: Measured, build_time: BuildTimes | None, input_files: InputFiles | None) -> list[Chart]:
+    """All charts of splits with rows, none where there is no such split; of files and times where known."""
     draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_shown, _draw_labels, _draw_padding)
     charts = [function(statistics) for function in draw] if statistics else []
-    charts += [_draw_sources(sources)] if sources else []
+    charts += [_draw_input_files(input_files)] if input_files else []
     return charts + ([_draw_stages(build_time)] if build_time and build_time.stages else [])
 
 
@@ -101,7 +101,7 @@ def _draw_beside_intended(
         shares[Series(split, _COLOURS[i])] = [found[figure].realised for figure in figures]
     intended, realised = list(shares.values())[:2]
     widest = max(abs((share or 0.0) - (wanted or 0.0)) for share, wanted in zip(realised, intended, strict=True))
-    says = f"{next(iter(statistics))} comes to within {100 * widest:.2f} points of a hundred of what is intended."
+    says = f"{next(iter(statistics))} is within {100 * widest:.2f} percentage points of what is intended."
     svg = _draw_groups(list(figures.values()), shares, x_title).to_svg(name, title, says)
     table = [["", *(series.name for series in shares)]] + [
         [label, *map(_percent, row)] for label, *row in zip(figures.values(), *shares.values(), strict=True)
@@ -127,11 +127,10 @@ def _draw_positions(statistics: Measured) -> Chart:
     filled = tokens > 0
     starts, tokens, masked = starts[filled], tokens[filled], masked[filled]
     shares, wanted = masked / tokens, measured.config.mask_prob
-    # Neighbours are masked together, in spans: a bin tells no more than one of its positions does.
+    # Neighbours are masked together, in spans, so the error of a bin is that of one position, of tokens / width.
     errors = 2 * np.sqrt(wanted * (1 - wanted) * width / tokens)
-    middle = shares[
-        tokens > np.max(tokens, initial=0) / 20
-    ]  # few rows reach the last positions: chance moves these far
+    # Few rows reach the last positions, so these deviate far by chance: they do not count for the height of the axis.
+    middle = shares[tokens > np.max(tokens, initial=0) / 20]
     spread = max(0.2 * wanted, 1.3 * float(np.max(np.abs(middle - wanted), initial=0)))
     low, high = max(0.0, wanted - spread), wanted + spread
     series = (Series(name, shape="line"), Series("intended", "ink", "dashed"))
@@ -183,14 +182,18 @@ def _say_labels(name: str, measured: Statistics) -> str:
     pairs = in_order + swapped
     error = 0.5 / math.sqrt(pairs) if pairs else 0.0
     share = _percent(swapped / pairs) if pairs else "none"
-    chance = f" ({format_share(0.5, 0)} intended; chance alone moves it by {100 * error:.2f} points)" if pairs else ""
+    chance = (
+        f" ({format_share(0.5, 0)} intended; the standard error is {100 * error:.2f} percentage points)"
+        if pairs
+        else ""
+    )
     return f"{name}: {share} of the pairs are swapped{chance}, {count_of(unpaired, 'row')} without a pair"
 
 
 def _draw_padding(statistics: Measured) -> Chart:
-    labels = [f"{group_len:,}" for group_len in next(iter(statistics.values())).padding_by_group]
+    labels = [f"{bucket_len:,}" for bucket_len in next(iter(statistics.values())).padding_by_bucket]
     shares = {
-        Series(name, _COLOURS[i]): list(measured.padding_by_group.values())
+        Series(name, _COLOURS[i]): list(measured.padding_by_bucket.values())
         for i, (name, measured) in enumerate(statistics.items())
     }
     table = [["padded to a multiple of", *statistics]] + [
@@ -198,16 +201,16 @@ def _draw_padding(statistics: Measured) -> Chart:
     ]
     parts = (
         f"{name}: {_percent(m.padding_share)} of a batch is padding if every row is padded to "
-        f"{m.config.max_seq_len:,} tokens, {_percent(m.pad_to_groups(64))} in groups of 64"
+        f"{m.config.max_seq_len:,} tokens, {_percent(m.pad_to_buckets(64))} in buckets of 64"
         for name, m in statistics.items()
     )
-    title, says = "Padding by the size of a length group", f"{'; '.join(parts)}."
+    title, says = "Padding by the length of buckets", f"{'; '.join(parts)}."
     plot = _draw_groups(labels, shares, "each row padded to a multiple of so many tokens")
     return Chart(name="padding", title=title, says=says, svg=plot.to_svg("padding", title, says), table=table)
 
 
-def _draw_sources(sources: Sources) -> Chart:
-    files = sources.rank(_NUM_SOURCES)
+def _draw_input_files(input_files: InputFiles) -> Chart:
+    files = input_files.rank(_NUM_FILES)
     columns: dict[str, list[float | None]] = {
         "share of the tokens": [file.share for file in files],
         "unknown": [file.unknown_rate for file in files],
@@ -216,12 +219,12 @@ def _draw_sources(sources: Sources) -> Chart:
         Panel(title, colour, [share or 0.0 for share in shares], list(map(_percent, shares)))
         for colour, (title, shares) in zip(_COLOURS, columns.items(), strict=True)
     ]
-    title, says = "Unknown rate by source", describe_sources(sources)
-    svg = draw_bar_rows("sources", title, says, shorten_names(files, _NAME_LEN), panels)
-    table = [["source file", "tokens", *columns]] + [
+    title, says = "Unknown tokens by file", describe_input_files(input_files)
+    svg = draw_bar_rows("files", title, says, shorten_names(files, _NAME_LEN), panels)
+    table = [["input file", "tokens", *columns]] + [
         [file.name, f"{file.num_tokens:,}", _percent(file.share), _percent(file.unknown_rate)] for file in files
     ]
-    return Chart(name="sources", title=title, says=says, svg=svg, table=table)
+    return Chart(name="files", title=title, says=says, svg=svg, table=table)
 
 
 def _draw_stages(build_time: BuildTimes) -> Chart:

@@ -1,4 +1,4 @@
-"""The report of a shard folder as one HTML page: a row explained, charts, figures, the audit and a browser of rows.
+"""The report of a shard folder as one HTML page: a row explained, charts, figures, the audit and a viewer of rows.
 
 In: a shard folder's manifest, statistics, audit and chosen rows. Out: HTML.
 """
@@ -13,7 +13,7 @@ from albert_data.inspect.audit.audit import Audit
 from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
-from albert_data.inspect.html.rows import embed_rows, render_browser
+from albert_data.inspect.html.rows import embed_rows, render_viewer
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from albert_data.inspect.report import Report
 
 _PADDING_NOTE = (
-    "Padding is counted as if each row were padded to the next multiple of the group's length; "
-    "a batch of rows of like length comes to no more."
+    "Padding is counted as if each row were padded to the next multiple of the bucket's length; "
+    "batches of rows of similar length have no more padding than that."
 )
-_NO_SOURCES = (
-    "Unknown rate by source: left out, for a row does not say which file it is from. "
+_NO_FILES = (
+    "Unknown tokens by file: left out, because a row does not say which input file it is from. "
     "Name the build's inputs to see it: albert-data inspect SHARDS --html PATH --corpus INPUT."
 )
 
@@ -52,10 +52,10 @@ def render(report: Report, audit: Audit) -> str:
     parts = {
         "Summary": render_tiles(_list_tiles(shards.manifest, statistics)),
         "Anatomy of a row": render_anatomy(shards, statistics),
-        "Charts": render_charts(draw_charts(statistics, report.build_time, report.sources)),
-        "Figures beside the paper's": _render_figures(shards, statistics),
+        "Charts": render_charts(draw_charts(statistics, report.build_time, report.input_files)),
+        "Figures beside those intended": _render_figures(shards, statistics),
         "Audit": _render_audit(audit),
-        "Examples": render_browser(shards, num_embedded, len(report.rows), report.choice),
+        "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
         "Notes": render_list(_list_notes(report)),
     }
     return render_page(
@@ -71,8 +71,8 @@ def render(report: Report, audit: Audit) -> str:
 
 def _list_notes(report: Report) -> Iterable[str]:
     yield _PADDING_NOTE
-    if report.sources is None:
-        yield _NO_SOURCES
+    if report.input_files is None:
+        yield _NO_FILES
     if report.build_time is None:
         yield f"Where the time of the build went: {NO_BUILD_TIME}."
 
@@ -101,7 +101,7 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
     for name, split in manifest.splits.items():
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
     for name, measured in list(statistics.items())[:1]:
-        yield f"unknown tokens of {name}", format_figure("share", measured.unknown_share)
+        yield f"<unk> tokens of {name}", format_figure("share", measured.unk_share)
         yield f"padding at {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
 
 
@@ -139,7 +139,7 @@ def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> st
 
 
 def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
-    """Nothing where there is one."""
+    """Nothing where there is only one."""
     chosen = choose_scripts(count_scripts(measured.piece_counts, pieces))
     rows = [
         [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_figure("share", one.share)] for one in chosen

@@ -1,4 +1,4 @@
-// The browser of rows. All text from the corpus goes through textContent, so it stays text.
+// The viewer of rows. All text from the corpus goes through textContent, so it stays text.
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
@@ -44,8 +44,8 @@
   function show() {
     const row = matching[place];
     hideTip();
-    at("place").textContent = row ? `${place + 1} of ${matching.length}` : "no row is like this";
-    // Not `disabled`, which would take the focus away from under the finger.
+    at("place").textContent = row ? `${place + 1} of ${matching.length}` : "no row matches";
+    // Not `disabled`: a button that is disabled while pressed loses the focus.
     at("previous").setAttribute("aria-disabled", String(place === 0));
     at("next").setAttribute("aria-disabled", String(place + 1 >= matching.length));
     at("row").hidden = !row;
@@ -130,7 +130,7 @@
   document.addEventListener("keydown", press);
   for (const name of ["mouseover", "focusin"]) at("segments").addEventListener(name, showTip);
   for (const name of ["mouseout", "focusout"]) at("segments").addEventListener(name, hideTip);
-  // A browser scrolls a token into view after the focus came to it: the hint goes along.
+  // The browser scrolls a focused token into view after the hint is shown, so the hint has to follow.
   for (const name of ["scroll", "resize"]) addEventListener(name, placeTip, { passive: true });
   show();
 })();

@@ -1,4 +1,4 @@
-"""The browser of rows: a form, and the rows as JSON for its script, rows.js.
+"""The viewer of rows: a form, and the rows as JSON for its script, rows.js.
 
 The JSON holds a row as `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`; a part is a
 string of plain text, or `[kind, original, shown]` of a masked token. No text of a corpus can end the JSON's element.
@@ -43,8 +43,8 @@ def escape_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def render_browser(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
-    """The form of the browser, with a sentence that says which rows it holds."""
+def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
+    """The form of the viewer, with a sentence that says which rows it holds."""
     says = _describe_rows(shards, num_embedded, num_chosen, choice)
     form = Template(read_asset(__package__, "rows.html"))
     return form.substitute(embedded=escape(says), language=escape(shards.manifest.config.text.language))
