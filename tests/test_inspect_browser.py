@@ -177,7 +177,7 @@ def test_the_page_fits_its_window_light_and_dark(opened: Browser, page: Path, tm
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_the_chart_of_the_sources_fits_and_their_names_do_no_harm(
+def test_the_chart_of_the_files_fits_and_their_names_do_no_harm(
     chromium: Browser, tokenizer: Tokenizer, tmp_path: Path, width: int
 ) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
@@ -187,12 +187,12 @@ def test_the_chart_of_the_sources_fits_and_their_names_do_no_harm(
     chromium.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert chromium.run("document.documentElement.scrollWidth") <= width
     inside = (
-        "(() => { const edge = document.querySelector('#chart-sources svg').getBoundingClientRect();"
-        " return [...document.querySelectorAll('#chart-sources svg text')].filter(e => {"
+        "(() => { const edge = document.querySelector('#chart-files svg').getBoundingClientRect();"
+        " return [...document.querySelectorAll('#chart-files svg text')].filter(e => {"
         " const r = e.getBoundingClientRect(); return r.left < edge.left - 1 || r.right > edge.right + 1; })"
         ".map(e => e.textContent); })()"
     )
     assert chromium.run(inside) == []
-    assert chromium.run("document.querySelectorAll('#chart-sources img, script[src]').length") == 0
+    assert chromium.run("document.querySelectorAll('#chart-files img, script[src]').length") == 0
     assert chromium.run("typeof window.hacked") == "undefined"
     assert chromium.console == []
