@@ -53,13 +53,13 @@ Language, sources and licence of the text are not known to albert-data. Add them
 `AlbertForPreTraining` has the MLM and SOP heads; the other Albert classes begin with the same encoder.
 """
 _FIGURES = """
-On validation rows, which the model was not trained on, after this checkpoint's last step:
+On validation rows, which the model was not trained on, at the step of this checkpoint:
 
 | MLM loss, nats | MLM accuracy | SOP loss, nats | SOP accuracy |
 |---:|---:|---:|---:|
 | {cells} |
 """
-_NO_FIGURES = "\nNone: the run was not evaluated at this checkpoint.\n"
+_NO_FIGURES = "\nNone are known for this checkpoint.\n"
 _FORMATS: dict[str, Callable[[float], str]] = {
     "mlm_loss": LOSS,
     "mlm_accuracy": SHARE,
@@ -115,4 +115,5 @@ def _format_cells(line: Line) -> list[str]:
 
 def _as_code(text: object) -> str:
     """Text from the user as inline code, which Markdown and HTML leave as it is."""
+    # A backtick would end the code: it becomes an apostrophe.
     return f"`{escape_controls(str(text)).replace('`', chr(39))}`"
