@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import read_run_file
 from albert_data.train.runs.figures import CHANCE_LOSS, RunFigures, number, read_run, thin
-from albert_data.train.sizes import count_parameters, describe_parts
+from albert_data.train.sizes import describe_parts, parts_to_dict
 from albert_data.wording import format_share
 
 if TYPE_CHECKING:
@@ -34,12 +34,11 @@ def run_to_dict(run: Path) -> dict[str, Any]:
     """The same as values that JSON can hold."""
     figures, settings = read_run(run), read_run_file(run)
     config = AlbertConfig(**settings["model"])
-    sizes = count_parameters(config)
     return {
         "run": str(run),
         "config": settings["config"],
         "model": asdict(config),
-        "parameters": {**asdict(sizes), "encoder": sizes.without_heads, "all": sizes.all},
+        "parameters": parts_to_dict(config),
         "metrics": [{key: _finite(value) for key, value in line.items()} for line in figures.lines],
     }
 
