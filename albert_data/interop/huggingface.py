@@ -3,10 +3,10 @@
 In: a run of `albert-data train`, or such a folder. Out: config.json, model.safetensors, the tokenizer's files and a
 model card, or an Albert. Writing needs no transformers. Reading accepts only safetensors, never a pickle.
 The weights are the same numbers under other names, with two differences. Query, key and value are three matrices in
-transformers and one here. In transformers a group of layers shares attention and feed-forward, or is one layer; a model
-here may share only one of them. Such a model is written with a group for each layer, and the shared part is repeated in
-every group, so the logits are exactly the same.
-In training mode transformers has a dropout before the SOP classifier and none after the feed-forward.
+transformers and one here. In transformers the layers of a group share everything; a model here may share only the
+attention or only the feed-forward. It is written with a group for each layer, and the shared part is repeated in every
+group. The logits are exactly the same, except in training mode, where transformers has a dropout before the SOP
+classifier and none after the feed-forward.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 # Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
 _ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-CLASSIFIER_DROPOUT = 0.1  # of the released models, also of those without other dropout; for fine-tuning
+CLASSIFIER_DROPOUT = 0.1  # that of the released models, even if their other dropouts are 0; only training uses it
 
 # Names of modules and parameters outside the layers: ours, transformers'.
 _NAMES = {
@@ -50,7 +50,7 @@ _NAMES = {
     "mlm_head": "predictions",
     "sop_head": "sop_classifier.classifier",
 }
-# Names inside a pair of attention and feed-forward. A tuple of several: our matrix holds theirs, one after another.
+# Names inside an inner layer. A tuple of several: our matrix holds theirs, one after another.
 _ATTENTION_NAMES: dict[str, tuple[str, ...]] = {
     "qkv": ("attention.query", "attention.key", "attention.value"),
     "out": ("attention.dense",),
@@ -107,7 +107,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
     """
     if tokenizer.vocab_size != model.config.vocab_size:
         raise ConfigError(
-            f"the tokenizer has {tokenizer.vocab_size:,} pieces, but the model {model.config.vocab_size:,}; "
+            f"the tokenizer has {tokenizer.vocab_size:,} pieces, but the model has {model.config.vocab_size:,}; "
             "give the tokenizer of the shards that it was trained on"
         )
     _refuse_file(out)
@@ -125,7 +125,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
 
 
 def _is_written(path: Path, content: bytes) -> bool:
-    """Whether the file is there already, written by an export that was killed. Raises OutputError for another file."""
+    """Whether the file is there already, from an earlier export. Raises OutputError for another file."""
     if not os.path.lexists(path):
         return False
     if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
@@ -192,7 +192,7 @@ def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
     if dropouts[0] != dropouts[1]:
         raise ConfigError(
             f"config.json has hidden_dropout_prob {show(dropouts[0])} and attention_probs_dropout_prob "
-            f"{show(dropouts[1])}; this model has one dropout: make them equal there"
+            f"{show(dropouts[1])}; this model has one dropout: make them equal in config.json"
         )
     try:
         found = {here: settings[there] for here, there in _SETTINGS.items() if here != "dropout"}
@@ -211,7 +211,7 @@ def to_huggingface(model: Albert) -> dict[str, Tensor]:
     ours = model.state_dict()
     return {
         name: part.detach().float().cpu().clone(memory_format=torch.contiguous_format)
-        for here, theirs in _pair_names(model)
+        for here, theirs in _match_names(model)
         for name, part in zip(theirs, ours[here].chunk(len(theirs)), strict=True)
     }
 
@@ -221,7 +221,7 @@ def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Ten
 
     Raises CheckpointError for a tensor that is missing, unknown or of another shape.
     """
-    names, expected = list(_pair_names(model)), model.state_dict()
+    names, expected = list(_match_names(model)), model.state_dict()
     known = {name for _, theirs in names for name in theirs}
     if missing := sorted(known - weights.keys()):
         raise CheckpointError(f"the weights lack {missing[0]}; give a folder of an AlbertForPreTraining")
@@ -240,7 +240,7 @@ def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Ten
     return {here: torch.cat([weights[name].float() for name in theirs]) for here, theirs in names}
 
 
-def _pair_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _match_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each parameter's name here with its names in transformers.
 
     A parameter that is shared here, but repeated in every group of transformers, is yielded once for each group.
@@ -249,7 +249,7 @@ def _pair_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
         module, _, kind = here.rpartition(".")
         if module in _NAMES:
             yield here, (f"{_NAMES[module]}.{kind}",)
-    for group, inner, attention, ffn in _list_pairs(model.config):
+    for group, inner, attention, ffn in _list_inner_layers(model.config):
         there = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
         for owner, names in ((f"attentions.{attention}", _ATTENTION_NAMES), (f"ffns.{ffn}", _FFN_NAMES)):
             for part, theirs in names.items():
@@ -257,13 +257,14 @@ def _pair_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
                     yield f"encoder.{owner}.{part}.{kind}", tuple(f"{there}.{name}.{kind}" for name in theirs)
 
 
-def _list_pairs(config: AlbertConfig) -> Iterator[tuple[int, int, int, int]]:
+def _list_inner_layers(config: AlbertConfig) -> Iterator[tuple[int, int, int, int]]:
     """Yield group and inner layer in transformers, with the indices of attention and feed-forward here."""
     num_groups, num_inner = _num_groups(config), config.num_inner_groups
-    pairs = config.pairs()
+    ours = config.inner_layers()
     for group in range(num_groups):
-        first = (group * config.num_layers // num_groups) * num_inner  # of the pairs in the group's first layer
-        for inner, (attention, ffn) in enumerate(pairs[first : first + num_inner]):
+        # The group's first layer is enough: the others share its parameters.
+        first = (group * config.num_layers // num_groups) * num_inner
+        for inner, (attention, ffn) in enumerate(ours[first : first + num_inner]):
             yield group, inner, attention, ffn
 
 
@@ -303,6 +304,7 @@ def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
 
 
 def _check_tokenizer(run: Path, tokenizer: Tokenizer, given: Path | None) -> None:
+    """Raise TokenizerError unless it is the tokenizer that run.json names by its hash."""
     known = read_run_file(run)["identity"].get(TOKENIZER_KEY)
     if tokenizer.sha256 != known:
         raise TokenizerError(

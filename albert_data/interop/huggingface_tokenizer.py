@@ -3,10 +3,10 @@
 In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json. tokenizer.json has pieces, scores
 and normalisation; transformers can derive these from spiece.model only if protobuf is installed.
 A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class has rules of its own that can't be
-changed: it replaces `` and '' by ", and text after [MASK] begins a new word, with "▁".
+changed: two backticks or two apostrophes become a quotation mark, and text after [MASK] begins a new word, with "▁".
 A model without this dummy prefix is loaded as PreTrainedTokenizerFast, which takes every rule from tokenizer.json;
-AlbertTokenizer would drop all of its spaces. The ids are those of the model, except for ties between segmentations of
-equal score.
+AlbertTokenizer would drop all of its spaces. Apart from those rules and from ties between segmentations of equal score,
+the ids are those of the model.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
     scores = [float(score) for score in settings.scores]
     normalizers = [_describe_charsmap(settings)] if settings.charsmap else []
     if settings.add_dummy_prefix:
-        decoder = _describe_spaces("always", split=True)
-        pretokenizers = [{"type": "WhitespaceSplit"}, decoder]
+        metaspace = _describe_metaspace("always", split=True)
+        pretokenizers = [{"type": "WhitespaceSplit"}, metaspace]
     else:
-        decoder = _describe_spaces("never", split=False)
+        metaspace = _describe_metaspace("never", split=False)
         # SentencePiece removes spaces at the end of a text, and all but one of several spaces.
         normalizers += [_describe_replacement(r"[ ▁]+\z", ""), _describe_replacement("(?<= ) +", "")]
-        pretokenizers = [decoder, *_drop_first_space()]
+        pretokenizers = [metaspace, *_drop_first_space()]
     return {
         "version": "1.0",
         "truncation": None,
@@ -86,7 +86,7 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pretokenizers},
         "post_processor": _describe_template(tokenizer),
-        "decoder": decoder,
+        "decoder": metaspace,  # as a decoder it turns "▁" back into spaces
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
@@ -100,7 +100,7 @@ def _describe_charsmap(settings: ModelSettings) -> dict[str, Any]:
     return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(settings.charsmap).decode("ascii")}
 
 
-def _describe_spaces(scheme: str, *, split: bool, replacement: str = "▁") -> dict[str, Any]:
+def _describe_metaspace(scheme: str, *, split: bool, replacement: str = "▁") -> dict[str, Any]:
     return {"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": split}
 
 
@@ -117,7 +117,7 @@ def _drop_first_space() -> list[dict[str, Any]]:
     (If normalisation leaves a literal "▁" in text, one at the very start is dropped too.)
     """
     mark = {"type": "Split", "pattern": {"Regex": rf"\A{_START}▁?"}, "behavior": "Removed", "invert": False}
-    return [_describe_spaces("first", split=False, replacement=_START), mark]
+    return [_describe_metaspace("first", split=False, replacement=_START), mark]
 
 
 def _special_ids(tokenizer: Tokenizer) -> list[int]:
@@ -149,7 +149,11 @@ def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int) -> dict[str, Any]:
-    """Return tokenizer_config.json. Case and accents are left to the model's own normalisation."""
+    """Return tokenizer_config.json. Case and accents are left to the model's own normalisation.
+
+    do_lower_case to add_prefix_space are options of AlbertTokenizer, which PreTrainedTokenizerFast ignores;
+    remove_space is one of transformers 4.
+    """
     specials = tokenizer.specials.to_dict()
     names = {f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in specials.items()}
     return {

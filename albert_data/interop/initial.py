@@ -14,7 +14,10 @@ from albert_data.train.session import Initial
 
 
 def load_initial(path: Path) -> Initial:
-    """Load weights to begin with. Raises CheckpointError if they are missing or damaged."""
+    """Load weights to begin with.
+
+    Raises CheckpointError if they are missing or damaged, ConfigError for another kind of model.
+    """
     if (path / RUN_FILE).is_file():
         checkpoints = list_checkpoints(path)
         if not checkpoints:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from albert_data import __version__
@@ -11,7 +10,7 @@ from albert_data.errors import CheckpointError
 from albert_data.escaping import escape_controls
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, read_run_file
-from albert_data.train.runs.figures import LOSS, SHARE, Line, number, read_lines
+from albert_data.train.runs.figures import CURVES, Line, number, read_lines
 from albert_data.train.sizes import count_parameters
 
 CARD_FILE = "README.md"
@@ -53,19 +52,14 @@ Language, sources and licence of the text are not known to albert-data. Add them
 `AlbertForPreTraining` has the MLM and SOP heads; the other Albert classes begin with the same encoder.
 """
 _FIGURES = """
-On validation rows, which the model was not trained on, after this checkpoint's last step:
+On validation rows, which the model was not trained on, at the step of this checkpoint:
 
 | MLM loss, nats | MLM accuracy | SOP loss, nats | SOP accuracy |
 |---:|---:|---:|---:|
 | {cells} |
 """
-_NO_FIGURES = "\nNone: the run was not evaluated at this checkpoint.\n"
-_FORMATS: dict[str, Callable[[float], str]] = {
-    "mlm_loss": LOSS,
-    "mlm_accuracy": SHARE,
-    "sop_loss": LOSS,
-    "sop_accuracy": SHARE,
-}
+_NO_FIGURES = "\nNone are known for this checkpoint.\n"
+_CURVES = [curve for curve in CURVES if curve.key.startswith(("mlm_", "sop_"))]  # the columns of _FIGURES
 
 
 def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
@@ -109,10 +103,11 @@ def _find_validation(run: Path, checkpoint: Path) -> Line | None:
 
 
 def _format_cells(line: Line) -> list[str]:
-    values = {key: number(line, key) for key in _FORMATS}
-    return ["–" if value is None else _FORMATS[key](value) for key, value in values.items()]
+    values = [(curve, number(line, curve.key)) for curve in _CURVES]
+    return ["–" if value is None else curve.form(value) for curve, value in values]
 
 
 def _as_code(text: object) -> str:
     """Text from the user as inline code, which Markdown and HTML leave as it is."""
+    # A backtick would end the code: it becomes an apostrophe.
     return f"`{escape_controls(str(text)).replace('`', chr(39))}`"

@@ -1,4 +1,7 @@
-"""Trains a model on a shard folder: batches, model, checkpoints. Only this room and `interop` import torch."""
+"""Trains a model on a shard folder: batches, model, checkpoints. Only this room and `interop` import torch.
+
+The two classes are imported at their first use: --help reads the config, and would otherwise wait for torch.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Masked examples as the padded tensors that the model reads, in few shapes.
 
 In: examples.ragged.Examples, ragged and uint16 or uint32. Out: Batch, rectangular. All batches of a BatchShape have
-tensors of the same shapes, so torch.compile makes one program a shape: a batch of fewer rows is filled up with empty
-rows, and its masked tokens with entries that have no label.
+tensors of the same shapes, so torch.compile makes one program for each shape: a batch of fewer rows is filled up with
+empty rows, and its masked tokens with entries that have no label. A cell is a position of such a batch, padding
+included.
 Shape letters, here and in all of train/: B rows, T tokens of a row, N masked tokens of the batch, V vocabulary,
 E embedding size, H hidden size, A heads, D size of a head, I inner size of the feed-forward, F figures of a line.
 """
@@ -26,7 +27,7 @@ NO_LABEL = -1
 ID_DTYPE = torch.int32
 CAPACITY_MULTIPLE = 64
 _LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
-_WORD_LEN = 2  # mean number of tokens in the word that a token belongs to
+_WORD_LEN = 2  # tokens in the word of a random token, assumed: see the measured deviation below
 
 
 class BatchShape(NamedTuple):
@@ -70,17 +71,16 @@ class Batch:
 
 
 def choose_mask_capacity(num_cells: int, *, mask_prob: float, ngram: int) -> int:
-    """Return a multiple of 64 that the number of masked tokens among `num_cells` tokens hardly ever exceeds.
+    """Return a multiple of 64 that the number of masked tokens in a batch of `num_cells` cells hardly ever exceeds.
 
     It is the mean for a batch without padding, plus one standard deviation of this model: spans are drawn
-    independently, a token is masked with probability p = mask_prob. A span has n of 1 to N = ngram words with
-    probability ~ 1/n. A span of n words holds n of the masked words, so seen from a masked word all n are equally
-    likely, and its span has (N + 1) / 2 words on average. Masking whole spans multiplies the binomial variance by the
-    tokens of a span:
+    independently, and a token is masked with probability p = mask_prob. A span of n words, 1 to ngram, is drawn with
+    probability ~ 1/n and masks n words. So a masked word is equally likely to be in a span of each length, on average
+    of (ngram + 1) / 2 words. Masking whole spans multiplies the binomial variance by the tokens of such a span:
 
-        variance = p (1 - p) * cells * (N + 1) / 2 * tokens a word
+        variance = p (1 - p) * cells * (ngram + 1) / 2 * tokens per word
 
-    The true deviation is about an eighth of that deviation (measured on English books, 30,000 pieces), because each row
+    The true deviation is about an eighth of this one (measured on English books, 30,000 pieces), because each row
     masks a nearly fixed number of words, and only their lengths vary.
     """
     variance = mask_prob * (1 - mask_prob) * (ngram + 1) / 2 * _WORD_LEN * num_cells
@@ -100,7 +100,7 @@ def collate(
     rows: np.ndarray | None = None,
     pin: bool = False,
 ) -> Batch:
-    """Lay out rows in tensors of this shape. More masks than its capacity raise that to the next multiple of 64.
+    """Lay out rows in tensors of this shape. If they have more masks than fit, the capacity grows to a multiple of 64.
 
     shape: by default the smallest that holds the rows, padded to a multiple of 8 tokens. rows: their numbers in the
     split. pin: use page-locked memory, which only a machine with CUDA has.
@@ -166,7 +166,7 @@ def lay_out_rows(rows: RaggedRows, padded: PaddedRows, pad_id: int) -> None:
     out_segments, out_valid = pointer(padded.segment_ids_BT), pointer(padded.valid_BT)
     num_rows, row_len = padded.input_ids_BT.shape
     for row in range(num_rows):
-        begin, length, second = 0, 0, 0
+        begin, length, second = 0, 0, 0  # an empty row; second: the first position of segment 1
         if row < len(rows.segment_a_len):
             begin, length = rows.offsets[row], rows.offsets[row + 1] - rows.offsets[row]
             # [CLS] A [SEP] is two tokens longer than A. A row without B ends there, so no token is of segment 1.
@@ -188,7 +188,9 @@ def lay_out_masks(masks: RaggedMasks, row_len: int, indices_N: np.ndarray, label
     """Fill the arrays with the masks of all rows; unused entries at the end get index 0 and no label."""
     for row in range(len(masks.offsets) - 1):
         for i in range(masks.offsets[row], masks.offsets[row + 1]):
+            # With row_len 128, position 5 of row 2 has index 2 * 128 + 5 = 261.
             indices_N[i] = row * row_len + masks.positions[i]
             labels_N[i] = masks.ids[i]
+    # The MLM head computes unused entries too; without a label they add nothing to the loss.
     for i in range(masks.offsets[-1], len(indices_N)):
         indices_N[i], labels_N[i] = 0, NO_LABEL

@@ -8,7 +8,7 @@ from albert_data.train.config import TrainConfig
 from albert_data.train.optimizer import lr_at
 
 SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
-MIN_SECONDS = 1.0
+MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
 
 
 class Budget:
@@ -53,7 +53,7 @@ class Budget:
         return SAFETY_FACTOR * sum(self._end_seconds.values())
 
     def note(self, work: str, seconds: float) -> None:
-        """Remember how long an "evaluation" or a "checkpoint" took, so that `end_seconds` keeps time for the last."""
+        """Remember how long an "evaluation" or a "checkpoint" took, as an estimate for the last one."""
         self._end_seconds[work] = max(MIN_SECONDS, seconds)
 
     def begin(self) -> None:
@@ -74,18 +74,18 @@ class Budget:
         """The learning rate of update `step`, counted from 0, with `share` of the run done."""
         if self.num_steps is not None:
             return lr_at(step, self.num_steps, self._config)
-        return lr_at(share, 1.0, self._config, stride=self._stride(share))
+        return lr_at(share, 1.0, self._config, per_step=self._share_per_step(share))
 
     def finish_update(self, step: int, share: float) -> bool:
-        """Note that update `step` began with `share` of the run done. Returns whether it is the last update.
+        """Record that update `step` began with `share` of the run done. Returns whether it is the last update.
 
-        Called once for each update, after `rate`: both estimate the length of an update from the one before.
+        Call it once for each update, after `rate`: it replaces the share of the update before, which `rate` needs.
         """
         if self.num_steps is not None:
             return step + 1 >= self.num_steps
-        stride, self._last_share = self._stride(share), share
-        return share + stride >= 1
+        per_step, self._last_share = self._share_per_step(share), share
+        return share + per_step >= 1
 
-    def _stride(self, share: float) -> float:
+    def _share_per_step(self, share: float) -> float:
         """The share of the run that the previous update took; about 0 if there is none yet."""
         return max(1e-9, share - self._last_share) if self._last_share is not None else 1e-9

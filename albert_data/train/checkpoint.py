@@ -2,9 +2,10 @@
 
     RUN/checkpoints/step-00001000/  model.safetensors  training.safetensors  state.json
 
-model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and of
-the open metrics line; state.json everything else. No file holds code, and nothing is unpickled.
-Only these three files are ever removed, and a folder only if it holds nothing else. Links are never followed.
+model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and the
+sums of the metrics line that is not yet written; state.json everything else. No file holds code, and nothing is
+unpickled. Only these three files and the state.json.tmp of an earlier version are ever removed, and a folder only if it
+holds nothing else. A link is never removed, but read like what it points to.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from albert_data.train.reading import check_regular, explain, read_object, show
 FORMAT_VERSION = 2
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
 FILES = (WEIGHTS_FILE, TENSORS_FILE, STATE_FILE)
-_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # by an earlier version that was killed while it saved
+_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # of an earlier version that was killed while it saved
 
 Tensors = dict[str, Tensor]
 
@@ -193,9 +194,9 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> Tensors:
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Load the tensors of `pack_optimizer`. There are none before the first step, and after it all of each parameter.
+    """Load the tensors of `pack_optimizer`: none before the first step; after it, all tensors of every parameter.
 
-    Raises ValueError for anything else: PyTorch's fused kernels do not check shapes and would read other memory.
+    Raises ValueError for anything else: PyTorch's fused AdamW does not check shapes and would read other memory.
     """
     state: dict[int, Tensors] = {}
     for key, tensor in tensors.items():

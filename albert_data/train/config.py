@@ -24,8 +24,8 @@ class AlbertConfig:
 
     share: which parameters the layers of a group share. "all" is the published model; the others are the rows of
     table 4. num_groups: the layers are divided into so many groups of consecutive layers; groups share nothing.
-    num_inner_groups: the pairs of attention and feed-forward in each layer, which run one after another, each with its
-    own parameters.
+    num_inner_groups: the inner layers of each layer. An inner layer is an attention and then a feed-forward; they run
+    one after another, each with its own parameters.
     dropout: of embeddings, attention weights and the outputs of both sublayers.
     """
 
@@ -73,8 +73,8 @@ class AlbertConfig:
         """The number of feed-forwards with their own parameters."""
         return (self.num_groups if self.share in ("all", "ffn") else self.num_layers) * self.num_inner_groups
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """The indices of the attention and the feed-forward of every pair, in the order in which they run."""
+    def inner_layers(self) -> list[tuple[int, int]]:
+        """The indices of the attention and the feed-forward of every inner layer, in the order in which they run."""
         return [
             (self._index(self.num_attentions, layer, inner), self._index(self.num_ffns, layer, inner))
             for layer in range(self.num_layers)
@@ -82,9 +82,13 @@ class AlbertConfig:
         ]
 
     def _index(self, count: int, layer: int, inner: int) -> int:
-        """Which of `count` modules computes a layer: the layers divide them evenly, in order."""
-        modules_per_inner = count // self.num_inner_groups  # the number of groups, or of layers if nothing is shared
-        return (layer * modules_per_inner // self.num_layers) * self.num_inner_groups + inner
+        """Which of `count` attentions or feed-forwards computes inner layer `inner` of a layer.
+
+        12 layers of 2 inner layers in 3 groups have 6 modules. Layer 5 is in group 5 * 3 // 12 = 1, so its inner layers
+        are computed by modules 2 and 3.
+        """
+        num_groups = count // self.num_inner_groups  # the number of layers if nothing is shared
+        return (layer * num_groups // self.num_layers) * self.num_inner_groups + inner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +99,7 @@ class TrainConfig:
     batch_tokens: tokens of a step's batch over all ranks, padding included. micro_tokens: tokens that a rank computes
     at once; it sums the gradients over its share of the batch. None computes the whole share at once.
     warmup_share: the share of the run in which the rate rises; after it the rate falls linearly to 0.
-    dropout: None is the preset's: 0.0 as in the released v2 models. Section 4.8 of the paper finds that ALBERT
+    dropout: None takes that of the preset or of the initial weights. Section 4.8 of the paper finds that ALBERT
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
     remask: draw new masks in every epoch after the first.
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.

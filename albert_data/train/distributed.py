@@ -19,7 +19,10 @@ from albert_data.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """The rank of this process, and how many there are."""
+    """The rank of this process, and how many there are.
+
+    local_rank: the number of this process on its machine, and of its GPU.
+    """
 
     rank: int = 0
     num_ranks: int = 1

@@ -27,17 +27,17 @@ def evaluate(
     num_rows: int,
     batch_tokens: int,
     ranks: Ranks = ALONE,
-    is_over: Callable[[], bool] = lambda: False,
+    must_stop: Callable[[], bool] = lambda: False,
 ) -> Figures:
     """Return means over the first `num_rows` rows, whose batches are divided among the ranks.
 
-    is_over: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
+    must_stop: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
     Draws no random number. Leaves the model in training mode.
     """
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
     model.eval()
     for number, batch in enumerate(fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens)):
-        if is_over():
+        if must_stop():
             break
         if number % ranks.num_ranks == ranks.rank:
             moved = batch.to(precision.device)
@@ -52,9 +52,10 @@ def evaluate(
 class Baseline:
     """The MLM loss of predicting by token frequencies alone, on the rows that `evaluate` reads, in nats.
 
-    unigram_loss: with the frequencies of the training rows. A model that does not beat it has learnt nothing else.
-    unigram_entropy: with the frequencies of the evaluated labels themselves, their entropy. On few rows these
-    frequencies overfit, so it is well below any loss that can be learnt.
+    unigram_loss: with the frequencies of the training rows. A model that does not beat it has learnt nothing
+    from context.
+    unigram_entropy: the entropy of the evaluated labels, which is the loss if their own frequencies were known. On few
+    rows these frequencies overfit, so it is well below any loss that can be learnt.
     """
 
     unigram_loss: float

@@ -3,7 +3,7 @@
 In: the shape of a model and of a batch, the name of a GPU. Out: numbers. Imports no torch.
 ALBERT runs the same parameters in every layer, so the usual "6 x parameters x tokens" would count one layer of
 twelve; here each executed layer counts. Only matrix products of the model count, with two FLOPs for each multiplication
-and addition. A kernel that computes a product a second time to save memory does not count it twice. Everything else
+and addition. A GPU kernel that computes a product a second time to save memory does not count it twice. Everything else
 (LayerNorm, gelu, softmax, the optimiser) is left out: under 1 % of base. Padding counts, because it is computed.
 """
 
@@ -14,7 +14,7 @@ import re
 from albert_data.train.config import AlbertConfig
 
 FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
-NUM_ORDERS = 2
+NUM_SOP_CLASSES = 2  # in order, or swapped
 
 # Published peaks of dense matrix products in 10^12 FLOPs a second, accumulated in float32, from NVIDIA's data sheets
 # (H100, H200, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, V100, T4, RTX A6000, RTX 6000 Ada) and its whitepapers of
@@ -51,9 +51,12 @@ VARIANT_WORDS = {"laptop", "mobile", "max", "ti", "super", "d", "mig"}
 
 
 def training_flops(config: AlbertConfig, *, num_rows: int, row_len: int, num_masked: int) -> int:
-    """Count one step: forward and backward over num_rows rows padded to row_len, with num_masked tokens to predict."""
+    """Count one step: forward and backward over num_rows rows padded to row_len.
+
+    num_masked: the tokens that the MLM head computes, unused entries of the capacity included.
+    """
     num_tokens, hidden, embedding = num_rows * row_len, config.hidden_size, config.embedding_size
-    per_layer = (
+    per_inner_layer = (
         _product(num_tokens, hidden, 3 * hidden)  # queries, keys and values
         + 2 * _product(num_tokens, hidden, row_len)  # scores, and the mixing of values, over all heads
         + _product(num_tokens, hidden, hidden)  # out
@@ -61,9 +64,9 @@ def training_flops(config: AlbertConfig, *, num_rows: int, row_len: int, num_mas
     )
     forward = (
         _product(num_tokens, embedding, hidden)
-        + len(config.pairs()) * per_layer
+        + len(config.inner_layers()) * per_inner_layer
         + _product(num_rows, hidden, hidden)  # pooler
-        + _product(num_rows, hidden, NUM_ORDERS)
+        + _product(num_rows, hidden, NUM_SOP_CLASSES)
         + _product(num_masked, hidden, embedding)
         + _product(num_masked, embedding, config.vocab_size)
     )
@@ -75,9 +78,9 @@ def _product(num_rows: int, inner: int, num_columns: int) -> int:
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Return the published dense peak in FLOPs a second of a GPU in bf16, fp16 or fp32. device_name: as CUDA has it.
+    """Return the published dense peak of a GPU in FLOPs a second, or None if none is known.
 
-    Returns None for a CPU, for a GPU that is not in the table, and for a format that the GPU has no units for.
+    device_name: as CUDA has it; precision: bf16, fp16 or fp32. A CPU has none, nor a format without units in the GPU.
     """
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
     if words & VARIANT_WORDS:

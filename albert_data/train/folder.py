@@ -1,13 +1,14 @@
 """The folder of a training run: checks whether a run may start or resume in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/  tensorboard/  .lock
+RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/
+     tensorboard/  .lock
 ```
 run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
-If RUN has a run.json, these files belong to the run. If it has none, any of these files belongs to the user, and
-the run does not start. All other files in RUN stay as they are.
+If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, checkpoints/ or
+another tokenizer there belongs to the user, and the run does not start. All other files in RUN stay as they are.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
 TOKENIZER_FILE = Path("tokenizer/spiece.model")  # of a shard folder, and of a run
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
-# These are not part of the identity. The first line changes only what is recorded; the second changes the weights no
-# more than rounding does if the model has no dropout. With dropout, micro_tokens also decides which units are dropped,
-# as the number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
-# Instead of the settings device and precision, the identity has the values that were chosen for "auto".
+# These are not part of the identity.
 _FREE_FIELDS = (
+    # They change only what is recorded; with --minutes also the time that is left, which the learning rate follows.
     *("log_every", "eval_every", "eval_rows", "save_every", "keep", "tensorboard"),
-    *("micro_tokens", "compile", "precision", "device"),
+    # They change the weights by rounding only. With dropout, micro_tokens also decides which units are dropped, as the
+    # number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
+    *("micro_tokens", "compile"),
+    # Instead of these, the identity has the values that were chosen for "auto".
+    *("precision", "device"),
 )
 
 Identity = dict[str, Any]
@@ -137,7 +140,7 @@ def read_run_file(run: Path) -> dict[str, Any]:
     path = run / RUN_FILE
     try:
         content = read_object(path)
-        found = {name: _read_object(content, name) for name in ("config", "model", "identity")}
+        found = {name: _take_object(content, name) for name in ("config", "model", "identity")}
         check_types(TrainConfig, found["config"])
         TrainConfig(**found["config"])
         check_shape(found["model"])
@@ -154,7 +157,7 @@ def read_run_file(run: Path) -> dict[str, Any]:
         ) from error
 
 
-def _read_object(content: dict[str, Any], name: str) -> dict[str, Any]:
+def _take_object(content: dict[str, Any], name: str) -> dict[str, Any]:
     value = content[name]
     if not isinstance(value, dict):
         raise ConfigError(f"{name} is {show(value)}; an object is needed")

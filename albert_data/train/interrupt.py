@@ -22,13 +22,13 @@ class Interrupt:
         self._old: dict[int, signal._HANDLER] = {}
 
     @property
-    def asked(self) -> bool:
+    def stop_requested(self) -> bool:
         return self.number != 0
 
     @property
     def exit_code(self) -> int:
         """128 + the number of the signal, as a shell reports it; 0 if none came."""
-        return 128 + self.number if self.asked else 0
+        return 128 + self.number if self.stop_requested else 0
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
@@ -46,7 +46,7 @@ class Interrupt:
             signal.signal(number, handler)
 
     def flags(self) -> list[float]:
-        """For each of SIGNALS, 1 if this rank received it first, else 0. The ranks exchange the sums."""
+        """For each of SIGNALS, 1 if it is the first that this rank received, else 0. The ranks exchange the sums."""
         return [float(self.number == number) for number in SIGNALS]
 
     def agree(self, counts: Sequence[float]) -> bool:
@@ -60,7 +60,7 @@ class Interrupt:
         return bool(found)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self.asked:
+        if not self.stop_requested:
             self.number = number
         elif number == signal.SIGINT:
             raise KeyboardInterrupt

@@ -71,7 +71,7 @@ def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[
         with record_states(model) as states:
             model.encode(batch)
         for layer, (before, after) in enumerate(zip(states, states[1:], strict=False)):
-            x_NH, y_NH = before[real_BT].double(), after[real_BT].double()
+            x_NH, y_NH = before[real_BT].double(), after[real_BT].double()  # N: here the real tokens
             totals[layer] += (float((y_NH - x_NH).norm(dim=1).sum()), float(F.cosine_similarity(x_NH, y_NH).sum()))
         num_tokens += int(real_BT.sum())
     if not num_tokens:
@@ -92,7 +92,7 @@ def record_states(model: Albert) -> Iterator[list[Tensor]]:
     def keep(module: object, arguments: object, x_BTH: Tensor) -> None:
         nonlocal outputs
         outputs += 1
-        if outputs % model.config.num_inner_groups == 0:  # the last pair of a layer
+        if outputs % model.config.num_inner_groups == 0:  # the last inner layer of a layer
             states.append(x_BTH)
 
     hooks = [model.embeddings.register_forward_hook(keep_first)]

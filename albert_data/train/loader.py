@@ -3,8 +3,8 @@
 In: an open split of a shard folder. Out: Batch after Batch. order.py decides which rows a batch has, remasking.py
 which masks. The batch of a step is a pure function of (shards, batch tokens, seed, position), for any number of ranks,
 threads and micro-batches, so the state of a loader is the position of the next step.
-A loader has one reader at a time. Threads may share an iterator; each batch goes to one of them. If a second iterator
-is made, the first one fails. `RowReader`, `Remasker` and `BatchOrder` have no state that a call changes.
+A loader has one iterator at a time. Threads may share an iterator; each batch goes to one of them. If a second iterator
+is made, the first one fails. Any thread may call a `RowReader`, a `Remasker` or a `BatchOrder`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 
 
 class Rows(Protocol):
-    """The part of `albert_data.shards.reader.Shards` that training uses. Rows are copies."""
+    """The part of `albert_data.shards.reader.Shards` that training uses. `rows` returns arrays of its own."""
 
     @property
     def manifest(self) -> Manifest: ...
@@ -66,7 +66,7 @@ class Splits:
 
 
 class RowReader:
-    """Reads rows of a split by number, checks them and lays them out in batches. Any thread may call it."""
+    """Reads rows of a split by number, checks them and lays them out in batches."""
 
     def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
@@ -85,7 +85,7 @@ class RowReader:
         if (fault := next(self._bounds.find_faults(examples), None)) is not None:
             what = f"row {rows[fault.row]} of a split is damaged: {self._bounds.explain(fault)}"
             raise ShardError(f"{what}; run `albert-data verify` on its folder")
-        if self._remask is not None and epoch and len(rows):  # of a short batch, a rank may get no row
+        if self._remask is not None and epoch and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch)
         cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
         return [
@@ -209,7 +209,7 @@ class ShardLoader:
             return self._owner, self._position
 
     def _advance(self, owner: object, after: Position) -> None:
-        """Note that a step was read. Raises AlbertDataError if another iterator owns the position."""
+        """Record that a step was read. Raises AlbertDataError if another iterator owns the position."""
         with self._lock:
             if owner is not self._owner:
                 raise AlbertDataError(
@@ -259,15 +259,15 @@ class ShardLoader:
         return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
 
     def padding_share(self) -> float:
-        """The share of padding among all tokens, measured on the first batches of the first epoch."""
-        tokens, cells = 0, 0
+        """The share of padding among all cells, measured on the first batches of the first epoch."""
+        num_tokens, num_cells = 0, 0
         for row_batch, _, _ in islice(
             self.order.batches_from(Position(0, 0, 0)), min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
         ):
             num_batches, num_rows = self._split(row_batch.row_len)
-            tokens += int(self._shards.lengths[row_batch.rows].sum())
-            cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
-        return 1 - tokens / cells
+            num_tokens += int(self._shards.lengths[row_batch.rows].sum())
+            num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
+        return 1 - num_tokens / num_cells
 
 
 class SharedIterator(Iterator[Item], Generic[Item]):

@@ -58,7 +58,7 @@ from albert_data.train.session import (
     update,
 )
 
-# A gradient that overflows in float16 halves the loss scale. Below this scale it is too large even without scaling.
+# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
 MIN_SCALE = 1.0
 _ROWS_NAMED = 8
 
@@ -165,14 +165,14 @@ class _Loop:
         self._ranks: Ranks = session.ranks
         self._reported: set[Path] = set()
         self._rate = 0.0
-        self._peak = peak_flops(session.precision.device_reason, session.precision.format)
+        self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
 
     def run(self, *, save_first: bool) -> Path | None:
-        """Train to the end or to a signal. save_first: write a checkpoint of step 0, if its weights are not drawn."""
+        """Train to the end or to a signal. save_first: write a checkpoint of step 0 too."""
         try:
             return self._run_steps(save_first=save_first)
         finally:
@@ -181,12 +181,12 @@ class _Loop:
 
     def _run_steps(self, *, save_first: bool) -> Path | None:
         session, config = self._session, self._session.config
-        if save_first:
+        if save_first:  # the weights were loaded, so --resume can't draw them again from the seed
             self._save()
         if session.step:
-            is_over = self._agree_on_share() >= 1
+            is_finished = self._agree_on_share() >= 1
             self._report.say(f"resuming at step {session.step:,}")
-            if is_over:
+            if is_finished:
                 return self._complete()
             if session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
                 self._evaluate(is_last=False)  # the run was stopped during this evaluation
@@ -230,7 +230,7 @@ class _Loop:
         return self._interrupt.agree(self._ranks.sum(self._interrupt.flags()))
 
     def _lacks(self, has: Callable[[MetricsFile, int], bool]) -> bool:
-        """Whether the metrics have no validation at this step, by the first rank's file."""
+        """Whether the first rank's metrics file lacks a validation of this step."""
         if self._splits.validation is None:
             return False
         lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
@@ -260,9 +260,9 @@ class _Loop:
             update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
         budget.begin()
         for batch in batches:
-            num_rows, num_masked = len(batch.input_ids_BT), len(batch.masked_indices_N)
+            num_rows, mask_capacity = len(batch.input_ids_BT), len(batch.masked_indices_N)
             session.tally.num_flops += training_flops(
-                session.model.config, num_rows=num_rows, row_len=row_len, num_masked=num_masked
+                session.model.config, num_rows=num_rows, row_len=row_len, num_masked=mask_capacity
             )
         self._report.advance(share)
         return is_last, self._interrupt.agree(signals)
@@ -272,7 +272,7 @@ class _Loop:
         session = self._session
         values, bad_step = session.tally.read(self._ranks), session.tally.first_bad_step()
         if session.precision.format == "fp16":
-            bad_step = -1  # the gradient scaler skips the update of such a step
+            bad_step = -1  # the gradient scaler skips the update of such a step; the losses are checked below
             if session.scaler.get_scale() < MIN_SCALE:
                 raise AlbertDataError(
                     f"{self._run}: float16 can't hold the gradients: the loss scale fell to "
@@ -281,13 +281,13 @@ class _Loop:
                 )
         if all_finite(values) and bad_step < 0:
             return values
-        where = (
-            f"at step {bad_step + 1}, of {self._name_rows(bad_step)}" if bad_step >= 0 else f"by step {session.step}"
-        )
+        where, look = f"by step {session.step}", ""
+        if bad_step >= 0:
+            where = f"at step {bad_step + 1}, of {self._name_rows(bad_step)}"
+            look = f"look at these rows with `albert-data inspect {self._splits.folder} --row N`, or "
         raise AlbertDataError(
-            f"{self._run}: the loss or its gradient stopped being finite {where}; the last checkpoint is older; "
-            f"look at these rows with `albert-data inspect {self._splits.folder} --row N`, or start another run with a "
-            "lower --lr"
+            f"{self._run}: the loss or its gradient stopped being finite {where}; no checkpoint was written since; "
+            f"{look}start another run with a lower --lr"
         )
 
     def _name_rows(self, step: int) -> str:
@@ -310,7 +310,7 @@ class _Loop:
             "tokens_per_second": round(speed, 1),
             "seconds": round(session.seconds, 3),
         }
-        if self._peak is not None:
+        if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
             line["mfu"] = round(tally.num_flops / tally.seconds / self._peak, 4)
         if session.precision.format == "fp16":
             line["skipped_steps"] = tally.num_bad_steps()
@@ -323,7 +323,7 @@ class _Loop:
         session, config, validation = self._session, self._session.config, self._splits.validation
         if validation is None:
             return True
-        self._read_tally()  # raises if the weights are lost
+        self._read_tally()  # raises if the weights may not be finite
         began = time.perf_counter()
         batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
         with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), batch_tokens):
@@ -334,7 +334,7 @@ class _Loop:
                 num_rows=config.eval_rows,
                 batch_tokens=batch_tokens,
                 ranks=self._ranks,
-                is_over=lambda: self._interrupt.asked,
+                must_stop=lambda: self._interrupt.stop_requested,
             )
         if self._agree_on_stop():
             return False
@@ -359,7 +359,7 @@ class _Loop:
 
     def _save(self) -> bool:
         """Write a checkpoint. Returns whether any rank received a signal before its end."""
-        self._read_tally()  # raises if the weights are lost: no checkpoint has them
+        self._read_tally()  # raises if the weights may not be finite: no checkpoint has such weights
         began = time.perf_counter()
         self._session.tally.gather(self._ranks)
         self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin

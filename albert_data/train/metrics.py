@@ -29,7 +29,7 @@ Figures = dict[str, float | None]
 
 @torch.no_grad()
 def measure(output: Output, batch: Batch) -> Tensor:
-    """Return float64 [6]: MLM nats, masked tokens, MLM hits, SOP nats, rows with an order, SOP hits."""
+    """Return float64 [6]: MLM nats, masked tokens, MLM hits, SOP nats, rows with a SOP label, SOP hits."""
     labels_N, labels_B = batch.masked_labels_N, batch.sop_labels_B
     sums = (
         output.mlm_nats,
@@ -44,17 +44,17 @@ def measure(output: Output, batch: Batch) -> Tensor:
 
 def figures(sums: Sequence[float]) -> Figures:
     """Return means over what was measured; None where nothing was measured."""
-    nats, num_masked, hits, sop_nats, num_ordered, sop_hits = sums
+    nats, num_masked, hits, sop_nats, num_sop_labels, sop_hits = sums
     return {
         "mlm_loss": nats / num_masked if num_masked else None,
         "mlm_accuracy": hits / num_masked if num_masked else None,
-        "sop_loss": sop_nats / num_ordered if num_ordered else None,
-        "sop_accuracy": sop_hits / num_ordered if num_ordered else None,
+        "sop_loss": sop_nats / num_sop_labels if num_sop_labels else None,
+        "sop_accuracy": sop_hits / num_sop_labels if num_sop_labels else None,
     }
 
 
 class Tally:
-    """The sums of one rank since the last line of metrics. They go into a checkpoint, so that a line may span one."""
+    """The sums of one rank since the last line of metrics. A checkpoint has them, as a line may begin before it."""
 
     def __init__(self, device: torch.device) -> None:
         self._sums_F = torch.zeros(6, dtype=torch.float64, device=device)
@@ -71,7 +71,7 @@ class Tally:
         self.num_cells += batch.input_ids_BT.numel()
 
     def check(self, gradient_norm: Tensor, step: int) -> None:
-        """Note a gradient that is not finite, without waiting for the device."""
+        """Count a gradient that is not finite, without waiting for the device."""
         is_bad = ~gradient_norm.isfinite()
         is_first = is_bad & (self._first_bad_step < 0)
         self._first_bad_step = torch.where(is_first, step, self._first_bad_step)
@@ -82,7 +82,10 @@ class Tally:
         return figures(ranks.sum(self._sums_F.tolist()))
 
     def gather(self, ranks: Ranks) -> None:
-        """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device."""
+        """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device.
+
+        num_flops and seconds stay as they are: MFU is that of the first rank's GPU.
+        """
         *sums, num_tokens, num_cells = ranks.sum([*self._sums_F.tolist(), self.num_tokens, self.num_cells])
         share = 1 if ranks.is_first else 0
         self._sums_F.copy_(share * torch.tensor(sums, dtype=torch.float64))
@@ -93,7 +96,7 @@ class Tally:
         return int(self._num_bad_steps.item())
 
     def first_bad_step(self) -> int:
-        """The first of them, counted from 0; -1 if there is none."""
+        """The first step whose gradient was not finite, counted from 0; -1 if there is none."""
         return int(self._first_bad_step.item())
 
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -120,10 +123,11 @@ def all_finite(values: Figures) -> bool:
 
 
 class MetricsFile:
-    """metrics.jsonl: a JSON object a line, each with `step` and `split`, "train" or "validation".
+    """metrics.jsonl: a JSON object per line, each with `step` and `split`, "train" or "validation".
 
-    The first line that is written replaces those after `keep_until_step`, which the run writes again: a run that
-    fails before that line loses none. It also drops lines that are no metrics, after it has copied the whole file.
+    A resumed run writes the lines after `keep_until_step` again. The old ones are removed when its first new line is
+    written, so a run that fails before that keeps them. Lines that are no metrics are then removed too, after a copy of
+    the whole file is made.
     """
 
     def __init__(self, path: Path, *, keep_until_step: int, say: Callable[[str], None]) -> None:
@@ -133,7 +137,10 @@ class MetricsFile:
         self._keep_until_step: int | None = keep_until_step
 
     def has_final(self, step: int) -> bool:
-        """Whether the last validation of a run that ends at this step is there, with the baseline beside it."""
+        """Whether the last validation of a run that ends at this step is there, with the baseline beside it.
+
+        Without labels, mlm_loss is None and there is no baseline.
+        """
         found = [line for line in self._validations(step) if "unigram_loss" in line or line.get("mlm_loss") is None]
         return bool(found)
 

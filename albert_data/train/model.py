@@ -41,7 +41,10 @@ class Output:
 
 
 class LayerNorm(nn.LayerNorm):
-    """LayerNorm that computes and returns float32 under autocast too: 16 bits can't hold eps or a sum of squares."""
+    """LayerNorm that computes and returns float32 under autocast too.
+
+    float16 can't hold eps, and bfloat16 has too few digits for a sum of squares.
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__(size, eps=LAYER_NORM_EPS)
@@ -110,16 +113,16 @@ class FeedForward(nn.Module):
 
 
 class Encoder(nn.Module):
-    """num_layers layers of num_inner_groups pairs: an attention, then a feed-forward; `config.pairs` says which."""
+    """Runs the attentions and feed-forwards in the order of `config.inner_layers`."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.pairs = config.pairs()
+        self.inner_layers = config.inner_layers()
         self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
         self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
     def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
-        for attention, ffn in self.pairs:
+        for attention, ffn in self.inner_layers:
             x_BTH = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
         return x_BTH
 
@@ -139,7 +142,7 @@ class MlmHead(nn.Module):
 
 
 class Albert(nn.Module):
-    """The model for pretraining. After it, `encode` is the part to keep."""
+    """The model for pretraining. Afterwards all but the two heads is kept: what `encode` runs, and the pooler."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -153,7 +156,8 @@ class Albert(nn.Module):
 
     def encode(self, batch: Batch) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they have no meaning."""
-        mask_B11T = batch.valid_BT[:, None, None, :]  # passed without padding too: no mask would be another graph
+        # A mask even if there is no padding: without one, torch would compile another graph.
+        mask_B11T = batch.valid_BT[:, None, None, :]
         x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
         x_BTH = self.encoder(x_BTH, mask_B11T)
         return x_BTH

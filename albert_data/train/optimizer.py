@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from albert_data.train.config import TrainConfig
 
-PACKED = {"qkv.weight": 3}  # by the end of a parameter's name, how many matrices it holds
+PACKED = {"qkv.weight": 3}  # suffix of a parameter's name -> number of matrices in it
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB over groups of parameters, with a few kernels for each group, however many parameters it has.
+    """LAMB over groups of parameters, with a few GPU calls for each group, however many parameters it has.
 
     num_blocks of a group: how many matrices each of its parameters holds, one after another in the first dimension.
     is_adapted: whether updates are scaled to the weights.
@@ -109,12 +109,12 @@ def _count_blocks(name: str) -> int:
     return next((count for end, count in PACKED.items() if name.endswith(end)), 1)
 
 
-def lr_at(done: float, total: float, config: TrainConfig, *, stride: float = 1) -> float:
+def lr_at(done: float, total: float, config: TrainConfig, *, per_step: float = 1) -> float:
     """The learning rate when `done` of `total` is done: it rises to `lr` in the warm-up, then falls linearly to 0.
 
-    stride: how much one step adds to `done`. The first step has the rate at its end, which is above 0.
+    per_step: how much one step adds to `done`. In the warm-up a step uses the rate of its end, so the first is not 0.
     """
-    warmup = round(config.warmup_share * total / stride) * stride
+    warmup = round(config.warmup_share * total / per_step) * per_step
     if done < warmup:
-        return config.lr * min(1.0, (done + stride) / warmup)
+        return config.lr * min(1.0, (done + per_step) / warmup)
     return config.lr * max(0.0, (total - done) / (total - warmup)) if total > warmup else config.lr

@@ -5,7 +5,7 @@ An epoch is a permutation of all rows. It is computed and never stored: a Feiste
 batches. The rows of a window are sorted into buckets by their length, rounded up to a multiple of 64, and each bucket
 is cut into batches of as many rows as the token budget allows at its length. The rows that are left over go into the
 next longer bucket, so only the last batch of a window may be short. Then the batches are shuffled. So each row comes
-exactly once an epoch, batches have few shapes, and memory and the time to reach any position are those of one window.
+exactly once per epoch, batches have few shapes, and memory and the time to reach any position are those of one window.
 Ranks take their rows from the same batches.
 """
 
@@ -22,6 +22,7 @@ BUCKET = 64
 WINDOW_BATCHES = 1024
 MAX_EPOCHS = 2**31 - 1
 ROUNDS = 6  # 4 make a Feistel network pseudo-random if its halves are large; 2 more for halves of a few bits
+_SHUFFLE_PURPOSE = 1  # of keys; remasking.py has another
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A, _MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -35,7 +36,7 @@ def mix(x: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def round_keys(*parts: int, num: int) -> np.ndarray:
+def derive_keys(*parts: int, num: int) -> np.ndarray:
     """Derive keys, uint64 [num], from integers of 0 or more; equal on every platform and version of numpy."""
     return np.random.SeedSequence(parts).generate_state(num, np.uint64)
 
@@ -43,7 +44,7 @@ def round_keys(*parts: int, num: int) -> np.ndarray:
 def permute(indices: np.ndarray, *, size: int, seed: int, epoch: int) -> np.ndarray:
     """Return the numbers (int64) that a pseudo-random permutation of [0, size) has at `indices`."""
     half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    keys = round_keys(seed, epoch, num=ROUNDS)
+    keys = derive_keys(seed, epoch, num=ROUNDS)
     values = _feistel(indices.astype(np.uint64), half_bits, keys)
     # Cycle walking: the network permutes a range of up to 4 * size numbers. A result outside of [0, size) is permuted
     # again until it is inside. That is a permutation of [0, size): it skips the numbers outside along each cycle.
@@ -109,7 +110,7 @@ def take_share(rows: np.ndarray, *, rank: int, num_ranks: int) -> np.ndarray:
 class BatchOrder:
     """The endless sequence of batches of row numbers. lengths: tokens of each row; there is at least one row.
 
-    Any thread may call it. If two threads need another window at once, both cut it.
+    If two threads need another window at once, both cut it.
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_tokens: int, seed: int) -> None:
@@ -130,7 +131,7 @@ class BatchOrder:
         begin, end = (num_rows * number // self.num_windows for number in (window, window + 1))
         rows = permute(np.arange(begin, end), size=num_rows, seed=self._seed, epoch=epoch)
         batches = cut_batches(rows, self._lengths[rows], self._batch_tokens)
-        order = np.argsort(round_keys(self._seed, epoch, window, 1, num=len(batches)))
+        order = np.argsort(derive_keys(self._seed, epoch, window, _SHUFFLE_PURPOSE, num=len(batches)))
         return [batches[i] for i in order]
 
     def batches_from(self, position: Position) -> Iterator[tuple[RowBatch, Position, Position]]:

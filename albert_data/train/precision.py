@@ -22,11 +22,11 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 class Precision:
     """A device, the name of a format, and the reasons for both, which are shown to the user.
 
-    device_reason: of a GPU, the name that CUDA gives it.
+    device_info: of a GPU, the name that CUDA gives it; of a CPU, why it was chosen.
     """
 
     device: torch.device
-    device_reason: str
+    device_info: str
     format: str
     format_reason: str
 
@@ -43,7 +43,7 @@ def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Pre
     local_rank: the number of this process on its machine; it uses the GPU of that number.
     With float32 on a GPU, matrix products run as TF32 from now on, in the whole process.
     """
-    chosen, device_reason = choose_device(device, local_rank)
+    chosen, device_info = choose_device(device, local_rank)
     capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
     name, format_reason = choose_format(precision, capability)
     if chosen.type == "cuda":
@@ -51,7 +51,7 @@ def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Pre
     if chosen.type == "cuda" and name == "fp32":
         torch.set_float32_matmul_precision("high")
         format_reason += "; products of float32 run as TF32"
-    return Precision(device=chosen, device_reason=device_reason, format=name, format_reason=format_reason)
+    return Precision(device=chosen, device_info=device_info, format=name, format_reason=format_reason)
 
 
 def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
@@ -79,5 +79,5 @@ def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[s
         return "fp32", "a CPU trains in float32"
     version = f"compute capability {capability[0]}.{capability[1]}"
     if capability >= BF16_CAPABILITY:
-        return "bf16", f"{version} computes in it, and it needs no loss scaling"
-    return "fp16", f"{version} has no fast bfloat16; the loss is scaled"
+        return "bf16", f"GPUs of {version} support it, and it needs no loss scaling"
+    return "fp16", f"GPUs of {version} have no fast bfloat16; the loss is scaled"

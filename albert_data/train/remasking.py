@@ -16,13 +16,13 @@ from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.order import round_keys
+from albert_data.train.order import derive_keys
 
-_PURPOSE = 2  # so that these keys differ from those that shuffle the batches
+_REMASK_PURPOSE = 2  # so that these keys differ from those that shuffle the batches
 
 
 class Remasker:
-    """Draws new masks. Any thread may call it."""
+    """Draws new masks."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
         """Raises ShardError if the tokenizer is not the one that the shards were built with."""
@@ -36,10 +36,12 @@ class Remasker:
         self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids)
         self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)
         # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
-        self._seed = round_keys(seed, 0, 0, _PURPOSE, num=1)[0]
+        self._seed = derive_keys(seed, 0, 0, _REMASK_PURPOSE, num=1)[0]
 
     def __call__(self, examples: Examples, rows: np.ndarray, epoch: int) -> Examples:
         """Mask the original ids anew. rows: the row numbers (int64)."""
+        # The build draws by document key and row of the document. Here the row number takes the place of the key, so
+        # the index can be 0.
         pairs = Pairs(
             ids=restore_ids(examples),
             offsets=examples.offsets,

@@ -95,7 +95,7 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     return [
-        f"device      {device} ({precision.device_reason}{threads}{beside})",
+        f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
@@ -103,7 +103,7 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
         f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
         f"validation  {_describe_validation(splits.validation, config)}",
-        *([f"speed       {describe_peak(precision.device_reason, precision.format)}"] if device.type == "cuda" else []),
+        *([f"speed       {describe_peak(precision.device_info, precision.format)}"] if device.type == "cuda" else []),
     ]
 
 
@@ -117,10 +117,10 @@ def _describe_validation(validation: Rows | None, config: TrainConfig) -> str:
 def describe(values: Mapping[str, Any], *, short: bool = False) -> str:
     """Losses in nats and accuracies in percent, in one line."""
     parts = []
-    for task in ("mlm", "sop"):
-        loss, accuracy = values[f"{task}_loss"], values[f"{task}_accuracy"]
+    for head in ("mlm", "sop"):
+        loss, accuracy = values[f"{head}_loss"], values[f"{head}_accuracy"]
         if loss is not None and accuracy is not None:
-            name = task.upper()
+            name = head.upper()
             long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right)"
             parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
     return ", ".join(parts) or "nothing to predict"
@@ -135,6 +135,6 @@ def describe_end(values: Figures, baseline: Baseline | None) -> str:
     learnt = "more than" if loss < baseline.unigram_loss else "no more than"
     return (
         f"{text}\nfrequencies alone, counted in the training rows, give an MLM loss of "
-        f"{baseline.unigram_loss:.3f}: the model learnt {learnt} them "
+        f"{baseline.unigram_loss:.3f}: the model learnt {learnt} frequencies "
         f"(entropy of the masked tokens evaluated: {baseline.unigram_entropy:.3f})"
     )

@@ -35,7 +35,7 @@ from albert_data.train.loader import ShardLoader
 from albert_data.train.metrics import Tally
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
-from albert_data.train.order import padded_len, round_keys
+from albert_data.train.order import derive_keys, padded_len
 from albert_data.train.precision import Precision
 from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
@@ -165,7 +165,8 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
     for group in optimizer.param_groups:
         group["lr"] = lr
     if session.model.config.dropout:
-        torch.manual_seed(int(round_keys(config.seed, session.step, ranks.rank, num=1)[0] >> 1))
+        key = derive_keys(config.seed, session.step, ranks.rank, num=1)[0]
+        torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
     optimizer.zero_grad()
     for number, batch in enumerate(batches):
         with session.gradients(are_final=number == len(batches) - 1):
@@ -246,51 +247,51 @@ def _check_state(state: dict[str, Any]) -> None:
 
 
 @contextmanager
-def explain_out_of_memory(session: Session, row_len: int, cells: int) -> Iterator[None]:
+def explain_out_of_memory(session: Session, row_len: int, num_cells: int) -> Iterator[None]:
     """Turn running out of GPU memory into a ConfigError that names a number of tokens that fits."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:
         traceback.clear_frames(error.__traceback__)  # the frames refer to the activations
-        fits = find_fitting(session, row_len, cells)
-        advice = f"--micro-tokens {fits}" if fits else "a smaller --preset"
+        fits = find_fitting(session, row_len, num_cells)
+        advice = f"--resume with --micro-tokens {fits}" if fits else "start another run with a smaller --preset"
         raise ConfigError(
-            f"a batch of {cells:,} tokens, in rows of {row_len}, does not fit on "
-            f"{session.precision.device_reason}; start another run with {advice}"
+            f"a batch of {num_cells:,} tokens, in rows of {row_len}, does not fit on "
+            f"{session.precision.device_info}; {advice}"
         ) from error
 
 
-def find_fitting(session: Session, row_len: int, cells: int) -> int:
-    """Return the largest of a half, a quarter, ... of `cells` tokens that fits in memory; 0 if none does.
+def find_fitting(session: Session, row_len: int, num_cells: int) -> int:
+    """Return the largest of a half, a quarter, ... of `num_cells` that fits in memory; 0 if none does.
 
-    With several ranks it returns a half without trying, since the others may have had enough memory.
+    With several ranks it returns a half without a trial.
     """
     if session.ranks.num_ranks > 1:
-        return cells // 2 if cells // 2 >= row_len else 0
+        return num_cells // 2 if num_cells // 2 >= row_len else 0
     # Before the first update the optimiser has no state yet. It will need two tensors for each parameter.
     reserve = [torch.empty_like(p) for p in session.model.parameters() for _ in range(2) if not session.optimizer.state]
     try:
-        return _try_smaller(session, row_len, cells)
+        return _try_smaller(session, row_len, num_cells)
     finally:
         del reserve
 
 
-def _try_smaller(session: Session, row_len: int, cells: int) -> int:
-    while (cells := cells // 2) >= row_len:
+def _try_smaller(session: Session, row_len: int, num_cells: int) -> int:
+    while (num_cells := num_cells // 2) >= row_len:
         session.optimizer.zero_grad()
         torch.cuda.empty_cache()
         try:
             with session.precision.autocast():
-                output = session.model(_make_batch(cells // row_len, row_len, session.precision.device))
+                output = session.model(_make_batch(num_cells // row_len, row_len, session.precision.device))
             (output.mlm_nats + output.sop_nats).backward()
         except torch.cuda.OutOfMemoryError:
             continue
-        return cells
+        return num_cells
     return 0
 
 
 def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
-    """Rows of zeros as large as rows of text; a sixth is masked, a little more than of text."""
+    """Make rows of zeros without padding; a sixth of the tokens is masked, a little more than the usual 15 %."""
     zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
     masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
     return Batch(

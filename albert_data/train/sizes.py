@@ -1,6 +1,6 @@
 """Counts the parameters of an ALBERT by part and compares them with the paper's counts. Imports no torch.
 
-In: an AlbertConfig. Out: counts by formula (the tests compare them with the model and with transformers), and a page
+In: an AlbertConfig. Out: counts by formula (the tests compare them with the model and with transformers), and text
 of at most 80 columns. A shared or tied parameter counts once.
 """
 
@@ -29,13 +29,13 @@ class Sizes:
         return self.attention + self.ffn
 
     @property
-    def encoder(self) -> int:
-        """All parts except the heads: what is kept after pretraining."""
+    def without_heads(self) -> int:
+        """What is kept after pretraining; shown as the encoder."""
         return self.embeddings + self.projection + self.layers + self.pooler
 
     @property
     def all(self) -> int:
-        return self.encoder + self.mlm_head + self.sop_head
+        return self.without_heads + self.mlm_head + self.sop_head
 
 
 def count_parameters(config: AlbertConfig) -> Sizes:
@@ -81,27 +81,28 @@ PAPER = (
 _PAPER_NOTES = """\
   Of xxlarge the paper says 235M; Google's released code makes 223M, as here.
   BERT is this code with share none and E = H. The paper's 108M and 334M are its
-  embeddings and layers; its count of ALBERT has projection and pooler in it."""
+  embeddings and layers; its count of ALBERT includes projection and pooler."""
 
 
 def describe_sizes(name: str) -> str:
-    """Return the page of a preset: its shape, its parameters by part, and the paper's table."""
+    """Describe a preset: its shape, its parameters by part, and the paper's table."""
     return f"{_describe_shape(name)}\n\n{describe_parts(MODEL_PRESETS[name])}\n\n{describe_paper()}"
 
 
 def sizes_to_dict(name: str) -> dict[str, Any]:
-    """The page of a preset as values that JSON can hold."""
+    """The same as values that JSON can hold."""
     config = MODEL_PRESETS[name]
-    return {"preset": name, "config": asdict(config), "parameters": _to_dict(config), "paper": _paper_to_list()}
+    return {"preset": name, "config": asdict(config), "parameters": parts_to_dict(config), "paper": _paper_to_list()}
 
 
-def _to_dict(config: AlbertConfig) -> dict[str, int]:
+def parts_to_dict(config: AlbertConfig) -> dict[str, int]:
+    """The parameters of each part, and the sums of them that are shown."""
     sizes = count_parameters(config)
-    return {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all}
+    return {**asdict(sizes), "encoder": sizes.without_heads, "all": sizes.all}
 
 
 def _paper_to_list() -> list[dict[str, Any]]:
-    return [{"name": row.name, "paper_millions": row.millions, **_to_dict(row.config)} for row in PAPER]
+    return [{"name": row.name, "paper_millions": row.millions, **parts_to_dict(row.config)} for row in PAPER]
 
 
 def _describe_shape(name: str) -> str:
@@ -117,14 +118,14 @@ def _describe_shape(name: str) -> str:
 
 def describe_parts(config: AlbertConfig) -> str:
     """List the parameters of a model by part."""
-    sizes, num_pairs = count_parameters(config), len(config.pairs())
+    sizes, num_runs = count_parameters(config), len(config.inner_layers())
     rows = [
         ("embeddings", sizes.embeddings, "tokens, positions, segments, and a LayerNorm"),
         ("projection", sizes.projection, "from E to H"),
-        ("attention", sizes.attention, f"{config.num_attentions} of its own, {num_pairs} run"),
-        ("feed-forward", sizes.ffn, f"{config.num_ffns} of its own, {num_pairs} run"),
+        ("attention", sizes.attention, f"{config.num_attentions} stored, {num_runs} computed"),
+        ("feed-forward", sizes.ffn, f"{config.num_ffns} stored, {num_runs} computed"),
         ("pooler", sizes.pooler, ""),
-        ("encoder", sizes.encoder, "the sum so far: what one keeps"),
+        ("encoder", sizes.without_heads, "the sum so far: what one keeps"),
         ("MLM head", sizes.mlm_head, "its table is the embedding of tokens"),
         ("SOP head", sizes.sop_head, ""),
         ("all", sizes.all, ""),
@@ -140,7 +141,7 @@ def describe_paper() -> str:
     ]
     for row in PAPER:
         sizes = count_parameters(row.config)
-        millions = [count / 1e6 for count in (sizes.embeddings + sizes.layers, sizes.encoder, sizes.all)]
+        millions = [count / 1e6 for count in (sizes.embeddings + sizes.layers, sizes.without_heads, sizes.all)]
         lines.append(
             f"  {row.name:<16}{row.millions:>5}{millions[0]:>14.1f}{millions[1]:>16.1f}{millions[2]:>14.1f}".rstrip()
         )

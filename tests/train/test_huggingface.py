@@ -158,7 +158,7 @@ def test_a_model_carried_there_and_back_is_the_same_to_the_bit(config, tokenizer
     if config.share == "all":
         assert back.config == ours.config
         assert all(torch.equal(value, back.state_dict()[name]) for name, value in ours.state_dict().items())
-    pairs = zip(ours.config.pairs(), back.config.pairs(), strict=True)
+    pairs = zip(ours.config.inner_layers(), back.config.inner_layers(), strict=True)
     for (attention, ffn), (other_attention, other_ffn) in pairs:
         for one, other in (
             (ours.encoder.attentions[attention], back.encoder.attentions[other_attention]),
@@ -420,7 +420,7 @@ def test_the_card_of_a_run_without_metrics_has_no_figures(trained, tmp_path, met
     if metrics is not None:
         (run / "metrics.jsonl").write_bytes(metrics)
     assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
-    assert "None: the run was not evaluated at this checkpoint." in (tmp_path / "model" / "README.md").read_text()
+    assert "None are known for this checkpoint." in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_the_name_of_a_run_writes_no_markup_into_the_card(trained, tmp_path):
@@ -489,7 +489,7 @@ def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_mod
     shown = fails(capsys, run, "-o", tmp_path / "model", "--tokenizer", tmp_path / "other.model")
     assert f"other.model: is not the tokenizer that {run} was trained with" in shown
     model, other = load_model(list_checkpoints(run)[-1]), load_tokenizer(tmp_path / "other.model")
-    with pytest.raises(ConfigError, match="pieces, but the model 4,000"):
+    with pytest.raises(ConfigError, match="pieces, but the model has 4,000"):
         huggingface.write_folder(model, other, tmp_path / "model")
 
 

@@ -34,7 +34,7 @@ def walk(model: Albert, rows, row: int) -> list[np.ndarray]:
     mask = batch.valid_BT[:, None, None, :]
     x = model.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
     states = [x[0, :length].detach().numpy()]
-    pairs = model.config.pairs()
+    pairs = model.config.inner_layers()
     for number, (attention, ffn) in enumerate(pairs, 1):
         x = model.encoder.ffns[ffn](model.encoder.attentions[attention](x, mask))
         if number % model.config.num_inner_groups == 0:
@@ -67,7 +67,7 @@ def run(toys, use_shards, tmp_path):
 def test_a_run_is_described_with_its_curves_and_parameters(run):
     text = describe_run(run)
     assert f"Run {run}, preset tiny, step 4" in text
-    assert "nothing learnt" in text
+    assert "without context" in text
     assert f"{run_to_dict(run)['parameters']['all']:,}" in text
     assert max(map(len, text.split("\n")[1:])) <= 80, "all but the path"
     assert [line["step"] for line in run_to_dict(run)["metrics"]] == [2, 2, 4, 4]

@@ -211,9 +211,12 @@ def test_a_batch_too_large_for_the_gpu_is_named_with_what_fits(toys, use_shards,
         return forward(self, batch)
 
     monkeypatch.setattr(Albert, "forward", run_out)
-    with pytest.raises(ConfigError, match=r"a batch of 512 tokens, in rows of 64, does not fit.*--micro-tokens 128"):
+    with pytest.raises(
+        ConfigError, match=r"a batch of 512 tokens, in rows of 64, does not fit.*--resume with --micro-tokens 128"
+    ):
         loop.train(tmp_path, tmp_path / "run", TINY)
     loop.train(tmp_path, tmp_path / "smaller", dataclasses.replace(TINY, micro_tokens=128))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, micro_tokens=128), resume=True)
 
 
 def test_if_no_batch_fits_on_the_gpu_the_error_says_so(toys, use_shards, tmp_path, monkeypatch):
@@ -310,7 +313,7 @@ def test_bf16_trains_too(toys, use_shards, tmp_path):
 
 def test_fp16_scales_its_loss_and_a_scale_that_collapses_stops_the_run(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40))
-    half = Precision(device=torch.device("cpu"), device_reason="test", format="fp16", format_reason="test")
+    half = Precision(device=torch.device("cpu"), device_info="test", format="fp16", format_reason="test")
     monkeypatch.setattr(loop, "choose_precision", lambda *given, **named: half)
     loop.train(tmp_path, tmp_path / "run", TINY)
     line = toys.read_metrics(tmp_path / "run")[-1]

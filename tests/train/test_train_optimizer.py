@@ -98,6 +98,6 @@ def test_lamb_leaves_weights_without_a_gradient_alone():
 
 def test_a_run_by_the_clock_has_the_rates_of_one_by_steps():
     config = TrainConfig(steps=None, minutes=1.0, warmup_share=0.1, lr=1.0)
-    assert lr_at(0.0, 1.0, config, stride=0.01) == pytest.approx(0.1)
-    assert lr_at(0.55, 1.0, config, stride=0.01) == pytest.approx(0.5)
-    assert lr_at(1.2, 1.0, config, stride=0.01) == 0
+    assert lr_at(0.0, 1.0, config, per_step=0.01) == pytest.approx(0.1)
+    assert lr_at(0.55, 1.0, config, per_step=0.01) == pytest.approx(0.5)
+    assert lr_at(1.2, 1.0, config, per_step=0.01) == 0

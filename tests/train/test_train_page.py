@@ -145,7 +145,7 @@ def test_a_run_by_the_clock_is_not_called_unfinished(tmp_path):
 def test_a_run_without_validation_says_so(tmp_path):
     text = read_page(write_run_page(write_run(tmp_path / "run", [line(300)]))).text
     assert "There are no validation figures" in text
-    assert "without learning" not in text
+    assert "without context" not in text
 
 
 def test_a_run_stopped_before_its_first_line_has_a_page_too(tmp_path):

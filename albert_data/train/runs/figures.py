@@ -18,9 +18,9 @@ from albert_data.train.reading import explain, parse_json, read_bytes, read_obje
 from albert_data.wording import format_share
 
 SPLITS = ("train", "validation")
-MOST_STEPS = 2**53  # of a line, and what a number of a curve may be: floats count no further
-_LINE_BYTES = 1 << 16  # a line of ours has 400
-CHANCE_LOSS, CHANCE_ACCURACY = math.log(2), 0.5  # of the sentence order: two answers, each half of the rows
+MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
+_LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
+CHANCE_LOSS, CHANCE_ACCURACY = math.log(2), 0.5  # of SOP: two answers, each right for half of the rows
 
 Line = dict[str, Any]
 Point = tuple[float, float]
@@ -28,7 +28,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over the steps. form: writes a value; baseline_name: of what a model without learning would reach."""
+    """A figure over the steps. form: formats a value; baseline_name: of `RunFigures.baseline`."""
 
     key: str
     title: str
@@ -83,9 +83,9 @@ class RunFigures:
 
 
 def number(line: Line, key: str) -> float | None:
-    """A figure of a line; None where it has none, as where nothing was measured."""
+    """A figure of a line; None if the line lacks it or has no number there."""
     value = line.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST_STEPS
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_EXACT
     return float(value) if is_number and value is not None else None
 
 
@@ -99,9 +99,9 @@ def read_run(run: Path) -> RunFigures:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
     sections = {name: value for name, value in content.items() if isinstance(value, dict)}
-    alone = {name: value for name, value in content.items() if not isinstance(value, dict)}
-    if alone:
-        sections["run"] = alone | sections.get("run", {})
+    loose = {name: value for name, value in content.items() if not isinstance(value, dict)}
+    if loose:  # values outside of any object are shown in a section of their own
+        sections["run"] = loose | sections.get("run", {})
     return RunFigures(name=run.resolve().name, sections=sections, lines=read_lines(run / METRICS_FILE))
 
 
@@ -111,13 +111,13 @@ def read_lines(path: Path) -> list[Line]:
     if parse_line(torn) is not None:  # an editor may leave out the line feed at the end of the file
         texts.append(torn)
     lines = []
-    for place, text in enumerate(texts, 1):
+    for line_number, text in enumerate(texts, 1):
         line = parse_line(text)
         if line is not None:
             lines.append(line)
         elif text.strip():
             raise CheckpointError(
-                f"{path}, line {place}: is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
+                f"{path}, line {line_number}: is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
                 "remove that line, or continue the run: --resume keeps a copy and writes the file without it"
             )
     return lines
@@ -131,7 +131,7 @@ def thin(lines: list[Line], most: int) -> list[Line]:
 
 
 def split_lines(path: Path) -> tuple[list[bytes], bytes]:
-    """The lines of a file, and what stands behind the last line end. Raises CheckpointError for no regular file."""
+    """The lines of a file, and what follows the last line end. Raises CheckpointError for what is no regular file."""
     try:
         *texts, rest = read_bytes(path).split(b"\n")
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def split_lines(path: Path) -> tuple[list[bytes], bytes]:
 
 
 def parse_line(text: bytes) -> Line | None:
-    """A line of metrics: its step, its split and single values; None for anything else."""
+    """A line of metrics, an object with a step, a split and single values; None for anything else."""
     try:
         line = parse_json(text) if len(text) <= _LINE_BYTES else None
     except ValueError:
@@ -150,4 +150,4 @@ def parse_line(text: bytes) -> Line | None:
     if not isinstance(line, dict) or line.get("split") not in SPLITS or type(line.get("step")) is not int:
         return None
     is_plain = not any(isinstance(value, dict | list) for value in line.values())
-    return line if is_plain and 0 <= line["step"] <= MOST_STEPS else None
+    return line if is_plain and 0 <= line["step"] <= MAX_EXACT else None

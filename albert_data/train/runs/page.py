@@ -77,7 +77,7 @@ def describe_progress(run: RunFigures) -> str:
 
 
 def _budget(config: dict[str, Any], last_step: int) -> str:
-    """What the run was given; that it was stopped is known only where that is a number of steps."""
+    """The budget, and, if it is a number of steps, whether the run is finished: only then that is known."""
     for name in ("minutes", "epochs"):
         if (given := number(config, name)) is not None:
             return f" of a run of {given:g} {name}"
@@ -94,7 +94,7 @@ def _duration(seconds: float) -> str:
 
 
 def describe_outcome(run: RunFigures) -> Iterator[str]:
-    """The last validation figures beside those of a model that learnt nothing."""
+    """The last validation figures beside those of a model that learnt nothing from context."""
     last = run.final_validation
     if last is None:
         yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
@@ -104,7 +104,7 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
         for curve in CURVES
         if (value := number(last, curve.key)) is not None
     ]
-    heads = ("figure", "model", "without learning from context")
+    heads = ("figure", "model", "without context")
     yield render_table(heads, rows, caption=f"Validation at step {last['step']:,}")
     if run.unigram_loss is None:
         yield "<p>The MLM loss of frequencies alone is measured at the end of a run, and so not known here.</p>"
@@ -175,7 +175,7 @@ def thin_points(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
 
 
 def list_settings(run: RunFigures) -> Iterator[str]:
-    """A table for each object of run.json, without what an earlier one says already."""
+    """A table for each object of run.json, without the values that an earlier table has."""
     said: dict[str, Any] = {}
     for name, section in run.sections.items():
         rows = [(key, _plain(value)) for key, value in section.items() if said.get(key, ...) != value]
@@ -192,9 +192,10 @@ def _plain(value: Any) -> str:
 
 
 def check_plot(path: Path, spared: Iterable[Path]) -> None:
-    """Raise before the work for a plot that can't be written: ConfigError by its name, OutputError by where it is.
+    """Raise, before the work begins, for a plot that can't be written.
 
-    spared: files that are read, which it must not replace.
+    ConfigError if its name does not end in .html, OutputError if its folder is missing. spared: files that are read,
+    which it must not replace.
     """
     if path.suffix.lower() != ".html":
         raise ConfigError(f"--plot {path}: the plot is an HTML page; give it a name that ends in .html")

@@ -1,6 +1,6 @@
 """A run, or several side by side, for the terminal: parameters, learning curves, and what each layer does.
 
-In: the files of a run and, for the layers, `Layers`. Out: lines of at most 80 columns, or values that JSON has.
+In: the files of a run and, for the layers, `Layers`. Out: lines of at most 80 columns, or values that JSON can hold.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import read_run_file
 from albert_data.train.runs.figures import CHANCE_LOSS, RunFigures, number, read_run, thin
-from albert_data.train.sizes import count_parameters, describe_parts
+from albert_data.train.sizes import describe_parts, parts_to_dict
 from albert_data.wording import format_share
 
 if TYPE_CHECKING:
@@ -24,22 +24,21 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
 
 
 def describe_run(run: Path) -> str:
-    """The page of one run: what it is, its curves, its parameters."""
+    """The text about one run: what it is, its curves, its parameters."""
     figures, settings = read_run(run), read_run_file(run)
     head = f"Run {run}, preset {TrainConfig(**settings['config']).preset}, step {figures.last_step:,}"
     return "\n\n".join([head, _describe_curves(figures), describe_parts(AlbertConfig(**settings["model"]))])
 
 
 def run_to_dict(run: Path) -> dict[str, Any]:
-    """The same, of values that JSON has."""
+    """The same as values that JSON can hold."""
     figures, settings = read_run(run), read_run_file(run)
     config = AlbertConfig(**settings["model"])
-    sizes = count_parameters(config)
     return {
         "run": str(run),
         "config": settings["config"],
         "model": asdict(config),
-        "parameters": {**asdict(sizes), "encoder": sizes.encoder, "all": sizes.all},
+        "parameters": parts_to_dict(config),
         "metrics": [{key: _finite(value) for key, value in line.items()} for line in figures.lines],
     }
 
@@ -64,7 +63,7 @@ def _describe_curves(figures: RunFigures) -> str:
         lines.append("  none: the shards have no validation rows, or none was read yet")
     if figures.unigram_loss is not None:
         alone = f"{figures.unigram_loss:11.3f}"
-        lines.append(f"  {'nothing learnt':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{_percent(0.5)}")
+        lines.append(f"  {'without context':<18}{alone}{'':8}{CHANCE_LOSS:11.3f}{_percent(0.5)}")
     training = [line for line in figures.lines if line["split"] == "train"]
     if training:
         speeds = sorted(value for _, value in figures.points("tokens_per_second", "train"))
