@@ -20,7 +20,7 @@ PACKED = {"qkv.weight": 3}  # suffix of a parameter's name -> number of matrices
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB over groups of parameters, with a few GPU calls for each group, however many parameters it has.
+    """LAMB over groups of parameters.
 
     num_blocks of a group: how many matrices each of its parameters holds, one after another in the first dimension.
     is_adapted: whether updates are scaled to the weights.
@@ -44,38 +44,30 @@ class Lamb(torch.optim.Optimizer):
         if closure is not None:
             raise TypeError("Lamb takes no closure")
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if params:
-                self._step_group(group, params)
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._step_parameter(group, p, p.grad)
 
-    def _step_group(self, group: dict[str, Any], params: list[Tensor]) -> None:
-        for p in params:
-            if not self.state[p]:
-                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        means = [self.state[p]["exp_avg"] for p in params]
-        squares = [self.state[p]["exp_avg_sq"] for p in params]
-        gradients: list[Tensor] = [p.grad for p in params if p.grad is not None]
-        beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        roots = torch._foreach_sqrt(squares)
-        torch._foreach_add_(roots, group["eps"])
-        updates: list[Tensor] = list(torch._foreach_div(means, roots))
+    def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
+        state, (beta1, beta2) = self.state[p], group["betas"]
+        if not state:
+            state.update(exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
+        mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
+        square = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        update = mean / square.sqrt().add_(group["eps"])
         if group["weight_decay"]:
-            torch._foreach_add_(updates, params, alpha=group["weight_decay"])
+            update.add_(p, alpha=group["weight_decay"])
         if group["is_adapted"]:
-            _scale_to(updates, params, group["num_blocks"])
-        torch._foreach_add_(params, updates, alpha=-group["lr"])
+            _scale_to(update, p, group["num_blocks"])
+        p.add_(update, alpha=-group["lr"])
 
 
-def _scale_to(updates: list[Tensor], params: list[Tensor], num_blocks: int) -> None:
-    """Scale each block of the updates to the norm of its weights, in place, unless one of the two norms is 0."""
-    blocks = [block for update in updates for block in update.chunk(num_blocks)]
-    norms = torch.stack(torch._foreach_norm([block for p in params for block in p.chunk(num_blocks)]))
-    update_norms = torch.stack(torch._foreach_norm(blocks))
-    ratios = torch.where((norms > 0) & (update_norms > 0), norms / update_norms, 1.0)
-    torch._foreach_mul_(blocks, list(ratios.unbind()))
+def _scale_to(update: Tensor, weights: Tensor, num_blocks: int) -> None:
+    """Scale each block of an update to the norm of its weights, in place, unless one of the two norms is 0."""
+    for block, weight_block in zip(update.chunk(num_blocks), weights.chunk(num_blocks), strict=True):
+        norm, update_norm = torch.linalg.vector_norm(weight_block), torch.linalg.vector_norm(block)
+        # On the device: reading the norms on the CPU would wait for the GPU.
+        block.mul_(torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0))
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

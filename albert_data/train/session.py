@@ -151,7 +151,7 @@ def _make_model(shape: AlbertConfig) -> Albert:
 
 def compile_model(model: Albert) -> None:
     """Compile the modules that take most of the time, a shared one once for all layers, for each BatchShape."""
-    limits: Any = torch._dynamo.config
+    limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
     name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
     setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
     encoder = model.encoder
