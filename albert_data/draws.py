@@ -60,7 +60,7 @@ def below(bits: np.uint64, limit: int) -> np.int64:
 
 
 def threshold(probability: float) -> np.uint64:
-    """Return the bound that 64 random bits are below with this probability (for 1.0: all but one in 2**64 times)."""
+    """Return the bound that 64 random bits are below with this probability (1.0 counts as 1 - 2**-64)."""
     return np.uint64(min(int(probability * 2.0**64), 2**64 - 1))
 
 

@@ -167,7 +167,7 @@ class SortedRun:
             at += 2 * num_entries
 
     def find(self, split: str, low: int, high: int) -> RecordRange:
-        """A range of records that holds all rows with shuffle keys low .. high."""
+        """A range of records that holds all rows with shuffle keys in [low, high]."""
         index = self._indices[split]
         # The part of the index to read: from the last sparse key below `low` to the first one above `high`.
         begin = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1) * _SPARSE_STEP
@@ -207,7 +207,7 @@ class SortedRun:
 def read_range(
     runs: Sequence[SortedRun], split: str, low: int, high: int, scratch: RecordScratch
 ) -> tuple[Records, FoundRecords]:
-    """Read the rows of all runs whose shuffle keys are low .. high, one run after another.
+    """Read the rows of all runs whose shuffle keys are in [low, high], one run after another.
 
     Only one run is open at a time: a large corpus has more of them than a process may have open files.
     """
