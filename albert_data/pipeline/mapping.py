@@ -28,7 +28,7 @@ from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Documents, Tokenizer
 
-RUN_BYTES = 32 << 20  # of ids: a run is written when the rows that are held have that many
+RUN_BYTES = 32 << 20  # of ids: a sorted run is written when the rows that are held have that many
 # Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,
 # source 2; rounded up. It decides how many shards there are, so another value would change the bytes of builds.
 _ROW_BYTES = 30

@@ -25,7 +25,7 @@ from albert_data.wording import count_of
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MIB = 1 << 20
-_TASKS = 128  # a task is at most 1 / 128 of the corpus: smaller ones share it more evenly, but make more runs to merge
+_TASKS = 128  # a task is at most 1 / 128 of the corpus: smaller ones share it more evenly, but make more to merge
 _TASKS_LEFT = 32  # and at most 1 / 32 of what is left, so the last ones are small and no worker waits for long
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes two files, so very small tasks would cost more than they gain
 _MAX_TASK_BYTES = 32 * _MIB

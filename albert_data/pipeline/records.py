@@ -245,6 +245,7 @@ def put_records(records: Records, starts: np.ndarray, keys: RowKeys, columns: Ro
         # in the last u64. What is written after it overwrites the rest of that u64.
         u64[start + _count_u64(num_ids, num_masks, id_bytes) - 1] = 0
         u64[start], u64[start + 1] = keys.shuffle_keys[row], keys.document_keys[row]
+        # Pass 3 with label -1, 0 or 1 is 0x00003, 0x10003 or 0x20003. An i32 index is twice a u64 index.
         i32[2 * start + _PASS] = I64(keys.passes[row]) | (I64(columns.sop_label[row]) + 1) << _PASS_BITS
         i32[2 * start + _INDEX] = keys.indices[row]
         i32[2 * start + _NUM_IDS], i32[2 * start + _NUM_MASKS] = num_ids, num_masks
@@ -277,6 +278,7 @@ def find_records(
         next_start = start + _count_u64(num_ids, num_masks, id_bytes)
         if num_ids < 0 or num_masks < 0 or next_start > end or count >= len(found.starts):
             raise ValueError("a record lies outside its run")
+        # The index of a sorted run leads to whole groups of 16 rows, so some at both ends are outside the keys.
         if low <= u64[start] <= high:
             found.starts[count] = start
             keys.shuffle_keys[count], keys.document_keys[count] = u64[start], u64[start + 1]
@@ -312,6 +314,7 @@ def take_records(records: Records, starts: np.ndarray) -> RowColumns:
     to_ids, to_masked, to_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
     for row in range(num_rows):
         num_ids, num_masks = offsets[row + 1] - offsets[row], mask_offsets[row + 1] - mask_offsets[row]
+        # The three lists follow one another; `at` counts ids first, then u16, as in `put_records`.
         at = (starts[row] + _HEAD_U64) * 8 // id_bytes
         copy_items(to_ids, offsets[row], ids, at, num_ids)
         copy_items(to_masked, mask_offsets[row], ids, at + num_ids, num_masks)

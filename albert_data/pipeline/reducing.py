@@ -41,9 +41,8 @@ from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, 
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
-_SLICES_READ = (
-    6  # at once, 48 MiB: the largest shard by default (1.5 x SHARD_BYTES); more would need more memory than map
-)
+# Read at once: 48 MiB, the largest shard by default (1.5 x SHARD_BYTES). More would need more memory than map does.
+_SLICES_READ = 6
 _KEYS = 2**64
 
 

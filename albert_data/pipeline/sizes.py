@@ -46,9 +46,8 @@ class SizeSample:
         """The sum of the sizes of all documents, each once."""
         if len(self.hashes) < SAMPLE:
             return int(self.sizes.sum())
-        # The other k - 1 documents are all those with hashes below the sample's largest, so they are the share
-        # largest / 2**64 of all.
-        # Counting the k-th as well would bias the estimate upwards.
+        # The other k - 1 documents are all those with hashes below the sample's largest one, so they are the share
+        # largest / 2**64 of all. Counting the k-th as well would bias the estimate upwards.
         return int(self.sizes[:-1].sum()) * _HASHES // max(int(self.hashes[-1]), 1)
 
     def to_text(self) -> str:

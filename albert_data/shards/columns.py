@@ -102,6 +102,7 @@ def _address(array: pyarrow.Array) -> int:
 @helper
 def measure_list(offsets: Pointer, row: int, num_values: int) -> I64:
     """The length of a row's list. Raises ValueError where it lies outside the values."""
+    # List i has the values [offsets[i], offsets[i + 1]). In a damaged file offsets may be any numbers.
     begin, end = I64(item(offsets, row)), I64(item(offsets, row + 1))
     if begin < 0 or end < begin or end > num_values:
         raise ValueError("a row lies outside its values")
@@ -131,6 +132,7 @@ def copy_rows(
         num_tokens = measure_list(pointer_at(i32, addresses.id_offsets[batch]), row, addresses.num_ids[batch])
         masked_lists = pointer_at(i32, addresses.masked_offsets[batch])
         num_masks = measure_list(masked_lists, row, addresses.num_masked[batch])
+        # Each row has one number of masks, so positions and ids share mask_offsets in the result.
         position_lists = pointer_at(i32, addresses.position_offsets[batch])
         if measure_list(position_lists, row, addresses.num_positions[batch]) != num_masks:
             raise ValueError("a row has other numbers of masked_positions than of masked_ids")
@@ -140,6 +142,7 @@ def copy_rows(
         document_keys[i] = item(pointer_at(u64, addresses.document_keys[batch]), row)
         if has_source:
             sources[i] = item(pointer_at(u16, addresses.sources[batch]), row)
+    # Now the sizes of the lists are known. The arrays are returned, so the pointers to them stay valid.
     input_ids, masked_ids = np.empty(offsets[-1], no_ids.dtype), np.empty(mask_offsets[-1], no_ids.dtype)
     masked_positions = np.empty(mask_offsets[-1], np.uint16)
     out_ids, out_masked, out_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)

@@ -55,6 +55,7 @@ def put_originals(rows: ExampleArrays, ids: np.ndarray) -> None:
     """Write the original of each masked token into `ids`, which is laid out as rows.input_ids."""
     for row in range(len(rows.segment_a_len)):
         for i in range(rows.mask_offsets[row], rows.mask_offsets[row + 1]):
+            # Positions count from the row's [CLS], offsets from the first row's.
             ids[rows.offsets[row] + rows.masked_positions[i]] = rows.masked_ids[i]
 
 
