@@ -5,7 +5,7 @@ depends on the keys alone. A shard consists of slices of about 8 MiB. Each becom
 once. Copies of a row have equal keys, so they follow one another: all except the first are dropped here.
 
 The number of shards and slices decides the bytes of the shards, so it is computed from the set of documents. How much
-is read at once is computed from what the runs hold, copies included, since it bounds the memory.
+is read at once is computed from what the sorted runs hold, copies included, since it bounds the memory.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ReduceTask:
 class Move:
     """All rows of one document go to the split `target`, which gets no other document.
 
-    In the runs these rows lie among those of `source`. num_bytes: of the document's rows of one pass.
+    In the sorted runs these rows lie among those of `source`. num_bytes: of the document's rows of one pass.
     """
 
     document_key: int
@@ -159,7 +159,7 @@ def _has_others(total: TaskReceipt) -> bool:
 
 
 def _measure_section(total: TaskReceipt, section: str, id_bytes: int) -> int:
-    """How many bytes of Arrow data the rows of one split in all runs make, copies included."""
+    """How many bytes of Arrow data the rows of one split in all sorted runs make, copies included."""
     rows, tokens, masked = (total.counts[f"{section}_{what}"] for what in ("rows", "tokens", "masked"))
     return int(measure_rows(rows, tokens, masked, id_bytes))
 
@@ -232,7 +232,7 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
 
 
 class _Merge:
-    """The rows of one split, out of all runs. dropped: the copies so far."""
+    """The rows of one split, out of all sorted runs. dropped: the copies so far."""
 
     def __init__(self, runs: list[SortedRun], scratch: RecordScratch, rules: ReduceRules, split: str) -> None:
         self._runs, self._scratch, self._rules, self._split = runs, scratch, rules, split
@@ -259,7 +259,7 @@ class _Merge:
         move = self._rules.move
         if move is None:
             return read_range(self._runs, self._split, low, high, self._scratch)
-        # All rows lie in one section of the runs. The target takes the rows of the moved document, the source the rest.
+        # All rows lie in one section of each run. The target takes the rows of the moved document, the source the rest.
         records, found = read_range(self._runs, move.source, low, high, self._scratch)
         is_moved = found.keys.document_keys == np.uint64(move.document_key)
         return records, found.take(is_moved if self._split == move.target else ~is_moved)

@@ -218,7 +218,7 @@ class WorkDir:
         return "none"  # equals no boot id
 
     def begin_shards(self, basis: str) -> None:
-        """Keep finished shards if they were made of the same runs, and remove them otherwise.
+        """Keep finished shards if they were made of the same sorted runs, and remove them otherwise.
 
         basis: a text that differs if the runs do.
         """
