@@ -70,8 +70,7 @@ class TextConfig:
 
 DEFAULT_TEXT = TextConfig()
 
-
-# Codecs that Python counts as text encodings, but that read its own escapes, or take each byte for a character.
+# Python counts these as text encodings, but two read its own escapes, and charmap has no characters of its own.
 _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
 
 
@@ -85,7 +84,7 @@ def _normalise_encoding(name: str) -> str:
         if codec in _NO_ENCODINGS:
             raise LookupError(codec)
         return "utf-8" if codec == "utf-8-sig" else codec
-    except (LookupError, ValueError, AssertionError) as error:
+    except (LookupError, ValueError) as error:
         raise ConfigError(
             f"encoding is {name!r}, which is no encoding of text that Python knows; "
             "allowed are names such as utf-16-le, cp1252, gb18030, shift_jis or koi8-r"

@@ -27,6 +27,7 @@ _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 @helper
 def mix(x: np.uint64) -> np.uint64:
     """Scatter 64 bits, one to one, so that each input bit flips each output bit in about half of the cases."""
+    # Both steps can be undone: x ^ (x >> n), and a product with an odd number modulo 2**64. So it is one to one.
     x = (x ^ (x >> _30)) * _MIX_A
     x = (x ^ (x >> _27)) * _MIX_B
     return x ^ (x >> _31)
@@ -60,7 +61,7 @@ def below(bits: np.uint64, limit: int) -> np.int64:
 
 
 def threshold(probability: float) -> np.uint64:
-    """Return the bound that 64 random bits are below with this probability (for 1.0: all but one in 2**64 times)."""
+    """Return the bound that 64 random bits are below with this probability (1.0 counts as 1 - 2**-64)."""
     return np.uint64(min(int(probability * 2.0**64), 2**64 - 1))
 
 

@@ -1,4 +1,4 @@
-"""Escape in printed text, as Python does in a string, characters that control a terminal or can't be seen."""
+"""Escape characters that control a terminal or can't be seen, in printed text, as Python does in a string."""
 
 from __future__ import annotations
 

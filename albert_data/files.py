@@ -51,6 +51,7 @@ def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
 
 def _choose_temporary(path: Path) -> Path:
+    """A new name in the folder of `path`. If Ctrl-C ends the process, the file of this name is removed."""
     temporary = path.with_name(f".albert-data-{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     _open_temporaries.add(temporary)
     return temporary
@@ -106,7 +107,7 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         for name, data in files.items():
             written[name] = _choose_temporary(folder / name)
-            write_bytes(written[name], data)
+            write_bytes(written[name], data)  # synced, and complete before any old file is removed
         for name in files:
             (folder / name).unlink(missing_ok=True)
         for name, temporary in written.items():
@@ -135,14 +136,11 @@ def write_json(path: Path, value: object, *, sync: bool = True) -> None:
     write_bytes(path, to_json(value), sync=sync)
 
 
-def check_output(path: Path, spared: Iterable[Path]) -> None:
-    """Raise OutputError if the output file that the user named is a folder, or one of the files that are read.
-
-    spared: the inputs, and the files of the shard folder or training run that is shown.
-    """
+def check_output(path: Path, inputs: Iterable[Path]) -> None:
+    """Raise OutputError if an output file that the user named is a folder, or one of `inputs`, which are read."""
     if path.is_dir():
         raise OutputError(f"{path} is a folder; name a file to write")
-    for other in spared:
+    for other in inputs:
         with suppress(OSError):  # one of the two does not exist
             if path.samefile(other):
                 raise OutputError(f"{path} is {other}, which is read here; name another file to write")
@@ -158,8 +156,8 @@ def _find_descriptor(path: Path) -> int | None:
 def write_output(path: Path, data: bytes) -> bool:
     """Write a file that the user named: a regular file as a whole or not at all, anything else in place.
 
-    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether the path is a regular file of that
-    name (not so for /dev/stdout, even if it leads to one). Raises OutputError if it can't be written.
+    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether a reader finds a regular file at
+    this path afterwards: False for /dev/stdout and the like. Raises OutputError if it can't be written.
     """
     try:
         if is_regular(path) or not is_there(path):

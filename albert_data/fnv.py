@@ -13,7 +13,7 @@ FNV_BASIS, FNV_PRIME = U64(0xCBF29CE484222325), U64(0x100000001B3)
 @helper
 def add_byte(state: U64, byte: int) -> U64:
     """The state after one more byte. The first state is FNV_BASIS, the last is the hash."""
-    return (state ^ U64(byte)) * FNV_PRIME
+    return (state ^ U64(byte)) * FNV_PRIME  # uint64 wraps around: modulo 2**64, as FNV has it
 
 
 def hash_bytes(data: bytes) -> int:

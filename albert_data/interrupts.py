@@ -21,7 +21,7 @@ _message = "Interrupted."
 
 
 def before_exit(cleanup: Callable[[], object]) -> Callable[[], object]:
-    """Have a function called when Ctrl-C ends the process, in the midst of whatever that does: it must take no lock."""
+    """Have a function called when Ctrl-C ends the process. It runs between any two steps, so it must take no lock."""
     _cleanups.append(cleanup)
     return cleanup
 
@@ -33,15 +33,15 @@ def say_when_interrupted(message: str) -> None:
 
 
 def exit_at_interrupts() -> None:
-    """Let Ctrl-C end this process from now on, unless it is ignored, as a shell's `command &` has it."""
+    """Let Ctrl-C end this process from now on, unless SIGINT is ignored, as it is in a shell's background job."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
     parent = os.getpid()
 
     def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would disturb the cleaning
-        if os.getpid() == parent:  # and no fork that has not come to ignore Ctrl-C: the parent speaks for it
-            with suppress(OSError):  # stderr is closed. `print` fails where it interrupts another `print`
+        if os.getpid() == parent:  # a forked child inherits the handler, and ends silently: the parent cleans up
+            with suppress(OSError):  # stderr may be closed. os.write: `print` raises if it interrupts another `print`
                 os.write(2, f"\n{_message}\n".encode())
             for cleanup in _cleanups:
                 with suppress(Exception):

@@ -25,8 +25,9 @@ import numpy as np
 from albert_data.files import find_cache_folder
 
 _config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
-MAX_FOLDERS = 8  # of a module: some checkouts side by side; each takes 100 kB or less
+MAX_FOLDERS = 8  # kept for each module, of 100 kB or less: enough for some checkouts of different versions
 _ROOT = Path(__file__).parent.parent
+# Modules with kernels import what these use at the top, in this form alone.
 _IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
 
 
@@ -89,7 +90,7 @@ def _list_files(module: str) -> list[Path]:
 
 
 def _drop_oldest(base: Path, module: str) -> None:
-    """Keep the newest folders of a module. A process that uses another has its kernels in memory, or compiles them."""
+    """Keep the newest folders of a module. A process that uses a removed one compiles what it had not loaded."""
     folders = [path for path in base.glob(f"{module}-*") if re.fullmatch("-[0-9a-f]{16}", path.name[len(module) :])]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime_ns, reverse=True)[MAX_FOLDERS:]:
         drop(folder)

@@ -47,10 +47,10 @@ def kernel(function: Function, *, nogil: bool = True) -> Function:
 def helper(function: Function, *, inline: bool = False) -> Function:
     """Let kernels call a function. Python can call it too, uncompiled, unless it takes pointers.
 
-    inline: insert it into its callers although it is long, so that no call passes its arguments over the stack.
+    inline: insert it into its callers although it is long, so that no call passes its arguments over the stack:
+    `@partial(helper, inline=True)`.
 
-    A plain `njit` would be compiled again for each constant that it is called with; `register_jitable` takes the
-    constant's type.
+    `njit` would compile it again for each constant that is passed to it; `register_jitable` compiles it for the type.
     """
     compiled: Function = register_jitable(forceinline=inline)(function)
     return compiled
@@ -175,7 +175,7 @@ def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at
 
 @_intrinsic
 def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, span: Any) -> Any:
-    """Find which of the 64 bytes from `at` on are in low .. low + span - 1, after setting the bits of `fold` in each.
+    """Find which of the 64 bytes from `at` on are in [low, low + span), after setting the bits of `fold` in each.
 
     Returns a uint64 with a bit for each byte, the first one lowest. fold, low, span: uint8. A fold of 0x20 makes ASCII
     letters lower case, so (0x20, ord("a"), 26) finds letters of either case.
@@ -200,7 +200,7 @@ def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, span: A
 
 @_intrinsic
 def rarely(context: Any, condition: Any) -> Any:
-    """Return a condition that is mostly false; LLVM moves the code for the other case out of the way."""
+    """Return a condition that is mostly false; LLVM moves the code for when it is true out of the way."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bit = ir.IntType(1)

@@ -19,33 +19,33 @@ _PATH = Path(__file__).with_name("languages.tsv")
 
 def _read() -> tuple[dict[str, str], dict[str, str]]:
     names: dict[str, str] = {}
-    primary_codes: dict[str, str] = {}
+    canonical_codes: dict[str, str] = {}
     for line in _PATH.read_text(encoding="utf-8").splitlines()[1:]:
         code, name, others = line.split("\t")
         names[code] = name
-        primary_codes |= dict.fromkeys([code, *others.split()], code)
-    return names, primary_codes
+        canonical_codes |= dict.fromkeys([code, *others.split()], code)
+    return names, canonical_codes
 
 
-LANGUAGES, _PRIMARY_CODES = _read()  # code -> English name; any code -> its language's first code
+LANGUAGES, _CANONICAL_CODES = _read()  # canonical code -> English name; any code -> its language's canonical one
 
 
 def is_language(code: str) -> bool:
     """Return whether a code, with or without subtags, is known."""
-    return _find_primary(code) in _PRIMARY_CODES
+    return _find_primary(code) in _CANONICAL_CODES
 
 
 def normalise_language(code: str) -> str:
-    """Return the first code of a language: "pt" for "pt-BR", "zh" for "zh_Hant" and "cmn", "de" for "DEU".
+    """Return a language's canonical code: "pt" for "pt-BR", "zh" for "zh_Hant" and "cmn", "de" for "DEU".
 
     Raises ConfigError if the code is unknown.
     """
     primary = _find_primary(code)
-    if primary not in _PRIMARY_CODES:
+    if primary not in _CANONICAL_CODES:
         raise ConfigError(
             f"language is {code!r}, which is no known ISO 639 code{_suggest(code)}; --language help lists all codes"
         )
-    return _PRIMARY_CODES[primary]
+    return _CANONICAL_CODES[primary]
 
 
 def pack_language(code: str) -> int:
@@ -73,6 +73,6 @@ def _suggest(code: str) -> str:
     word = code.strip().lower()
     if close := get_close_matches(word, names, n=1, cutoff=0.75):
         return f" (did you mean {names[close[0]]}, {LANGUAGES[names[close[0]]]}?)"
-    close = get_close_matches(re.split("[-_]", word)[0], _PRIMARY_CODES, n=3, cutoff=0.6)
-    codes = sorted({_PRIMARY_CODES[match] for match in close})
+    close = get_close_matches(re.split("[-_]", word)[0], _CANONICAL_CODES, n=3, cutoff=0.6)
+    codes = sorted({_CANONICAL_CODES[match] for match in close})
     return f" (did you mean {' or '.join(f'{match}, {LANGUAGES[match]}' for match in codes)}?)" if codes else ""

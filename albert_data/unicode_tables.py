@@ -48,8 +48,8 @@ def categories() -> tuple[np.ndarray, tuple[str, ...]]:
 def scripts() -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the script of each code point in the same form.
 
-    A script is the first word of the Unicode names of its letters, marks and numbers ("LATIN", "CJK", "HIRAGANA"); all
-    other characters have "-".
+    The script of a letter, mark or number is the first word of its Unicode name ("LATIN", "CJK", "HIRAGANA"); other
+    characters have "-".
     """
     return _expand(_SCRIPT)
 

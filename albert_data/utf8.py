@@ -21,6 +21,7 @@ def read_character(text: Pointer, position: int) -> tuple[int, int]:
     first = I64(item(text, position))
     if first < 0x80:
         return first, position + 1
+    # Each byte after the first, 10xxxxxx, carries six bits of the code: its lower ones, 0x3F.
     second = I64(item(text, position + 1)) & 0x3F
     if first < 0xE0:
         return (first & 0x1F) << 6 | second, position + 2
@@ -33,6 +34,7 @@ def read_character(text: Pointer, position: int) -> tuple[int, int]:
 @helper
 def decode_three(word: U64) -> int:
     """The code of the character of three bytes at the beginning of a uint64: one load instead of three, no branch."""
+    # The euro sign is E2 82 AC, the first byte lowest: 0x2 << 12 | 0x02 << 6 | 0x2C = 0x20AC.
     bits = I64(word)
     code: int = (bits & 0x0F) << 12 | (bits >> 8 & 0x3F) << 6 | bits >> 16 & 0x3F
     return code
@@ -41,6 +43,7 @@ def decode_three(word: U64) -> int:
 @helper
 def find_width(first: int) -> int:
     """The number of bytes of a character, from its first byte."""
+    # No branch: each comparison counts 1 where it is true.
     return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
 
 
@@ -48,7 +51,7 @@ def find_width(first: int) -> int:
 def step_back(text: Pointer, position: int) -> int:
     """The position of the character before `position`; there must be one."""
     position -= 1
-    while item(text, position) & 0xC0 == 0x80:
+    while item(text, position) & 0xC0 == 0x80:  # 10xxxxxx is not a first byte
         position -= 1
     return position
 

@@ -133,13 +133,13 @@ def test_threads_that_share_shards_get_the_right_rows(any_folder: Path):
 
 def test_only_one_thread_makes_a_value_that_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
     shards, calls, begin = open_shards(folder), [], threading.Barrier(8)
-    read = shards._read_batch
+    read = shards._read_record_batch
 
     def count(number: int) -> object:
         calls.append(number)
         return read(number)
 
-    monkeypatch.setattr(shards, "_read_batch", count)
+    monkeypatch.setattr(shards, "_read_record_batch", count)
 
     def work(_: int) -> int:
         begin.wait()

@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_the_older_vocabulary_whole(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fill_up)
         assert learn(140) == 1
-    assert "out: No space left on device; an older one there is whole: free some space" in capsys.readouterr().err
+    assert "out: No space left on device; an older one there is unchanged; free some space" in capsys.readouterr().err
     assert fixtures.digest_folder(Path("out")) == before
     assert learn(140) == 0
 

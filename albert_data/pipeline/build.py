@@ -180,7 +180,7 @@ def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
 
 
 def _check_size(plan: Plan) -> None:
-    """Raise InputError for more inputs than readers of a manifest accept. It names each twice, also in its plan."""
+    """Raise InputError for more inputs than readers of a manifest accept: it names each in `inputs` and in `plan`."""
     inputs = plan.inputs
     num_bytes = sum(len(item.path.encode()) + _INPUT_BYTES for item in inputs)
     if 2 * num_bytes > MAX_MANIFEST_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_MANIFEST_VALUES:

@@ -28,7 +28,7 @@ from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Documents, Tokenizer
 
-RUN_BYTES = 32 << 20
+RUN_BYTES = 32 << 20  # of ids: a sorted run is written when the rows that are held have that many
 # Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,
 # source 2; rounded up. It decides how many shards there are, so another value would change the bytes of builds.
 _ROW_BYTES = 30
@@ -102,8 +102,8 @@ class MapJob:
     def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt) -> None:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
-            splits = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
-            is_validation = splits < threshold(self._config.validation_fraction)
+            row_split_keys = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
+            is_validation = row_split_keys < threshold(self._config.validation_fraction)
             rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self._config.keep_duplicates)
         if len(keys.indices):
             name = f"{task.name}-{len(receipt.runs):03d}.run"
@@ -111,14 +111,14 @@ class MapJob:
                 write_sorted_run(self._runs / name, rows)
             receipt.runs.append(name)
             receipt.dropped = receipt.dropped.add(rows.dropped)
-            _count_rows(held, keys, splits, is_validation, receipt)
+            _count_rows(held, keys, row_split_keys, is_validation, receipt)
         held.clear()
 
 
 def _count_rows(
-    parts: list[KeyedRows], keys: RowKeys, splits: np.ndarray, is_validation: np.ndarray, receipt: TaskReceipt
+    parts: list[KeyedRows], keys: RowKeys, row_split_keys: np.ndarray, is_validation: np.ndarray, receipt: TaskReceipt
 ) -> None:
-    """Count the rows of all parts. keys: joined; splits: uint64, the split key of each row."""
+    """Count the rows of all parts. keys: joined; row_split_keys: uint64."""
     tokens, masked = (
         np.concatenate([np.diff(offsets) for offsets in column])
         for column in zip(*((part.examples.offsets, part.examples.mask_offsets) for part in parts), strict=True)
@@ -136,7 +136,7 @@ def _count_rows(
         here = is_here[firsts]
         receipt.samples[split].add(keys.shuffle_keys[firsts[here]], sizes[here])
     if len(firsts):
-        receipt.add_edges(*_find_edges(splits[firsts], keys.document_keys[firsts], sizes))
+        receipt.add_edges(*_find_edges(row_split_keys[firsts], keys.document_keys[firsts], sizes))
 
 
 def _find_edges(

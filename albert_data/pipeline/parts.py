@@ -17,10 +17,10 @@ PART_BYTES = 4 << 20
 
 def split_lines(lines: Lines) -> Iterator[Lines]:
     """Yield parts of whole documents: as many as fit into PART_BYTES, but at least one."""
-    document_bytes = lines.line_offsets[lines.document_offsets]
+    document_begins = lines.line_offsets[lines.document_offsets]
     begin, num_documents = 0, len(lines.document_keys)
     while begin < num_documents:
-        fit = int(np.searchsorted(document_bytes, document_bytes[begin] + PART_BYTES, side="right")) - 1
+        fit = int(np.searchsorted(document_begins, document_begins[begin] + PART_BYTES, side="right")) - 1
         end = max(begin + 1, fit)
         yield _slice_documents(lines, begin, end)
         begin = end

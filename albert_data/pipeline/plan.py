@@ -25,8 +25,8 @@ from albert_data.wording import count_of
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MIB = 1 << 20
-_TASKS = 128  # a little more for a corpus of medium size: few runs to merge, enough tasks to share evenly
-_TASKS_LEFT = 32  # a task is at most this part of what is left, so the last ones are small and no worker waits for long
+_TASKS = 128  # a task is at most 1 / 128 of the corpus: smaller ones share it more evenly, but make more to merge
+_TASKS_LEFT = 32  # and at most 1 / 32 of what is left, so the last ones are small and no worker waits for long
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes two files, so very small tasks would cost more than they gain
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
@@ -34,7 +34,7 @@ _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
 @dataclass(frozen=True, kw_only=True)
 class FileRange:
-    """Bytes start .. end of a plain file; both lie between documents. language: that of the input."""
+    """Bytes [start, end) of a plain file; both bounds lie between documents. language: that of the input."""
 
     path: str
     format: str
@@ -149,6 +149,7 @@ def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -
         start = 0
         while start < item.size:
             end, task_bytes = item.size, choose_size()
+            # At most 1.5 tasks stay one, so no rest is smaller than half a task.
             if item.size - start > task_bytes * 3 // 2 and not is_document:
                 end = _find_document(file, item.format, start + task_bytes, item.size)
             yield FileRange(path=item.path, format=item.format, start=start, end=end, language=item.language)

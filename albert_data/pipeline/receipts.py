@@ -60,11 +60,11 @@ def _make_samples() -> dict[str, SizeSample]:
 class TaskReceipt:
     """What one map task made, or several together.
 
-    runs: file names.
+    runs: file names of sorted runs.
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
-    fields: the fields of records without text; unlabelled: of records that lack the language field; num_labelled: how
-    many records have it.
+    fields: the names of the JSON fields in records that lack the text field; unlabelled: the same of records that lack
+    the language field; num_labelled: how many records have it.
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
     samples: of the sizes in bytes that the documents' rows of one pass have, for each split.
     least, greatest: the documents with the extreme split keys; None where there is no row.
@@ -146,7 +146,7 @@ class TaskReceipt:
 
 
 def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
-    """The receipt of a finished task whose runs are all there; None otherwise."""
+    """The receipt of a finished task whose sorted runs are all there; None otherwise."""
     found = read_receipt(path)
     if found is None or not all((runs / name).is_file() for name in found["runs"]):
         return None

@@ -119,12 +119,10 @@ class RowColumns(NamedTuple):
     languages: np.ndarray
 
 
+@helper
 def _count_u64(num_ids: Any, num_masks: Any, id_bytes: int) -> Any:
     """How many u64 a record is long. A mask has an id and a position of 2 bytes."""
     return _HEAD_U64 + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8
-
-
-_count_u64_in_kernel = helper(_count_u64)
 
 
 def measure_records(examples: Examples) -> np.ndarray:
@@ -194,7 +192,7 @@ def find_copies(records: Records, starts: np.ndarray, is_tie: np.ndarray) -> np.
         if is_tie[row]:
             start, other, i = starts[row], starts[row - 1], 0
             num_ids, num_masks = records.i32[2 * start + _NUM_IDS], records.i32[2 * start + _NUM_MASKS]
-            num_u64 = _count_u64_in_kernel(I64(num_ids), I64(num_masks), records.ids.itemsize)
+            num_u64 = _count_u64(I64(num_ids), I64(num_masks), records.ids.itemsize)
             # The head holds both lengths and comes first: records of different length differ before the shorter ends.
             while i < num_u64 and u64[start + i] == u64[other + i]:
                 i += 1
@@ -245,8 +243,9 @@ def put_records(records: Records, starts: np.ndarray, keys: RowKeys, columns: Ro
         num_masks = mask_offsets[row + 1] - mask_offsets[row]
         # Scratch memory holds older bytes, and records are compared by whole u64, so the padding must be zeroed. It is
         # in the last u64. What is written after it overwrites the rest of that u64.
-        u64[start + _count_u64_in_kernel(num_ids, num_masks, id_bytes) - 1] = 0
+        u64[start + _count_u64(num_ids, num_masks, id_bytes) - 1] = 0
         u64[start], u64[start + 1] = keys.shuffle_keys[row], keys.document_keys[row]
+        # Pass 3 with label -1, 0 or 1 is 0x00003, 0x10003 or 0x20003. An i32 index is twice a u64 index.
         i32[2 * start + _PASS] = I64(keys.passes[row]) | (I64(columns.sop_label[row]) + 1) << _PASS_BITS
         i32[2 * start + _INDEX] = keys.indices[row]
         i32[2 * start + _NUM_IDS], i32[2 * start + _NUM_MASKS] = num_ids, num_masks
@@ -263,7 +262,7 @@ def put_records(records: Records, starts: np.ndarray, keys: RowKeys, columns: Ro
 def find_records(
     records: Records, begin: int, end: int, low: np.uint64, high: np.uint64, found: FoundRecords, count: int
 ) -> tuple[int, int]:
-    """Find the records in u64 begin .. end with shuffle keys low .. high. Write them to `found` behind `count` others.
+    """Write the records in u64 [begin, end) with shuffle keys in [low, high] to `found`, after `count` others.
 
     Returns how many there are now, and where the last of these ends. Raises ValueError where the bytes are no records.
     """
@@ -276,9 +275,10 @@ def find_records(
         num_ids = num_masks = I64(-1)
         if start + _HEAD_U64 <= end:
             num_ids, num_masks = I64(i32[2 * start + _NUM_IDS]), I64(i32[2 * start + _NUM_MASKS])
-        next_start = start + _count_u64_in_kernel(num_ids, num_masks, id_bytes)
+        next_start = start + _count_u64(num_ids, num_masks, id_bytes)
         if num_ids < 0 or num_masks < 0 or next_start > end or count >= len(found.starts):
             raise ValueError("a record lies outside its run")
+        # The index of a sorted run leads to whole groups of 16 rows, so some at both ends are outside the keys.
         if low <= u64[start] <= high:
             found.starts[count] = start
             keys.shuffle_keys[count], keys.document_keys[count] = u64[start], u64[start + 1]
@@ -314,6 +314,7 @@ def take_records(records: Records, starts: np.ndarray) -> RowColumns:
     to_ids, to_masked, to_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
     for row in range(num_rows):
         num_ids, num_masks = offsets[row + 1] - offsets[row], mask_offsets[row + 1] - mask_offsets[row]
+        # The three lists follow one another; `at` counts ids first, then u16, as in `put_records`.
         at = (starts[row] + _HEAD_U64) * 8 // id_bytes
         copy_items(to_ids, offsets[row], ids, at, num_ids)
         copy_items(to_masked, mask_offsets[row], ids, at + num_ids, num_masks)

@@ -5,7 +5,7 @@ depends on the keys alone. A shard consists of slices of about 8 MiB. Each becom
 once. Copies of a row have equal keys, so they follow one another: all except the first are dropped here.
 
 The number of shards and slices decides the bytes of the shards, so it is computed from the set of documents. How much
-is read at once is computed from what the runs hold, copies included, since it bounds the memory.
+is read at once is computed from what the sorted runs hold, copies included, since it bounds the memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, 
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
-_SLICES_READ = 6  # at once: a whole shard, by default of at most 48 MiB; more would need more memory than map does
+# Read at once: 48 MiB, the largest shard by default (1.5 x SHARD_BYTES). More would need more memory than map does.
+_SLICES_READ = 6
 _KEYS = 2**64
 
 
@@ -49,7 +50,7 @@ _KEYS = 2**64
 class ReduceTask:
     """One shard to write.
 
-    num_slices: how many record batches it gets; slice_bytes: about how much the runs hold of each, copies included.
+    num_slices: how many record batches it gets; slice_bytes: about what the runs hold for each, copies included.
     """
 
     split: str
@@ -74,7 +75,7 @@ class ReduceTask:
 class Move:
     """All rows of one document go to the split `target`, which gets no other document.
 
-    In the runs these rows lie among those of `source`. num_bytes: of the document's rows of one pass.
+    In the sorted runs these rows lie among those of `source`. num_bytes: of the document's rows of one pass.
     """
 
     document_key: int
@@ -136,38 +137,41 @@ def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> 
     tasks, move = [], rules.move
     for split in SPLITS:
         section = move.source if move and move.target == split else split  # where the split's rows lie in the runs
-        read_bytes = _measure_section(total, section, np.dtype(rules.id_dtype).itemsize)
+        held_bytes = _measure_section(total, section, np.dtype(rules.id_dtype).itemsize)
         if move and move.target == split:
             num_bytes = move.num_bytes * config.examples.dupe_factor
         elif config.keep_duplicates:
-            num_bytes = read_bytes
+            num_bytes = held_bytes
         else:
             num_bytes = total.samples[split].estimate() * config.examples.dupe_factor
         is_emptied = move and move.source == split and not _has_others(total)
         if total.counts[f"{section}_rows"] and not is_emptied:
-            tasks += plan_shards(split, num_bytes, config.num_shards if split == "train" else None, read_bytes)
+            tasks += plan_shards(split, num_bytes, config.num_shards if split == "train" else None, held_bytes)
     return tasks
 
 
 def _has_others(total: TaskReceipt) -> bool:
-    """Whether there is another document than the one that is moved."""
+    """Whether there is another document than the one that is moved.
+
+    Sizes are not compared: documents whose keys collide may differ in size, and all of them are moved.
+    """
     return total.least is not None and total.greatest is not None and total.least[:2] != total.greatest[:2]
 
 
 def _measure_section(total: TaskReceipt, section: str, id_bytes: int) -> int:
-    """How many bytes of Arrow data the rows of one split in all runs make, copies included."""
+    """How many bytes of Arrow data the rows of one split in all sorted runs make, copies included."""
     rows, tokens, masked = (total.counts[f"{section}_{what}"] for what in ("rows", "tokens", "masked"))
     return int(measure_rows(rows, tokens, masked, id_bytes))
 
 
-def plan_shards(split: str, num_bytes: int, num_shards: int | None, read_bytes: int) -> list[ReduceTask]:
+def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: int) -> list[ReduceTask]:
     """Tasks for a split of `num_bytes` of Arrow data: `num_shards`, or for None as many as make shards of SHARD_BYTES.
 
-    read_bytes: how much of it the runs hold, copies included.
+    held_bytes: of the split's rows in the runs, copies included.
     """
     count = num_shards or max(1, round(num_bytes / SHARD_BYTES))
     num_slices = max(1, -(-num_bytes // (count * SLICE_BYTES)))
-    slice_bytes = read_bytes // (count * num_slices)
+    slice_bytes = held_bytes // (count * num_slices)
     return [
         ReduceTask(split=split, shard=shard, num_shards=count, num_slices=num_slices, slice_bytes=slice_bytes)
         for shard in range(count)
@@ -212,14 +216,14 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
     """Yield the slices of a shard that have rows. At most about _SLICES_READ of the default size are read at once."""
     total = task.num_shards * task.num_slices
     first, end = task.shard * task.num_slices, (task.shard + 1) * task.num_slices
-    slice_bytes, read_bytes = max(task.slice_bytes, SLICE_BYTES), _SLICES_READ * SLICE_BYTES
-    if slice_bytes <= read_bytes:
-        at_once = read_bytes // slice_bytes
+    slice_bytes, limit = max(task.slice_bytes, SLICE_BYTES), _SLICES_READ * SLICE_BYTES
+    if slice_bytes <= limit:
+        at_once = limit // slice_bytes
         for begin in range(first, end, at_once):
             yield from merge.read([i * _KEYS // total for i in range(begin, min(begin + at_once, end) + 1)])
         return
     # With many copies even one slice is too large. It is read in parts, and what is left of them is joined.
-    num_parts = -(-slice_bytes // read_bytes)
+    num_parts = -(-slice_bytes // limit)
     for i in range(first, end):
         low, high = i * _KEYS // total, (i + 1) * _KEYS // total
         bounds = [low + (high - low) * part // num_parts for part in range(num_parts + 1)]
@@ -228,7 +232,7 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
 
 
 class _Merge:
-    """The rows of one split, out of all runs. dropped: the copies so far."""
+    """The rows of one split, out of all sorted runs. dropped: the copies so far."""
 
     def __init__(self, runs: list[SortedRun], scratch: RecordScratch, rules: ReduceRules, split: str) -> None:
         self._runs, self._scratch, self._rules, self._split = runs, scratch, rules, split
@@ -251,11 +255,11 @@ class _Merge:
                 yield take_examples(records, starts, self._sources)
 
     def _find_rows(self, low: int, high: int) -> tuple[Records, FoundRecords]:
-        """The rows of this split with shuffle keys low .. high."""
+        """The rows of this split with shuffle keys in [low, high]."""
         move = self._rules.move
         if move is None:
             return read_range(self._runs, self._split, low, high, self._scratch)
-        # All rows lie in one section of the runs. The target takes the rows of the moved document, the source the rest.
+        # All rows lie in one section of each run. The target takes the rows of the moved document, the source the rest.
         records, found = read_range(self._runs, move.source, low, high, self._scratch)
         is_moved = found.keys.document_keys == np.uint64(move.document_key)
         return records, found.take(is_moved if self._split == move.target else ~is_moved)

@@ -32,7 +32,7 @@ class SizeSample:
 
     def add(self, hashes: np.ndarray, sizes: np.ndarray) -> None:
         """Add documents. hashes: uint64, equal for equal documents, otherwise random; sizes: bytes of each."""
-        # Only low hashes are sorted below: those up to the largest in a full sample, else the SAMPLE least new ones.
+        # Sort only what can enter the sample: hashes up to its largest if it is full, else the SAMPLE least new ones.
         largest = self.hashes[-1:] if len(self.hashes) == SAMPLE else np.unique(hashes)[:SAMPLE][-1:]
         is_low = hashes <= largest
         hashes = np.append(self.hashes, hashes[is_low])
@@ -46,8 +46,8 @@ class SizeSample:
         """The sum of the sizes of all documents, each once."""
         if len(self.hashes) < SAMPLE:
             return int(self.sizes.sum())
-        # The other k - 1 documents are all those with hashes below the largest one, so they are hash / 2**64 of all.
-        # Counting the k-th as well would bias the estimate upwards.
+        # The other k - 1 documents are all those with hashes below the sample's largest one, so they are the share
+        # largest / 2**64 of all. Counting the k-th as well would bias the estimate upwards.
         return int(self.sizes[:-1].sum()) * _HASHES // max(int(self.hashes[-1]), 1)
 
     def to_text(self) -> str:

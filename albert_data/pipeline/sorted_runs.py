@@ -1,6 +1,6 @@
 """Sorted runs: the intermediate files between map and reduce.
 
-A run holds the rows of train, then those of validation, each sorted by shuffle key. The file is uint64 throughout:
+A sorted run holds the rows of train, then those of validation, each by shuffle key. The file is uint64 throughout:
 
     head       of each split: the number of its index entries, and the number of u64 of its records
     index      of each split: the shuffle keys of every 16th row, then the positions of these rows
@@ -112,7 +112,7 @@ def _place_records(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
 def _make_head(
     splits: Sequence[np.ndarray], shuffle_keys: np.ndarray, starts: np.ndarray, num_u64: np.ndarray
 ) -> np.ndarray:
-    """Head and index of a run. splits: the sorted row numbers of each."""
+    """Head and index of a sorted run. splits: the sorted row numbers of each."""
     sizes, index = [], []
     for rows in splits:
         entries = rows[::_STEP]
@@ -129,7 +129,7 @@ def write_sorted_run(path: Path, run: SortedRunData) -> None:
 
 
 class RecordRange(NamedTuple):
-    """Consecutive records of a run, from one u64 to another. max_rows: a bound on their number."""
+    """Consecutive records of a sorted run, from one u64 to another. max_rows: a bound on their number."""
 
     begin: int
     end: int
@@ -167,7 +167,7 @@ class SortedRun:
             at += 2 * num_entries
 
     def find(self, split: str, low: int, high: int) -> RecordRange:
-        """A range of records that holds all rows with shuffle keys low .. high."""
+        """A range of records that holds all rows with shuffle keys in [low, high]."""
         index = self._indices[split]
         # The part of the index to read: from the last sparse key below `low` to the first one above `high`.
         begin = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1) * _SPARSE_STEP
@@ -207,9 +207,9 @@ class SortedRun:
 def read_range(
     runs: Sequence[SortedRun], split: str, low: int, high: int, scratch: RecordScratch
 ) -> tuple[Records, FoundRecords]:
-    """Read the rows of all runs whose shuffle keys are low .. high, one run after another.
+    """Read the rows with shuffle keys in [low, high] of one sorted run after another.
 
-    Only one run is open at a time: a large corpus has more of them than a process may have open files.
+    Only one is open at a time: a large corpus has more of them than a process may have open files.
     """
     ranges = [run.find(split, low, high) for run in runs]
     records = scratch.reserve(sum(part.end - part.begin for part in ranges))

@@ -2,7 +2,7 @@
 
 A shard folder is a pure function of its documents, tokenizer and config, so it can't hold times. In: the report of a
 build. Out: a small file for `inspect`, which holds no path or name; at most MAX_BUILDS files are kept. A file that is
-damaged, or that this module would not write like this, counts as missing.
+damaged, or holds anything that this module does not write, counts as missing.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ _MAX_FILE_BYTES = 1 << 16
 _MAX_SECONDS, _MAX_COUNT = 1e10, 2**63
 _CLOCK = "%Y-%m-%dT%H:%M:%SZ"
 _SEALED = re.compile(r"[0-9a-f]{64}")
-_OURS = re.compile(r"[0-9a-f]{64}\.json(\.tmp)?")
+_OURS = re.compile(r"[0-9a-f]{64}\.json(\.tmp)?")  # .tmp: a temporary file of version 0.3.0
 _STAGE_KEYS = {stage.replace(" ", "_"): stage for stage in STAGES}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildTimes:
-    """wall_seconds: how long the last command ran; stages: seconds of each, summed over all workers and commands.
+    """wall_seconds: how long the last command ran; stages: seconds of each, summed over all workers.
 
-    num_resumed_tasks: tasks that an earlier command had finished; finished_utc: as 2026-01-31T12:00:00Z. Raises
-    ValueError for a value of another type or out of range.
+    stages counts the map tasks that earlier, killed commands finished, but not the shards that these finished.
+    num_resumed_tasks: how many map tasks that were; finished_utc: as 2026-01-31T12:00:00Z. Raises ValueError for a
+    value of another type or out of range.
     """
 
     wall_seconds: float

@@ -104,7 +104,7 @@ class TrainerProcess:
             code = process.wait()
             try:
                 model = read_answer(answer)
-            except MemoryError:
+            except MemoryError:  # the process sent it and ended; the error below says what to do
                 model = None
             if model is None:
                 raise _explain_death(code, sum(map(len, sentences)), " ".join(self._watcher.last_lines))

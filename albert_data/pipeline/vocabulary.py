@@ -34,7 +34,7 @@ from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
 
 _COLUMNS, _INDENT = 80, 11
-_MOST_UNSPACED = 0.5  # of a corpus' letters in scripts without spaces; with more of them there is no dummy prefix
+_MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are in scripts without spaces
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
     except OSError as error:
         raise OutputError(
-            f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is whole: "
-            "free some space, or name another folder"
+            f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is "
+            "unchanged; free some space, or name another folder"
         ) from error
     return settings

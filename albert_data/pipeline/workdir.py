@@ -158,6 +158,7 @@ class WorkDir:
                 "run that command to its end, or start anew with --overwrite"
             )
         self._check_targets(plan)
+        # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
         if not is_same or self._read_boot() != _boot_id():
             self.clear()
@@ -217,7 +218,7 @@ class WorkDir:
         return "none"  # equals no boot id
 
     def begin_shards(self, basis: str) -> None:
-        """Keep finished shards if they were made of the same runs, and remove them otherwise.
+        """Keep finished shards if they were made of the same sorted runs, and remove them otherwise.
 
         basis: a text that differs if the runs do.
         """
@@ -252,9 +253,8 @@ class WorkDir:
             path = self.root / folder
             if not path.is_dir():
                 continue
-            found = [
-                file for pattern in patterns for end in ("", TEMPORARY_SUFFIX) for file in path.glob(pattern + end)
-            ]
+            ends = ("", TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
+            found = [file for pattern in patterns for end in ends for file in path.glob(pattern + end)]
             for file in {*found, *list_temporaries(path)}:
                 if is_regular(file):
                     file.unlink()
@@ -262,7 +262,10 @@ class WorkDir:
                 path.rmdir()
 
     def remove(self) -> None:
-        """Remove the working folder. The journal, and with it the lock, stays as long as OUT has no manifest."""
+        """Remove the working folder.
+
+        Journal and lock stay while OUT has no manifest: only the journal then says which files in OUT are ours.
+        """
         self.clear()
         if (self.out / MANIFEST_NAME).exists():
             self._journal.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ class Addresses(NamedTuple):
     sources: addresses of the column `source`; 0 in shards without it.
     """
 
-    offsets: np.ndarray
+    id_offsets: np.ndarray
     input_ids: np.ndarray
     num_ids: np.ndarray
     segment_a_len: np.ndarray
@@ -53,14 +53,14 @@ class Columns:
         self._has_source = SOURCE in batches[0].schema.names
         self._no_ids = np.zeros(0, batches[0].column("input_ids").values.to_numpy(zero_copy_only=True).dtype)
 
-    def take(self, batches: np.ndarray, rows: np.ndarray) -> Examples:
+    def take(self, batch_numbers: np.ndarray, rows: np.ndarray) -> Examples:
         """Copy rows, each given by the number of its record batch and its number in that batch (int64).
 
         The caller must check these numbers (`Shards.rows` does): a number that is too large reads other memory.
         Raises ValueError for a row whose lists lie outside the values of the record batch.
         """
         ids, offsets, segment_a_len, sop_label, positions, masked, mask_offsets, keys, sources = copy_rows(
-            self._addresses, batches, rows, self._no_ids, self._has_source
+            self._addresses, batch_numbers, rows, self._no_ids, self._has_source
         )
         return Examples(
             input_ids=ids,
@@ -102,6 +102,7 @@ def _address(array: pyarrow.Array) -> int:
 @helper
 def measure_list(offsets: Pointer, row: int, num_values: int) -> I64:
     """The length of a row's list. Raises ValueError where it lies outside the values."""
+    # List i has the values [offsets[i], offsets[i + 1]). In a damaged file offsets may be any numbers.
     begin, end = I64(item(offsets, row)), I64(item(offsets, row + 1))
     if begin < 0 or end < begin or end > num_values:
         raise ValueError("a row lies outside its values")
@@ -116,7 +117,7 @@ def copy_list(out: Pointer, out_at: int, values: int, offsets: Pointer, row: int
 
 @kernel
 def copy_rows(
-    addresses: Addresses, batches: np.ndarray, rows: np.ndarray, no_ids: np.ndarray, has_source: bool
+    addresses: Addresses, batch_numbers: np.ndarray, rows: np.ndarray, no_ids: np.ndarray, has_source: bool
 ) -> tuple[np.ndarray, ...]:
     """Copy rows: the columns of `Examples`, in their order. no_ids: an empty array of the type of the ids."""
     num_rows = len(rows)
@@ -127,25 +128,27 @@ def copy_rows(
     i32, i8, u64, u16 = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
     # First pass: check and measure the lists and copy the single values, so that the second can copy without checks.
     for i in range(num_rows):
-        batch, row = batches[i], rows[i]
-        num_tokens = measure_list(pointer_at(i32, addresses.offsets[batch]), row, addresses.num_ids[batch])
+        batch, row = batch_numbers[i], rows[i]
+        num_tokens = measure_list(pointer_at(i32, addresses.id_offsets[batch]), row, addresses.num_ids[batch])
         masked_lists = pointer_at(i32, addresses.masked_offsets[batch])
-        num_masked = measure_list(masked_lists, row, addresses.num_masked[batch])
+        num_masks = measure_list(masked_lists, row, addresses.num_masked[batch])
+        # Each row has one number of masks, so positions and ids share mask_offsets in the result.
         position_lists = pointer_at(i32, addresses.position_offsets[batch])
-        if measure_list(position_lists, row, addresses.num_positions[batch]) != num_masked:
+        if measure_list(position_lists, row, addresses.num_positions[batch]) != num_masks:
             raise ValueError("a row has other numbers of masked_positions than of masked_ids")
-        offsets[i + 1], mask_offsets[i + 1] = offsets[i] + num_tokens, mask_offsets[i] + num_masked
+        offsets[i + 1], mask_offsets[i + 1] = offsets[i] + num_tokens, mask_offsets[i] + num_masks
         segment_a_len[i] = item(pointer_at(i32, addresses.segment_a_len[batch]), row)
         sop_label[i] = item(pointer_at(i8, addresses.sop_label[batch]), row)
         document_keys[i] = item(pointer_at(u64, addresses.document_keys[batch]), row)
         if has_source:
             sources[i] = item(pointer_at(u16, addresses.sources[batch]), row)
+    # Now the sizes of the lists are known. The arrays are returned, so the pointers to them stay valid.
     input_ids, masked_ids = np.empty(offsets[-1], no_ids.dtype), np.empty(mask_offsets[-1], no_ids.dtype)
     masked_positions = np.empty(mask_offsets[-1], np.uint16)
     out_ids, out_masked, out_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
     for i in range(num_rows):
-        batch, row = batches[i], rows[i]
-        lists = pointer_at(i32, addresses.offsets[batch])
+        batch, row = batch_numbers[i], rows[i]
+        lists = pointer_at(i32, addresses.id_offsets[batch])
         copy_list(out_ids, offsets[i], addresses.input_ids[batch], lists, row, offsets[i + 1] - offsets[i])
         at, count = mask_offsets[i], mask_offsets[i + 1] - mask_offsets[i]
         lists = pointer_at(i32, addresses.position_offsets[batch])

@@ -66,7 +66,7 @@ class TokenizerEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class InputEntry:
-    """An input of the build. path: as it was given; language: None where the build has one language."""
+    """An input of the build. path: of the file that was found; language: None where the build has one language."""
 
     path: str
     bytes: Count
@@ -94,7 +94,7 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Counts of the corpus as it was read, once.
+    """Counts of the corpus in one pass, copies included.
 
     duplicate_documents, duplicate_tokens: how many of these were dropped as copies, None where copies were kept. The
     last three show whether the text looks wrapped, or its documents too short (corpus/layout.py).
@@ -150,7 +150,7 @@ class CardEntry:
 class Manifest(Versions):
     """All that is known about a build.
 
-    The fields of Versions are declared again, as format 2 needs them and format 1 had none.
+    The fields of Versions are declared again: a manifest of format 2 must have them, and format 1 had none.
     config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
     sources: the languages that the column `source` refers to by index, None where the rows have no such column.
     card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file lacks

@@ -46,7 +46,7 @@ def _compare_plan(values: Mapping[str, Any]) -> Iterator[str]:
     if "sha256" in plan["tokenizer"]:  # missing if the build trained its tokenizer
         twice.append(("tokenizer.sha256", values["tokenizer"]["sha256"], plan["tokenizer"]["sha256"]))
     for name, value, planned in twice:
-        if value != planned or type(value) is not type(planned):
+        if value != planned or type(value) is not type(planned):  # in Python 1 == 1.0 == True
             yield f"{name} is {_shorten(value)}; plan says {_shorten(planned)}"
 
 

@@ -22,7 +22,7 @@ from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manife
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import READABLE_VERSIONS
 
-# For each input a build writes its path and 85 other bytes, twice (`inputs` and `plan.inputs`): enough for a million.
+# Enough for 800,000 inputs with paths of 30 bytes. A build of more than fit is refused (pipeline/build.py).
 MAX_BYTES = 1 << 28
 MAX_VALUES = 1 << 23
 MAX_DEPTH = 32
@@ -134,6 +134,7 @@ def _explain_missing(folder: Path) -> str:
 def read_file(path: Path) -> ManifestFile:
     """Read a JSON object. Raises OSError where it can't be read, ShardError or ValueError where it is not allowed."""
     measure_file(path)  # before it is opened: a FIFO or a device could wait for ever
+    # O_NONBLOCK: a FIFO may take the file's place in between.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if found.st_size > MAX_BYTES:

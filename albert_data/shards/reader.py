@@ -78,7 +78,7 @@ class Shards:
         self._bounds = Bounds.from_manifest(manifest)
         readers = [_open_shard(folder, shard) for shard in manifest.splits[split].shards]
         self._record_batches = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
-        self._batch = lru_cache(maxsize=_CACHED_BATCHES)(self._load_batch)
+        self._examples_of = lru_cache(maxsize=_CACHED_BATCHES)(self._read_examples)
         self._lock, self._made = SharedLock(), dict[str, Any]()
 
     def __repr__(self) -> str:
@@ -97,10 +97,10 @@ class Shards:
                     self._made[name] = make()
         return cast(Made, self._made[name])
 
-    def _load_batch(self, number: int) -> Examples:
-        return from_record_batch(self._read_batch(number))
+    def _read_examples(self, number: int) -> Examples:
+        return from_record_batch(self._read_record_batch(number))
 
-    def _read_batch(self, number: int) -> pyarrow.RecordBatch:
+    def _read_record_batch(self, number: int) -> pyarrow.RecordBatch:
         reader, i = self._record_batches[number]
         try:
             with self._lock:  # Arrow does not say that threads may share a reader
@@ -116,14 +116,14 @@ class Shards:
     @property
     def _columns(self) -> Columns:
         numbers = range(len(self._record_batches))
-        return self._make_once("columns", lambda: Columns([self._read_batch(number) for number in numbers]))
+        return self._make_once("columns", lambda: Columns([self._read_record_batch(number) for number in numbers]))
 
     @property
     def _begins(self) -> np.ndarray:
         """The number of the first row of each record batch, and last the number of rows: int64."""
 
         def measure() -> np.ndarray:
-            lengths = [self._read_batch(number).num_rows for number in range(len(self._record_batches))]
+            lengths = [self._read_record_batch(number).num_rows for number in range(len(self._record_batches))]
             return np.cumsum([0, *lengths], dtype=np.int64)
 
         return self._make_once("begins", measure)
@@ -156,7 +156,7 @@ class Shards:
         """Tokens of each row, [CLS] and [SEP] included: int32."""
 
         def measure() -> np.ndarray:
-            parts = [np.diff(self._batch(number).offsets) for number in range(len(self._record_batches))]
+            parts = [np.diff(self._examples_of(number).offsets) for number in range(len(self._record_batches))]
             lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
             return lengths
 
@@ -166,7 +166,7 @@ class Shards:
         """All rows in order, one record batch at a time. Raises ShardError at a row that leaves its bounds."""
         begin = 0
         for number in range(len(self._record_batches)):
-            batch = self._batch(number)
+            batch = self._examples_of(number)
             self._check_rows(batch, range(begin, begin + len(batch)))
             yield batch
             begin += len(batch)
@@ -207,7 +207,7 @@ class Shards:
     def _read_row(self, row: int) -> Example:
         number = bisect_right(self._begins, row) - 1
         at = row - int(self._begins[number])
-        one = slice_rows(self._batch(number), at, at + 1)
+        one = slice_rows(self._examples_of(number), at, at + 1)
         self._check_rows(one, [row])
         return _to_example(one)
 

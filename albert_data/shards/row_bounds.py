@@ -91,6 +91,7 @@ def find_unsound(rows: ExampleArrays, bounds: Bounds, first: int, checks_ids: bo
             return row, SEGMENT, 0, a_len, length
         if label < -1 or label > 1:
             return row, LABEL, 0, label, length
+        # Positions, ids and sources are unsigned, so only their upper bounds are compared.
         for i in range(first_mask, rows.mask_offsets[row + 1]):
             if rows.masked_positions[i] >= length:
                 return row, POSITION, i - first_mask, rows.masked_positions[i], length
@@ -100,6 +101,7 @@ def find_unsound(rows: ExampleArrays, bounds: Bounds, first: int, checks_ids: bo
             for at in range(begin, end):
                 if rows.input_ids[at] >= bounds.vocab_size:
                     return row, TOKEN_ID, at - begin, rows.input_ids[at], length
+        # `sources` is empty where the shards have no such column.
         if len(rows.sources) > 0 and rows.sources[row] >= bounds.num_sources:
             return row, SOURCE, 0, rows.sources[row], length
     return -1, SOUND, 0, 0, 0

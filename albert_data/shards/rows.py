@@ -11,7 +11,7 @@ from albert_data.kernels import kernel
 
 
 def no_rows(*, has_source: bool = False) -> Examples:
-    """Examples without rows. The ids are uint16, whatever the vocabulary: no id tells the difference."""
+    """Examples without rows. The ids are uint16, whatever the vocabulary: there is none to hold."""
     ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
     return Examples(
         input_ids=ids,
@@ -27,7 +27,7 @@ def no_rows(*, has_source: bool = False) -> Examples:
 
 
 def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
-    """Rows begin .. end - 1, without a copy of their values."""
+    """Rows [begin, end), without a copy of their values."""
     offsets, mask_offsets = examples.offsets[begin : end + 1], examples.mask_offsets[begin : end + 1]
     tokens, masks = slice(offsets[0], offsets[-1]), slice(mask_offsets[0], mask_offsets[-1])
     return Examples(
@@ -55,6 +55,7 @@ def put_originals(rows: ExampleArrays, ids: np.ndarray) -> None:
     """Write the original of each masked token into `ids`, which is laid out as rows.input_ids."""
     for row in range(len(rows.segment_a_len)):
         for i in range(rows.mask_offsets[row], rows.mask_offsets[row + 1]):
+            # Positions count from the row's [CLS], offsets from the first row's.
             ids[rows.offsets[row] + rows.masked_positions[i]] = rows.masked_ids[i]
 
 

@@ -91,7 +91,7 @@ class ShardReceipt:
 def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
     """Write one Arrow file, with a record batch for each of `batches`. The same batches make the same bytes.
 
-    The caller must sync the file: a build does so once, when all shards are written.
+    The caller must sync the file: a build does so while workers make the next shards.
     """
     options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
     num_rows = num_tokens = num_masked = num_unpaired = 0
@@ -144,7 +144,7 @@ def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None
     """Raise ValueError unless a batch has our columns, undamaged and without nulls, and as many masks as originals.
 
     Arrow checks none of this when it reads, and code that follows a damaged offset would read past the end of the file.
-    The metadata of the schema may be anything: readers of the format need not write ours.
+    The metadata of the schema may be anything: other writers of the format need not write ours.
     """
     if not any(batch.schema.equals(shard_schema(dtype, has_source=has_source)) for dtype in (np.uint16, np.uint32)):
         raise ValueError(describe_columns(batch.schema))

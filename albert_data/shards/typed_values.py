@@ -5,7 +5,7 @@ another type or out of range, each with its path, as in "splits.train.shards[1].
 no fault.
 
 A field with a default may be missing; a field that is `since` a format version may be missing only in older files.
-A field that is None is not written. The settings of a BuildConfig are: None means there that the build chooses.
+A field that is None is not written, except a setting of a BuildConfig: there None means that the build chooses.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Reading:
         return None
 
     def _read_config(self, value: object, where: str) -> Any:
-        """The file holds all settings in one flat object. Only those of ExampleConfig must be there."""
+        """Read all settings from one flat object. Those of ExampleConfig must be there: every version wrote them."""
 
         def build(**found: Any) -> BuildConfig:
             text = {name: found.pop(name) for name in _names(TextConfig) if name in found}
