@@ -18,9 +18,9 @@ import numpy as np
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
 from albert_data.utf8 import write_character
 
-NUM_FIRST = 1 << 16
+NUM_FIRST = 1 << 16  # characters of the basic plane
 MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with more goes through SentencePiece
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores as much below the worst piece
+_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this much less than the worst piece
 _BLOCK = 256
 LEAF = 0  # the number of all nodes without children
 _PIECE_SHIFT, _NODE_SHIFT = 9, 32
@@ -193,11 +193,11 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
             slot = I64(((U64(node) << _BYTE_BITS | U64(byte)) * _GOLDEN) >> _HASH_SHIFT) & mask
             while slots[slot] != 0 and (parents[slots[slot]] != node or labels[slots[slot]] != byte):
                 slot = (slot + 1) & mask
-            if slots[slot] == 0:
+            if slots[slot] == 0:  # the first piece with this prefix
                 slots[slot], parents[num_nodes], labels[num_nodes] = num_nodes, node, byte
                 num_nodes += 1
             node = I64(slots[slot])
-        if node:
+        if node:  # an empty piece ends at the root, and matches nothing
             ends[node] = ids[piece] + 1
     return num_nodes
 
@@ -224,6 +224,7 @@ def number_nodes(
             index, num_children_at_start = 0, num_children[parent]
         while True:
             # Try the number that puts the youngest child at `index`.
+            # A block with fewer free indices than children is skipped.
             while index < len(is_taken) and num_free[index // _BLOCK] < num_children[parent]:
                 index += _BLOCK - index % _BLOCK
             if index >= len(is_taken):
