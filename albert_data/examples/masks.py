@@ -55,13 +55,18 @@ class Pieces(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs; keys: uint64, a row's key for its draws."""
+    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs.
+
+    A row's draws depend on its key (uint64), its index, and the seed and the pass of all rows.
+    """
 
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
     keys: np.ndarray
     indices: np.ndarray
+    seed: np.uint64
+    pass_index: int
 
 
 class Masks(NamedTuple):
@@ -129,10 +134,10 @@ def mask_by_tables(
     pairs: Pairs, keys: np.ndarray, seed: np.uint64, pass_index: int, tables: SpanTables, pieces: Pieces
 ) -> Examples:
     """Mask every row, in `pairs.ids` itself. keys: uint64; a row's draws depend on its key and its index."""
-    rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices)
+    rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices, seed, pass_index)
     masks = Masks(np.zeros(len(pairs) + 1, np.int64), np.empty(len(pairs.ids), np.uint16), np.empty_like(pairs.ids))
     _, ngram, num_words, _ = tables.cumulative.shape
-    num_masked = mask_rows(rows, seed, pass_index, tables, pieces, make_scratch(num_words, ngram), masks)
+    num_masked = mask_rows(rows, tables, pieces, make_scratch(num_words, ngram), masks)
     return Examples(
         input_ids=pairs.ids,
         offsets=pairs.offsets,
@@ -314,15 +319,7 @@ def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: 
 
 
 @kernel
-def mask_rows(
-    rows: Rows,
-    seed: np.uint64,
-    pass_index: int,
-    tables: SpanTables,
-    pieces: Pieces,
-    scratch: MaskScratch,
-    masks: Masks,
-) -> int:
+def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScratch, masks: Masks) -> int:
     """Mask all rows in `rows.ids` itself, fill in the masks, and return the number of masked tokens."""
     ngram, filled = tables.cumulative.shape[1], 0
     at = point_to(rows.ids, pieces, scratch, masks)
@@ -331,15 +328,16 @@ def mask_rows(
         sep = begin + 1 + rows.segment_a_len[row]
         words_a = find_word_begins(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
         words = find_word_begins(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
-        put(at.word_begins, words, end - 1)
-        if words > 0:
+        put(at.word_begins, words, end - 1)  # the last [SEP] ends the last word
+        if words > 0:  # a row of special pieces alone has no words
             # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole
             # segment and a word on either side.
             has_pair = 0 < words_a < words
             shorter = min(words_a, words - words_a) if has_pair else words
             ends, longest = (1 if has_pair else 0), min(ngram, shorter + 1) - 1  # indices of the tables
-            state = stream(seed, MASKING, rows.keys[row], pass_index, rows.indices[row])
+            state = stream(rows.seed, MASKING, rows.keys[row], rows.pass_index, rows.indices[row])
             bound = tables.bounds[ends, longest, words]
+            # b + 1 this often makes the expected number of masked words exactly the budget (spans.py).
             if draw(state, _BUDGET) < tables.extra[ends, longest, words]:
                 bound += 1
             cumulative = pointer(tables.cumulative[ends, longest, words])

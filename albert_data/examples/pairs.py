@@ -136,7 +136,7 @@ def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarr
     num_sentences = 0
     for sentence in range(first, stop):
         if documents.is_heading[sentence] and sentence + 1 < stop:
-            continue
+            continue  # no edge after it: it belongs to the next sentence
         if documents.sentence_offsets[sentence + 1] > edges[num_sentences]:
             num_sentences += 1
             edges[num_sentences] = documents.sentence_offsets[sentence + 1]
@@ -156,7 +156,7 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
     swapped twin are too, and no length tells the order. In the first row of a section there is no sentence that did not
     fit before (`is_first`), so there all boundaries are equally likely.
     """
-    if is_first:
+    if is_first:  # n sentences have n - 1 inner boundaries
         return int(edges[first + 1 + below(draw(state, _SPLIT), stop - first - 1)])
     # The arc of the outer edge is [0, outer) of the circle, and those of the inner boundaries follow in order.
     outer = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
@@ -186,20 +186,22 @@ def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
     state = stream(rule.seed, PAIRING, key, rule.pass_index, index)
     # A section that is filled from its back is planned in reverse: bounds[i] counts from its end.
-    is_backward = draw(state, _DIRECTION) >> np.uint64(63)
+    is_backward = draw(state, _DIRECTION) >> np.uint64(63)  # the highest bit: a fair coin
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
     fill_table(scratch, num_sentences, rule.max_tokens)
     taken = num_rows = 0
     while taken < num_sentences:
+        # Each row has its own draws, so that neither the workers nor the other documents decide about it.
         state = stream(rule.seed, PAIRING, key, rule.pass_index, index + num_rows)
         end = scratch.row_ends[taken]
         if draw(state, _IS_SHORT) < rule.short_threshold:
             # At least two tokens, one for each segment.
             end = end_short_row(scratch, taken, 2 + int(below(draw(state, _SHORT_LEN), rule.max_tokens - 1)))
+        # Sentences taken .. end - 1 of the plan, as they are numbered in the document.
         low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
         split, label = edges[high], SOP_NONE
-        if high - low > 1:
+        if high - low > 1:  # a single sentence has no boundary to split at
             split = draw_split(state, edges, low, high, taken == 0)
             label = SOP_SWAPPED if draw(state, _SWAP) >> np.uint64(63) else SOP_IN_ORDER
         put_row(rows, row + num_rows, edges[low], split, edges[high], label)
@@ -248,6 +250,7 @@ def lay_out_pairs(
         a_begin, a_end, b_begin, b_end = begin, split, split, end  # for SOP_NONE, B is empty
         if label == SOP_SWAPPED:
             a_begin, a_end, b_begin, b_end = split, end, begin, split
+        # [CLS] is at `at`, A after it, then its [SEP], then B; the last [SEP] is before the next row.
         at, a_len = offsets[row], a_end - a_begin
         out[at] = cls_id
         copy_items(target, at + 1, source, a_begin, a_len)

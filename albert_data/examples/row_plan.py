@@ -54,6 +54,7 @@ def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> Non
         # Too far off, now and for all lower i.
         while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:
             head += 1
+        # A row of sentence i alone is always possible.
         row_ends[i], cost[i] = i + 1, cost[i + 1] + _SINGLE + 1
         # The queue is ordered by cost, the cheapest end first; of equally cheap ones that is the farthest.
         if head < tail and cost[queue[head]] + 1 <= cost[i]:
@@ -73,6 +74,7 @@ def end_short_row(scratch: PlanScratch, first: int, target: int) -> int:
     # row_ends[first] is allowed, so no search beyond it is needed, and the loops below find an end.
     while stop < row_ends[first] and bounds[stop + 1] - bounds[first] <= target:
         stop += 1
+    # `end == first + 1` adds the single row that sentence `first` alone would be.
     for end in range(stop, first, -1):
         if cost[end] // _SINGLE + (end == first + 1) == singles:
             return end
@@ -97,7 +99,7 @@ def cut_long_sentence(
         return end
     ideal = begin + (end - begin) // num_rows
     low = max(begin + 1, end - (num_rows - 1) * max_tokens)
-    for distance in range(max_tokens):
+    for distance in range(max_tokens):  # outwards from the equal share, on both sides
         for at in (ideal - distance, ideal + distance):
             if low <= at <= begin + max_tokens and begins_word(ids, at, begin, starts, standalone):
                 return at

@@ -181,7 +181,7 @@ def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tu
         at, base = at + 1, find_base(units, node)
         if units[node] >> 8 & 1:
             found, after = units[base] & 0x7FFFFFFF, at  # the longest so far
-    if found >= 0:
+    if found >= 0:  # where its replacement begins
         return NUM_CODES + found, after
     code, after = read_character(text, position)  # nothing replaces it
     return code, after

@@ -170,7 +170,7 @@ def encode_sentences(
                 cut = at + count_trailing_zeros(bits)
                 bits &= bits - _1  # clears the lowest bit
                 batch_end = hash_chunk(begin, cut, is_inner, batch_end, work)
-                is_inner = I64(item(work.text, cut) != 32)
+                is_inner = I64(item(work.text, cut) != 32)  # after a space a chunk gets a "▁"
                 begin = cut + 1 - is_inner  # a space is left out
                 if rarely(load_u64(work.text, cut) & _TWO_BYTES == _TWO_SPACES):
                     begin = skip_spaces(work.text, begin, end)
@@ -178,14 +178,14 @@ def encode_sentences(
             if at < end:
                 bits = item(work.cuts, at >> 6)
                 if batch_end < _FULL:
-                    continue
+                    continue  # the batch grows over several blocks
             elif begin < end:
                 batch_end = hash_chunk(begin, end, is_inner, batch_end, work)
             filled = look_up_batch(batch_end, first, filled, work)
             batch_end = _FIRST_ENTRY
         if is_exact(first, filled, work):
             out.lengths[sentence] = filled - first
-        else:
+        else:  # the next sentence overwrites its ids
             filled, out.lengths[sentence] = first, NOT_DONE
     return filled, item(work.state, _NUM_FRESH)
 
@@ -297,7 +297,7 @@ def add_new_chunk(key: ChunkKey, slot: int, work: Work) -> None:
     """Add a chunk to the table; it becomes fresh if its ids can't be found here."""
     table = work.table
     add_chunk(work.text, key, slot, table)
-    if work.rules.trie.settings.root != LEAF:
+    if work.rules.trie.settings.root != LEAF:  # the trie of a BPE model is empty
         learn_chunk(work.text, key.begin, slot, table, work.rules, work.learning)
     if item(table.slots, slot + TAG) & PENDING:
         num_fresh = item(work.state, _NUM_FRESH)
@@ -342,6 +342,7 @@ def bound_score(first: int, filled: int, work: Work) -> float:
     total = item(work.score, 0) if num_summed else 0.0
     for i in range(first + num_summed, filled):
         total -= item(trie.scores, I64(item(work.ids, i)))  # nearly all scores are negative
+    # Each id is added once, although each fragile chunk of the sentence asks for the bound.
     put(work.state, _NUM_SUMMED, filled - first)
     put(work.score, 0, total)
     # With positive scores, the sum of a part may be larger than that of the whole.

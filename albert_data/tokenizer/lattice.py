@@ -93,7 +93,7 @@ def encode_chunk(
 def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers) -> int:
     """Find the best two ways to write the text up to each position. Returns the number of characters."""
     put(lattice.best, 0, 0.0)
-    put(lattice.second, 0, -np.inf)
+    put(lattice.second, 0, -np.inf)  # there is only one way to write nothing
     for end in range(1, length + 1):
         put(lattice.best, end, -np.inf)
         put(lattice.second, end, -np.inf)
@@ -130,7 +130,7 @@ def extend(lattice: LatticePointers, start: int, end: int, piece: int, best: flo
     """Extend the best two ways to `start` by a piece that ends at `end`. best, second: their new scores."""
     best_there = item(lattice.best, end)
     if best > best_there:  # of equal scores the first one stays: their margin is 0, so SentencePiece decides
-        put(lattice.second, end, max(best_there, second))
+        put(lattice.second, end, max(best_there, second))  # the best so far, or the second best to `start`
         put(lattice.best, end, best)
         put(lattice.starts, end, start)
         put(lattice.pieces, end, piece)

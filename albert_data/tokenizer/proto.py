@@ -127,7 +127,7 @@ def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
     value, wire_type = at, tag & 7
     if wire_type == _VARINT:
         value, at = read_varint(data, at, end)
-    elif wire_type == _BYTES:
+    elif wire_type == _BYTES:  # a length, then so many bytes
         size, value = read_varint(data, at, end)
         at = value + size
     elif wire_type in (_FIXED64, _FIXED32):
@@ -148,7 +148,7 @@ def read_varint(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
         if at >= end or shift > 63:
             raise ValueError("the protocol buffer is cut short")
         byte = I64(data[at])
-        value |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << shift  # 0xAC 0x02 is 0x2C | 2 << 7 = 300
         shift += 7
         at += 1
         if byte < 0x80:

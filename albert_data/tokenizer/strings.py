@@ -69,11 +69,12 @@ def copy_strings(
     out, filled, count = pointer(utf8), 0, 0
     # Three strings are handled in a step: string i + 8 is prefetched, the UTF-8 of string i is found and
     # prefetched, and string i - 8, whose entry in `ahead` string i takes over, is copied.
-    for i in range(-_AHEAD, num_strings + _AHEAD):
+    for i in range(-_AHEAD, num_strings + _AHEAD):  # the first and the last steps handle fewer
         if i + _AHEAD < num_strings:
             prefetch(pointer_at(out, find_string(texts, begin + i + _AHEAD)), 0)  # `out` gives the pointer's type
         entry = i & (_AHEAD - 1)
         if i >= _AHEAD:
+            # No UTF-8, or no capacity: the caller goes on with this string.
             if ahead[entry, 0] == 0 or filled + ahead[entry, 1] > len(utf8):
                 break
             copy_items(out, filled, pointer_at(out, ahead[entry, 0]), 0, ahead[entry, 1])

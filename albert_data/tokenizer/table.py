@@ -199,9 +199,10 @@ def find_slot(utf8: Pointer, key: ChunkKey, slot: int, table: TablePointers) -> 
             if length <= INLINE_BYTES:
                 if low == key.low:
                     break
+            # Of a long chunk `high` is the hash, so nearly always this compares the bytes of equal chunks.
             elif same_bytes(utf8, key.begin, table.long_keys, I64(low), length):
                 break
-        slot = (slot + SLOT) & table.max_slot
+        slot = (slot + SLOT) & table.max_slot  # linear probing, around the end
     return slot
 
 
@@ -214,7 +215,7 @@ def add_chunk(utf8: Pointer, key: ChunkKey, slot: int, table: TablePointers) -> 
         for i in range(length):
             put(table.long_keys, first + i, item(utf8, key.begin + i))
         put(table.counts, _NUM_KEY_BYTES, first + length)
-        low = U64(first)
+        low = U64(first)  # the slot holds the index instead of the bytes
     put(table.slots, slot + LOW, low)
     put(table.slots, slot + HIGH, key.high)
     put(table.slots, slot + TAG, key.tag | PENDING)
@@ -255,7 +256,7 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: TablePoi
     tag = item(table.slots, slot + TAG) & IDENTITY
     if limit < CERTAIN_LIMIT:
         tag |= FRAGILE | U64(limit) << LIMIT_SHIFT
-    for i in range(count):
+    for i in range(count):  # one unknown id is enough: bound_score assumes the worst of the whole chunk
         if item(ids, i) == trie.settings.unk_id:
             tag |= UNKNOWN
     if count <= INLINE_IDS and not trie.settings.is_wide:
@@ -267,7 +268,7 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: TablePoi
     else:
         first = item(table.counts, _NUM_LONG_IDS)
         if first + count > table.long_ids_capacity:
-            return
+            return  # `_learn` stores it later, with more capacity
         for i in range(count):
             put(table.long_ids, first + i, item(ids, i))
         put(table.counts, _NUM_LONG_IDS, first + count)

@@ -187,7 +187,7 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
     parents, labels, ends = nodes
     mask, num_nodes = len(slots) - 1, 1
     for piece in range(len(offsets) - 1):
-        node = 0
+        node = 0  # the root
         for i in range(offsets[piece], offsets[piece + 1]):
             byte = data[i]
             slot = I64(((U64(node) << _BYTE_BITS | U64(byte)) * _GOLDEN) >> _HASH_SHIFT) & mask
@@ -215,7 +215,7 @@ def number_nodes(
     for node in range(1, len(labels)):
         parent = nodes.parents[node]
         elder[node], youngest[parent] = youngest[parent], node
-    is_used[LEAF] = True
+    is_used[LEAF] = True  # no node with children may have this number
     index, num_children_at_start = 0, _BLOCK
     for parent in most_first:
         # The search resumes where the last one ended, since nodes with as many children did not fit before that.
@@ -229,7 +229,7 @@ def number_nodes(
                 index += _BLOCK - index % _BLOCK
             if index >= len(is_taken):
                 return False
-            number, child = index ^ labels[youngest[parent]], youngest[parent]
+            number, child = index ^ labels[youngest[parent]], youngest[parent]  # number ^ label is the index again
             while child != 0 and not is_taken[number ^ labels[child]]:
                 child = elder[child]
             if child == 0 and not is_used[number]:  # the index of every child is free
