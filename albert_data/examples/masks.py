@@ -313,7 +313,7 @@ def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: 
         filled += is_maskable
     for i in range(num_replaced):
         token = item(at.replaced, i)
-        bits = mix(draw(state, token - row_begin))
+        bits = mix(draw(state, token - row_begin))  # the draw itself has chosen the token already
         put(at.ids, token, I64(item(at.ordinary_ids, below(bits, at.num_ordinary))))
     return filled
 

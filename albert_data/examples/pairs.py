@@ -231,9 +231,10 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
                 end = cut_long_sentence(
                     documents.ids, begin, edges[low + 1], rule.max_tokens, rule.starts, rule.standalone
                 )
-                put_row(rows, row, begin, end, end, SOP_NONE)
+                put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1
+        # All rows of the document, of sections and of long sentences, are numbered through.
         for i in range(first_row, row):
             rows.owners[i], rows.indices[i] = document, i - first_row
     return row

@@ -74,7 +74,7 @@ def read_charsmap(charsmap: bytes) -> Replacements:
     yes, codes = np.ones(NUM_BASIC, np.bool_), np.arange(NUM_BASIC, dtype=np.uint16)
     found = Replacements(yes, yes.copy(), codes, codes.copy(), ~yes, ~yes, np.empty(_MAX_STEPS, np.uint32))
     scratch = WalkScratch(
-        youngest=np.zeros((len(units) | 255) + 1, np.int64),  # index ^ label is in the same block of 256
+        youngest=np.zeros((len(units) | 255) + 1, np.int64),  # a base, index ^ label, is anywhere in a block of 256
         elder=np.zeros(len(units), np.int64),
         nodes=np.zeros(_MAX_KEY + 2, np.int64),
         key=np.zeros(_MAX_KEY + 8, np.uint8),
@@ -91,7 +91,7 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray, scratch: WalkScratch, 
     youngest, elder, nodes, key = scratch
     # A unit at index i with a label is a child of base i ^ label, so one pass over the units links all children.
     for i in range(1, len(units)):
-        if units[i] >> 31 == 0 and units[i] & 255:
+        if units[i] >> 31 == 0 and units[i] & 255:  # no leaf, and not empty
             base = i ^ (units[i] & 255)
             youngest[base], elder[i] = i, youngest[base]
     if len(units) == 0 or find_base(units, 0) >= len(youngest):
@@ -133,7 +133,7 @@ def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, fo
     if position == key_len and code < NUM_BASIC:
         add_character(code, strings, begin, found)
     if position == key_len:
-        return 0
+        return 0  # a string of one character contracts nothing
     first, _ = read_character(strings, begin)
     is_unsure, is_basic = first == 0 or has_space(strings, begin), 0 < first < NUM_BASIC
     if code < NUM_BASIC:

@@ -162,8 +162,8 @@ def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarra
             wide = find_bytes(text, at, *_NON_ASCII)
             visible = find_bytes(text, at, *_VISIBLE)
             # "ab, c": before the comma and before the space, not before a letter. Only the first of several spaces
-            # counts, and nothing inside a character. A second space at the start of a block does, but is
-            # no cut, as the first one is not SOLID.
+            # counts, and nothing inside a character. A second space at the start of a block does, but is no cut, as
+            # the first one is not SOLID.
             candidates = (rest | spaces | rest << _1 | rest_before) & ~(continuations | spaces & spaces << _1)
             # The byte after the block is unknown here (`>> 1` shifts in a 0), so a space at its end is checked below.
             certain = spaces & (visible << _1 | visible_before) & visible >> _1 & spaces_cut
@@ -191,7 +191,7 @@ def are_spaces_cuts(rule: CutRulePointers) -> U64:
 def list_positions(bits: U64, at: int, positions: Pointer, count: int) -> int:
     """Append the positions of set bits to a list of `count`, and return the new count."""
     index, count = count, count + count_ones(bits)
-    # These stores need no branch. Those after the last bit are overwritten later; the array has room for 64 a block.
+    # These stores need no branch. Those after the last bit are overwritten later; the array holds 64 a block.
     for _ in range(_UNCONDITIONAL):
         put(positions, index, at + count_trailing_zeros(bits))
         index, bits = index + 1, bits & (bits - _1)  # clears the lowest bit

@@ -175,11 +175,11 @@ def encode_sentences(
                 if rarely(load_u64(work.text, cut) & _TWO_BYTES == _TWO_SPACES):
                     begin = skip_spaces(work.text, begin, end)
             at += BLOCK
-            if at < end:
+            if at < end:  # the sentence goes on
                 bits = item(work.cuts, at >> 6)
                 if batch_end < _FULL:
                     continue  # the batch grows over several blocks
-            elif begin < end:
+            elif begin < end:  # its last chunk, unless it ends with a space
                 batch_end = hash_chunk(begin, end, is_inner, batch_end, work)
             filled = look_up_batch(batch_end, first, filled, work)
             batch_end = _FIRST_ENTRY

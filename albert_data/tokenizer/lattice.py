@@ -73,7 +73,7 @@ def encode_chunk(
     count, num_pieces, end, has_unknown = 0, 0, length, False
     while end > 0:  # from the end backwards
         piece = item(lattice.pieces, end)
-        if piece != unk_id or count == 0 or item(ids, count - 1) != unk_id:
+        if piece != unk_id or count == 0 or item(ids, count - 1) != unk_id:  # unknown ids in a row become one
             put(ids, count, piece)
             count += 1
         has_unknown = has_unknown or piece == unk_id
@@ -114,7 +114,7 @@ def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: Lattic
                 break
             node, piece = step(trie.entries, node, I64(item(text, end)))
             if node < 0:
-                break
+                break  # no piece is longer
             end += 1
         if not has_single:  # SentencePiece allows an unknown piece only where no piece is this one character
             unknown: Any = np.int32(trie.settings.unk_id)

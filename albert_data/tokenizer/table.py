@@ -239,7 +239,7 @@ def learn_chunk(
     tag = item(table.slots, slot + TAG)
     filled, position, end = 0, begin, begin + I64(tag & LENGTH)
     if (tag >> INNER_SHIFT) & U64(1) == 0:
-        filled = write_character(scratch.text, 0, _VISIBLE_SPACE)
+        filled = write_character(scratch.text, 0, _VISIBLE_SPACE)  # the chunk does not continue a word
     while position < end:
         character, position = look_up_character(utf8, position, rules.cuts.characters)
         code = find_single(character)
@@ -304,7 +304,7 @@ def copy_slots(slots: np.ndarray, grown: np.ndarray) -> None:
     for slot in range(0, len(slots), SLOT):
         tag = item(source, slot + TAG)
         if tag == 0:
-            continue
+            continue  # a free slot
         low, high = item(source, slot + LOW), item(source, slot + HIGH)
         # Of a long chunk the second uint64 is the hash itself.
         hashed = hash_short(low, high, tag & IDENTITY) if I64(tag & LENGTH) <= INLINE_BYTES else high

@@ -170,7 +170,7 @@ def find_first_entries(entries: np.ndarray, root: int, found: np.ndarray, utf8: 
         for i in range(write_character(pointer(utf8), 0, code)):
             entry = entries[node ^ I64(utf8[i])]
             if I64(entry & _BYTE_MASK) != I64(utf8[i]) + 1:
-                entry = U64(0)
+                entry = U64(0)  # no piece begins with this character
                 break
             node, _ = read_entry(entry)
         found[code] = entry
@@ -192,7 +192,7 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
             byte = data[i]
             slot = I64(((U64(node) << _BYTE_BITS | U64(byte)) * _GOLDEN) >> _HASH_SHIFT) & mask
             while slots[slot] != 0 and (parents[slots[slot]] != node or labels[slots[slot]] != byte):
-                slot = (slot + 1) & mask
+                slot = (slot + 1) & mask  # linear probing
             if slots[slot] == 0:  # the first piece with this prefix
                 slots[slot], parents[num_nodes], labels[num_nodes] = num_nodes, node, byte
                 num_nodes += 1
