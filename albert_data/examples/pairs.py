@@ -61,13 +61,13 @@ class DocumentArrays(NamedTuple):
 class Section(NamedTuple):
     """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row.
 
-    key: the document's; index: the number of the section's first row in its document and pass.
+    key: the document's; first_row: the number of the section's first row in its document and pass.
     """
 
     first: int
     stop: int
     key: np.uint64
-    index: int
+    first_row: int
 
 
 class PairRule(NamedTuple):
@@ -182,9 +182,9 @@ def put_row(rows: RowBounds, row: int, begin: int, split: int, end: int, label: 
 @helper
 def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
     """Write the rows of a section, from number `row` on. Returns the number of the row after them."""
-    first, stop, key, index = section
+    first, stop, key, first_row = section
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
-    state = stream(rule.seed, PAIRING, key, rule.pass_index, index)
+    state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row)
     # A section that is filled from its back is planned in reverse: bounds[i] counts from its end.
     is_backward = draw(state, _DIRECTION) >> np.uint64(63)  # the highest bit: a fair coin
     for i in range(num_sentences + 1):
@@ -193,7 +193,7 @@ def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch
     taken = num_rows = 0
     while taken < num_sentences:
         # Each row has its own draws, so that neither the workers nor the other documents decide about it.
-        state = stream(rule.seed, PAIRING, key, rule.pass_index, index + num_rows)
+        state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row + num_rows)
         end = scratch.row_ends[taken]
         if draw(state, _IS_SHORT) < rule.short_threshold:
             # At least two tokens, one for each segment.

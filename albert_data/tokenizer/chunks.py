@@ -31,7 +31,7 @@ FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20
-_BYTES_PER_LONG_ID = 16  # of new text: the capacity of long_ids. A chunk that finds it full stays pending for `_learn`
+_BYTES_PER_LONG_ID = 16  # capacity of long_ids: an id for so much text. Chunks that find it full wait for `_learn`
 _MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
 # The first look-up learns new chunks, the second finds them. Where the first left the table full, the second begins
 # a new table and learns, and the third finds them. SentencePiece encodes what is left: fragile and long sentences.
