@@ -25,7 +25,7 @@ from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.charsmap import read_charsmap
 from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule
 from albert_data.tokenizer.cutting import PADDING, SINGLE, SOLID
-from albert_data.tokenizer.lattice import segment
+from albert_data.tokenizer.lattice import encode_chunks
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.proto import change_settings, read_settings
 from albert_data.tokenizer.trie import make_trie
@@ -434,7 +434,7 @@ def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: st
     numbers, scores = list(range(len(pieces))), list(pieces.values())
     trie = make_trie(list(pieces), numbers, scores, unk_id=UNKNOWN, vocab_size=1000, byte_fallback=False)
     utf8 = text.encode()
-    ids, lengths, limits = segment(np.frombuffer(utf8, np.uint8), np.array([0, len(utf8)]), trie)
+    ids, lengths, limits = encode_chunks(np.frombuffer(utf8, np.uint8), np.array([0, len(utf8)]), trie)
     ways = segment_slowly(text, pieces)
     best, best_ids = ways[0]
     assert lengths.tolist() == [len(ids)]

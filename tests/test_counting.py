@@ -13,6 +13,7 @@ from albert_data.config import VocabConfig
 from albert_data.sentences.text import Text
 from albert_data.tokenizer.alphabet import choose_alphabet, measure_unspaced, show_character
 from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.charsmap import find_base
 from albert_data.tokenizer.counting import (
     CharacterCounter,
     CharacterCounts,
@@ -127,3 +128,12 @@ def test_letters_of_scripts_without_spaces_are_measured(text: str, share: float)
 
 def test_a_character_that_shows_nothing_alone_is_shown_by_its_number():
     assert [show_character(ord(c)) for c in "é山\u0301\u200b\ue000"] == ["é", "山", "U+0301", "U+200B", "U+E000"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_replaced_string_begins_with_two_ascii_characters(rule: NormalRule):
+    units, _ = rule.read_table()
+    for first in range(1, 128):
+        node = find_base(units, 0) ^ first
+        if units[node] & 0x800000FF == first:
+            assert all(units[find_base(units, node) ^ byte] & 0x800000FF != byte for byte in range(1, 128))

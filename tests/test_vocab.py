@@ -189,7 +189,7 @@ def test_lost_characters_are_reported_with_counts_and_are_unknown(model_type: st
     told = " ".join(" ".join(report.describe_choices()).split())
     assert "3 others are lost, 4 times" in told
     assert "é 2, ï 1, ▅ 1" in told
-    assert "--character-coverage 0.99999 keeps 2; --required-chars keeps those that you name" in told
+    assert "--character-coverage 0.99999 keeps 2 of them; --required-chars keeps those that you name" in told
 
 
 def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path: Path):

@@ -8,7 +8,7 @@ across the end of a segment is split there, so none crosses [CLS] or [SEP]. The 
 reader of the shard recognise each span. Of the masked tokens 80 % become [MASK], 10 % a random ordinary piece, 10 %
 stay.
 
-An arrangement is a sequence of items: each span with the word behind it is one item, each other word is one. To draw it
+An arrangement is a sequence of items: each span with the word after it is one item, each other word is one. To draw it
 is to choose which of the items are spans; every choice is equally likely. Floyd's algorithm (Bentley and Floyd 1987)
 does that with one random number for each span instead of one for each item. The chosen items get the span lengths in
 the order in which the lengths were drawn.
@@ -34,9 +34,9 @@ _BUDGET, _TURN, _LENGTHS = range(3)  # the counters of a row's draws; the length
 
 # Piece flags say where words begin. There are four states in front of a piece: the piece before leaves its word open,
 # or ends it, or is special (as at the start of a segment), or demands that the next piece joins its word. Bit s of the
-# flags: a word begins at this piece if the state is s. The bits from _STATE_SHIFT on: the state behind this piece.
-# Example: "▁I" has 0111 and leaves _OPEN, "'" has 0111 and leaves _ENDED, "m" has 0110 and leaves _OPEN; so "▁I", "'",
-# "m" are three words, but "▁th", "em" is one.
+# flags: a word begins at this piece if the state is s. The bits from _STATE_SHIFT on: the state after this piece.
+# Example: "▁I" and "'" have bits _OPEN, _ENDED and _SPECIAL, "m" has _ENDED and _SPECIAL; "▁I" and "m" leave _OPEN, "'"
+# leaves _ENDED. So "▁I", "'", "m" are three words, but "▁th", "em" is one.
 _OPEN, _ENDED, _SPECIAL, _JOINED = range(4)
 _STATE_SHIFT = 4
 _STRIDE = 4  # tokens of a span that are written without a loop; few spans are longer
@@ -55,13 +55,18 @@ class Pieces(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs; keys: uint64, a row's key for its draws."""
+    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs.
+
+    A row's draws depend on its key (uint64), its index, and the seed and the pass of all rows.
+    """
 
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
     keys: np.ndarray
     indices: np.ndarray
+    seed: np.uint64
+    pass_index: int
 
 
 class Masks(NamedTuple):
@@ -129,10 +134,10 @@ def mask_by_tables(
     pairs: Pairs, keys: np.ndarray, seed: np.uint64, pass_index: int, tables: SpanTables, pieces: Pieces
 ) -> Examples:
     """Mask every row, in `pairs.ids` itself. keys: uint64; a row's draws depend on its key and its index."""
-    rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices)
+    rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices, seed, pass_index)
     masks = Masks(np.zeros(len(pairs) + 1, np.int64), np.empty(len(pairs.ids), np.uint16), np.empty_like(pairs.ids))
     _, ngram, num_words, _ = tables.cumulative.shape
-    num_masked = mask_rows(rows, seed, pass_index, tables, pieces, make_scratch(num_words, ngram), masks)
+    num_masked = mask_rows(rows, tables, pieces, make_scratch(num_words, ngram), masks)
     return Examples(
         input_ids=pairs.ids,
         offsets=pairs.offsets,
@@ -186,7 +191,10 @@ def point_to(ids: np.ndarray, pieces: Pieces, scratch: MaskScratch, masks: Masks
 
 @helper
 def find_word_begins(ids: Pointer, flags: Pointer, begins: Pointer, first: int, last: int, count: int) -> int:
-    """Append the words of the segment from token `first` to `last` - 1 to `count` others; returns the new count."""
+    """Append the words of the segment from token `first` to `last` - 1 to `begins`, where `count` words are already.
+
+    Returns the new count.
+    """
     state = _SPECIAL
     for token in range(first, last):
         own = I64(item(flags, I64(item(ids, token))))
@@ -205,7 +213,7 @@ def draw_lengths(
     """Draw span lengths until their sum reaches the bound; returns their number and sum.
 
     cumulative: ngram - 1 thresholds of the distribution. The draw also ends at a span that does not fit on the circle
-    any more; with 15 % masked that cannot happen.
+    any more, and then less is masked. With spans of up to 3 words and 15 % masked all fit: at most 2 bound + 2 words.
     """
     count, total = 0, 0
     while total < bound:
@@ -213,7 +221,7 @@ def draw_lengths(
         length = 1
         for shorter in range(ngram - 1):  # adds instead of branches: the length can't be predicted
             length += bits >= item(cumulative, shorter)
-        if count > 0 and total + length + count + 1 > num_words:  # one unmasked word behind each span
+        if count > 0 and total + length + count + 1 > num_words:  # one unmasked word after each span
             break
         put(lengths, count, length)
         count, total = count + 1, total + length
@@ -227,8 +235,8 @@ def choose_items(is_chosen: Pointer, state: np.uint64, num_items: int, num_chose
     Floyd's algorithm: for each of the last `num_chosen` items draw an item up to it; if that is chosen already, choose
     the item itself.
     """
-    for block in range((num_items + 63) >> 6):
-        put(is_chosen, block, U64(0))
+    for index in range((num_items + 63) >> 6):
+        put(is_chosen, index, U64(0))
     for last in range(num_items - num_chosen, num_items):
         chosen = I64(below(draw(state, last), last + 1))
         if item(is_chosen, chosen >> 6) >> U64(chosen & 63) & U64(1):
@@ -238,10 +246,10 @@ def choose_items(is_chosen: Pointer, state: np.uint64, num_items: int, num_chose
 
 @helper
 def put_tokens(begins: Pointer, tokens: Pointer, first: int, last: int, filled: int) -> I64:
-    """Append the tokens of the words from `first` to `last` - 1 to `filled` others; returns the new number.
+    """Append the tokens of the words from `first` to `last` - 1 to `tokens`, where `filled` are already.
 
-    Writes _STRIDE tokens in any case: what is too many is overwritten by the next span, and a loop over so few tokens
-    would cost a mispredicted branch.
+    Returns the new number. Writes _STRIDE tokens in any case: what is too many is overwritten by the next span, and a
+    loop over so few tokens would cost a mispredicted branch.
     """
     begin, end = item(begins, first), item(begins, last)
     for i in range(_STRIDE):
@@ -256,18 +264,20 @@ def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, tota
     """Arrange the spans and write their tokens in the order of the circle.
 
     count, total: how many spans there are, and how many words they have together. Returns the number of tokens, and
-    the index in `tokens` of the one that comes first in the row: the turn may have moved it behind others.
+    the index in `tokens` of the one that comes first in the row: the turn may have moved it to the middle.
     """
     shift = below(draw(state, _TURN), num_words)
-    num_items = max(count, num_words - total)  # the larger is `count` only where one span covers the whole circle
+    # Each item has one unmasked word. Only a span that covers the whole circle has none, and it is the only item.
+    num_items = max(count, num_words - total)
+    # A stream of its own: the counters in choose_items are items, from 0 on, like _BUDGET and _TURN.
     choose_items(at.is_chosen, mix(state), num_items, count)
     span, filled, lowest = 0, 0, 0
-    for block in range((num_items + 63) >> 6):
-        bits = item(at.is_chosen, block)
+    for index in range((num_items + 63) >> 6):
+        bits = item(at.is_chosen, index)
         while bits != U64(0):
-            # Item i begins at word shift + i. Each item before it has one unmasked word, and `shift` has grown by the
-            # lengths of the spans before it.
-            first = shift + (block << 6) + count_trailing_zeros(bits)
+            # Item i begins at word shift + i: each item before it has one unmasked word, and their spans have been
+            # added to `shift`, which was the turn.
+            first = shift + (index << 6) + count_trailing_zeros(bits)
             if first >= num_words:  # once around the circle: this span comes first in the row
                 shift, first, lowest = shift - num_words, first - num_words, filled
             last = first + item(at.lengths, span)
@@ -285,14 +295,15 @@ def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, tota
 def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: int, lowest: int, filled: int) -> int:
     """Put [MASK], a random piece or the original in place of the row's tokens in `tokens`, in the order of the row.
 
-    Appends positions and originals to `filled` others; returns the new number. Nothing branches on what is drawn, as
-    that can't be predicted: the few random pieces are collected, and written in a loop of their own.
+    Appends positions and originals; `filled` of them are there already. Returns the new number. Nothing branches on
+    what is drawn, as that can't be predicted: the few random pieces are collected, and written in a loop of their own.
     """
     num_replaced = 0
     for i in range(lowest, lowest + num_tokens):
         token = item(at.tokens, i if i < num_tokens else i - num_tokens)
         original, bits = I64(item(at.ids, token)), draw(state, token - row_begin)
         # A span across the end of A has the [SEP] among its tokens. It stays, and the next token overwrites its entry.
+        # Bit _SPECIAL is set for all pieces except special ones.
         is_maskable = I64(item(at.flags, original)) >> _SPECIAL & 1
         put(at.positions, filled, np.uint16(token - row_begin))
         put(at.originals, filled, original)
@@ -302,21 +313,13 @@ def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: 
         filled += is_maskable
     for i in range(num_replaced):
         token = item(at.replaced, i)
-        bits = mix(draw(state, token - row_begin))
+        bits = mix(draw(state, token - row_begin))  # the draw itself has chosen the token already
         put(at.ids, token, I64(item(at.ordinary_ids, below(bits, at.num_ordinary))))
     return filled
 
 
 @kernel
-def mask_rows(
-    rows: Rows,
-    seed: np.uint64,
-    pass_index: int,
-    tables: SpanTables,
-    pieces: Pieces,
-    scratch: MaskScratch,
-    masks: Masks,
-) -> int:
+def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScratch, masks: Masks) -> int:
     """Mask all rows in `rows.ids` itself, fill in the masks, and return the number of masked tokens."""
     ngram, filled = tables.cumulative.shape[1], 0
     at = point_to(rows.ids, pieces, scratch, masks)
@@ -325,21 +328,23 @@ def mask_rows(
         sep = begin + 1 + rows.segment_a_len[row]
         words_a = find_word_begins(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
         words = find_word_begins(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
-        put(at.word_begins, words, end - 1)
-        if words > 0:
+        put(at.word_begins, words, end - 1)  # the last [SEP] ends the last word
+        if words > 0:  # a row of special pieces alone has no words
             # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole
             # segment and a word on either side.
             has_pair = 0 < words_a < words
             shorter = min(words_a, words - words_a) if has_pair else words
             ends, longest = (1 if has_pair else 0), min(ngram, shorter + 1) - 1  # indices of the tables
-            state = stream(seed, MASKING, rows.keys[row], pass_index, rows.indices[row])
+            state = stream(rows.seed, MASKING, rows.keys[row], rows.pass_index, rows.indices[row])
             bound = tables.bounds[ends, longest, words]
+            # b + 1 this often makes the expected number of masked words exactly the budget (spans.py).
             if draw(state, _BUDGET) < tables.extra[ends, longest, words]:
                 bound += 1
             cumulative = pointer(tables.cumulative[ends, longest, words])
             count, total = draw_lengths(at.lengths, state, words, cumulative, ngram, bound)
             num_tokens, lowest = arrange(at, state, words, count, total)
-            state = mix(state ^ U64(MASKING))  # a stream of its own, whose counters are positions in the row
+            # A stream of its own, whose counters are positions in the row. `arrange` has taken mix(state).
+            state = mix(state ^ U64(MASKING))
             filled = mask_tokens(at, state, begin, num_tokens, lowest, filled)
         masks.offsets[row + 1] = filled
     return filled

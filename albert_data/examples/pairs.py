@@ -5,8 +5,8 @@ Whole consecutive sentences fill a row; a boundary between two of them splits A 
 Every token is in exactly one row a pass, and both segments are always of one document. A row of one sentence has no
 order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence.
 
-Deviations, see docs/fidelity.md: the short target is drawn for each row, not for each document; nothing is truncated;
-the published script takes a random other document as segment B where a row holds one sentence.
+Deviations, see docs/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for each
+document; nothing is truncated; where a row holds one sentence, no random document is taken as segment B.
 
 What could give the order away, and what is done about it:
 - A segment that begins or ends inside a sentence: both always begin and end with sentences.
@@ -30,12 +30,10 @@ from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule
 
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, -1
-
-
 _IS_SHORT, _SHORT_LEN, _SPLIT, _SWAP, _DIRECTION, _DISTANCE = range(6)  # the counters of a row's draws
 
 
-class Cuts(NamedTuple):
+class RowBounds(NamedTuple):
     """Rows without their special tokens.
 
     begins, splits, ends: int64, in tokens; owners: int64, the document's number; labels: int8; indices: uint32, the
@@ -60,6 +58,18 @@ class DocumentArrays(NamedTuple):
     document_keys: np.ndarray
 
 
+class Section(NamedTuple):
+    """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row.
+
+    key: the document's; first_row: the number of the section's first row in its document and pass.
+    """
+
+    first: int
+    stop: int
+    key: np.uint64
+    first_row: int
+
+
 class PairRule(NamedTuple):
     """What decides how documents are cut. starts, standalone: see WordRule."""
 
@@ -75,24 +85,24 @@ def make_pairs(
     documents: Documents, specials: Specials, words: WordRule, config: ExampleConfig, pass_index: int
 ) -> Pairs:
     """Cut documents into rows; a pure function of each document, the config and the pass."""
-    cuts = cut_documents(documents, words, config, pass_index)
-    lengths = cuts.ends - cuts.begins + np.where(cuts.labels == SOP_NONE, 2, 3)
+    rows = cut_documents(documents, words, config, pass_index)
+    lengths = rows.ends - rows.begins + np.where(rows.labels == SOP_NONE, 2, 3)
     offsets = np.append(0, np.cumsum(lengths))
     ids = np.empty(offsets[-1], documents.ids.dtype)
-    lay_out_pairs(documents.ids, cuts, specials.cls_id, specials.sep_id, offsets, ids)
-    is_swapped = cuts.labels == SOP_SWAPPED
+    lay_out_pairs(documents.ids, rows, specials.cls_id, specials.sep_id, offsets, ids)
+    is_swapped = rows.labels == SOP_SWAPPED
     return Pairs(
         ids=ids,
         offsets=offsets,
-        segment_a_len=np.where(is_swapped, cuts.ends - cuts.splits, cuts.splits - cuts.begins).astype(np.int32),
-        sop_label=cuts.labels,
-        document_keys=documents.document_keys[cuts.owners],
-        indices=cuts.indices,
-        languages=None if documents.languages is None else documents.languages[cuts.owners],
+        segment_a_len=np.where(is_swapped, rows.ends - rows.splits, rows.splits - rows.begins).astype(np.int32),
+        sop_label=rows.labels,
+        document_keys=documents.document_keys[rows.owners],
+        indices=rows.indices,
+        languages=None if documents.languages is None else documents.languages[rows.owners],
     )
 
 
-def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> Cuts:
+def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> RowBounds:
     """Choose the rows, without their special tokens."""
     arrays = DocumentArrays(*(getattr(documents, name) for name in DocumentArrays._fields))
     rule = PairRule(
@@ -103,16 +113,17 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
         config.max_tokens,
         threshold(config.short_seq_prob),
     )
-    # Each row of whole sentences has one that no other row has. A sentence of n > max_tokens tokens has at most
-    # 4 n / max_tokens + 2 rows: any two that follow each other hold over max_tokens / 2. As n / max_tokens > 1, that is
-    # at most 1 + 8 floor(n / max_tokens).
+    # Each row of whole sentences has one that no other row has. A sentence of x max_tokens tokens, x > 1, has fewer
+    # than 4 x + 1 rows, since any two that follow each other hold over max_tokens / 2: a row of less ends before a word
+    # that reaches beyond its equal share, and the next one ends after that word or is an equal share of the rest. So it
+    # has at most 4 floor(x) + 4 rows, which is at most 8 floor(x).
     num_sentences = len(documents.sentence_offsets)
     capacity = num_sentences + 8 * (len(documents.ids) // config.max_tokens)
     begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))
-    cuts = Cuts(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
+    rows = RowBounds(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
     scratch = PlanScratch(*(np.empty(num_sentences, np.int64) for _ in PlanScratch._fields))
-    num_rows = choose_pairs(arrays, rule, scratch, cuts)
-    return Cuts(*(array[:num_rows] for array in cuts))
+    num_rows = choose_pairs(arrays, rule, scratch, rows)
+    return RowBounds(*(array[:num_rows] for array in rows))
 
 
 @helper
@@ -125,7 +136,7 @@ def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarr
     num_sentences = 0
     for sentence in range(first, stop):
         if documents.is_heading[sentence] and sentence + 1 < stop:
-            continue
+            continue  # no edge after it: it belongs to the next sentence
         if documents.sentence_offsets[sentence + 1] > edges[num_sentences]:
             num_sentences += 1
             edges[num_sentences] = documents.sentence_offsets[sentence + 1]
@@ -137,14 +148,15 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
     """Draw the boundary between A and B, one of those between the sentences `first` to `stop` - 1.
 
     Swapping A and B turns the row on a circle: the split becomes the outer edge, and the outer edge the split. The
-    probability of a row is proportional to the sum of the lengths of its first and last sentence, as one of the two did
-    not fit the row before, and either may be it. So each boundary gets an arc on a circle, as long as the two sentences
-    beside it. From a random point in the arc of the outer edge we move by a random distance, which always leaves the
+    sentence that did not fit the row before is the first or the last one, as rows are filled from either end. The
+    longer a sentence, the likelier it did not fit, so a row occurs in proportion to the sum of these two lengths. So
+    each boundary gets an arc on a circle, as long as the two sentences beside it; all arcs together are twice as long
+    as the row. From a random point in the arc of the outer edge we move by a random distance, which always leaves the
     arc, and the boundary whose arc we reach is the split. A move and its reverse are equally likely, so a row and its
-    swapped twin are too, and no length tells the order. In the first row of a block there is no sentence that did not
+    swapped twin are too, and no length tells the order. In the first row of a section there is no sentence that did not
     fit before (`is_first`), so there all boundaries are equally likely.
     """
-    if is_first:
+    if is_first:  # n sentences have n - 1 inner boundaries
         return int(edges[first + 1 + below(draw(state, _SPLIT), stop - first - 1)])
     # The arc of the outer edge is [0, outer) of the circle, and those of the inner boundaries follow in order.
     outer = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
@@ -152,54 +164,54 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
     for sentence in range(first, stop - 1):
         longest = max(longest, edges[sentence + 2] - edges[sentence])
     circle = 2 * (edges[stop] - edges[first])
-    # A distance of longest .. circle - longest leaves every arc in both directions.
+    # A distance of longest .. circle - longest leaves every arc in both directions. An arc is at most half the circle.
     start = below(draw(state, _SPLIT), outer)
     distance = longest + below(draw(state, _DISTANCE), circle - 2 * longest + 1)
-    left, sentence = start + distance - outer, first
-    while left >= edges[sentence + 2] - edges[sentence]:
-        left -= edges[sentence + 2] - edges[sentence]
+    remaining, sentence = start + distance - outer, first
+    while remaining >= edges[sentence + 2] - edges[sentence]:
+        remaining -= edges[sentence + 2] - edges[sentence]
         sentence += 1
     return int(edges[sentence + 1])
 
 
 @helper
-def put_row(cuts: Cuts, row: int, begin: int, split: int, end: int, label: int) -> None:
-    cuts.begins[row], cuts.splits[row], cuts.ends[row], cuts.labels[row] = begin, split, end, label
+def put_row(rows: RowBounds, row: int, begin: int, split: int, end: int, label: int) -> None:
+    rows.begins[row], rows.splits[row], rows.ends[row], rows.labels[row] = begin, split, end, label
 
 
 @helper
-def cut_block(
-    rule: PairRule, scratch: PlanScratch, cuts: Cuts, first: int, stop: int, key: np.uint64, row: int, index: int
-) -> int:
-    """Append the rows of a block, the sentences `first` to `stop` - 1, to `row` others; returns the new number.
-
-    index: that of the first row in its document.
-    """
+def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
+    """Write the rows of a section, from number `row` on. Returns the number of the row after them."""
+    first, stop, key, first_row = section
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
-    state = stream(rule.seed, PAIRING, key, rule.pass_index, index)
-    is_backward = draw(state, _DIRECTION) >> np.uint64(63)
+    state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row)
+    # A section that is filled from its back is planned in reverse: bounds[i] counts from its end.
+    is_backward = draw(state, _DIRECTION) >> np.uint64(63)  # the highest bit: a fair coin
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
     fill_table(scratch, num_sentences, rule.max_tokens)
     taken = num_rows = 0
     while taken < num_sentences:
-        state = stream(rule.seed, PAIRING, key, rule.pass_index, index + num_rows)
+        # Each row has its own draws, so that neither the workers nor the other documents decide about it.
+        state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row + num_rows)
         end = scratch.row_ends[taken]
         if draw(state, _IS_SHORT) < rule.short_threshold:
+            # At least two tokens, one for each segment.
             end = end_short_row(scratch, taken, 2 + int(below(draw(state, _SHORT_LEN), rule.max_tokens - 1)))
+        # Sentences taken .. end - 1 of the plan, as they are numbered in the document.
         low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
         split, label = edges[high], SOP_NONE
-        if high - low > 1:
+        if high - low > 1:  # a single sentence has no boundary to split at
             split = draw_split(state, edges, low, high, taken == 0)
             label = SOP_SWAPPED if draw(state, _SWAP) >> np.uint64(63) else SOP_IN_ORDER
-        put_row(cuts, row + num_rows, edges[low], split, edges[high], label)
+        put_row(rows, row + num_rows, edges[low], split, edges[high], label)
         taken, num_rows = end, num_rows + 1
     return row + num_rows
 
 
 @kernel
-def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, cuts: Cuts) -> int:
-    """Fill in the cuts of every row. Returns how many rows there are."""
+def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
+    """Fill in all rows. Returns how many there are."""
     row, edges = 0, scratch.edges
     for document in range(len(documents.document_offsets) - 1):
         low, first_row = 0, row
@@ -207,35 +219,39 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
             documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
         )
         while low < num_sentences:
-            high = low
+            high = low  # the next sentences that are no longer than a row are a section
             while high < num_sentences and edges[high + 1] - edges[high] <= rule.max_tokens:
                 high += 1
             if high > low:
-                key = documents.document_keys[document]
-                row, low = cut_block(rule, scratch, cuts, low, high, key, row, row - first_row), high
+                section = Section(low, high, documents.document_keys[document], row - first_row)
+                row, low = cut_section(section, row, rule, scratch, rows), high
                 continue
             begin = edges[low]
             while begin < edges[low + 1]:  # a sentence that is longer than a row
                 end = cut_long_sentence(
                     documents.ids, begin, edges[low + 1], rule.max_tokens, rule.starts, rule.standalone
                 )
-                put_row(cuts, row, begin, end, end, SOP_NONE)
+                put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1
+        # All rows of the document, of sections and of long sentences, are numbered through.
         for i in range(first_row, row):
-            cuts.owners[i], cuts.indices[i] = document, i - first_row
+            rows.owners[i], rows.indices[i] = document, i - first_row
     return row
 
 
 @kernel
-def lay_out_pairs(ids: np.ndarray, cuts: Cuts, cls_id: int, sep_id: int, offsets: np.ndarray, out: np.ndarray) -> None:
+def lay_out_pairs(
+    ids: np.ndarray, rows: RowBounds, cls_id: int, sep_id: int, offsets: np.ndarray, out: np.ndarray
+) -> None:
     """Write every row with its special tokens, from its offset on."""
     source, target = pointer(ids), pointer(out)
-    for row in range(len(cuts.labels)):
-        begin, split, end, label = cuts.begins[row], cuts.splits[row], cuts.ends[row], cuts.labels[row]
-        a_begin, a_end, b_begin, b_end = begin, split, split, end
+    for row in range(len(rows.labels)):
+        begin, split, end, label = rows.begins[row], rows.splits[row], rows.ends[row], rows.labels[row]
+        a_begin, a_end, b_begin, b_end = begin, split, split, end  # for SOP_NONE, B is empty
         if label == SOP_SWAPPED:
             a_begin, a_end, b_begin, b_end = split, end, begin, split
+        # [CLS] is at `at`, A after it, then its [SEP], then B; the last [SEP] is before the next row.
         at, a_len = offsets[row], a_end - a_begin
         out[at] = cls_id
         copy_items(target, at + 1, source, a_begin, a_len)

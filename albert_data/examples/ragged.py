@@ -20,7 +20,8 @@ class Pairs:
     sop_label: int8; 0 in order, 1 swapped, -1 no second segment.
     document_keys: uint64, the key of the document that the row was made from.
     indices: uint32, the row's number in its document and pass.
-    languages: uint32, packed codes (albert_data.languages); None where the build has one language.
+    languages: uint32, packed codes (albert_data.languages); None where the build has one language. The pipeline turns
+    them into the shards' `sources`.
     """
 
     ids: np.ndarray

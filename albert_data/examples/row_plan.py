@@ -1,13 +1,13 @@
 """Which sentences share a row, so that as few rows as possible hold a single sentence.
 
-In: the boundaries of the sentences of a block, in tokens. A block is a sequence of sentences of one document, none of
-which is longer than a row. Out: for each sentence, the best way to make rows from there on. A row of one sentence has
-no order to learn, and a greedy choice makes more of these than necessary: 25 % instead of 20 % of the rows of English
-books at length 128.
+In: the boundaries of the sentences of a section, in tokens. A section is a sequence of sentences of one document, none
+of which is longer than a row. Out: for each sentence, the best way to make rows from there on. A row of one sentence
+has no order to learn, and a greedy choice makes more of these than necessary: 25 % instead of 20 % of the rows of
+English books at length 128.
 
 The table is filled from the end: cost[i] is the smallest (single rows, rows) from sentence i on, compared in that
-order. A row that begins at sentence i may end at any of the next sentences that fit. As i falls, both limits of
-these ends fall, so a monotonic queue gives the cheapest one, in linear time.
+order. A row that begins at sentence i may end at any of the next sentences that fit. As i falls, the nearest and
+the farthest possible end fall too, so a monotonic queue gives the cheapest one, in linear time.
 
 Sentences that are longer than a row are cut here too, into rows of nearly equal lengths.
 """
@@ -25,10 +25,10 @@ _SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sent
 
 
 class PlanScratch(NamedTuple):
-    """Scratch buffers for the sentences of a document or block, all int64.
+    """Scratch buffers for the sentences of a document or section, all int64.
 
-    edges: where each sentence of the document begins, and last where they end; bounds: the same of the block, from 0;
-    cost, row_ends: the table, for each sentence of the block; queue: ends of a row.
+    edges: where each sentence of the document begins, and last where they end; bounds: the same of the section, from 0;
+    cost, row_ends: the table, for each sentence of the section; queue: ends of a row.
     """
 
     edges: np.ndarray
@@ -45,14 +45,18 @@ def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> Non
     cost[num_sentences] = 0
     head = tail = 0
     for i in range(num_sentences - 1, -1, -1):
-        if i + 2 <= num_sentences:  # from here on a row may end at i + 2; a dearer end that is further off never wins
+        # From here on a row may end at i + 2. An end that is farther off and costs more is never the best again.
+        if i + 2 <= num_sentences:
             while tail > head and cost[queue[tail - 1]] > cost[i + 2]:
                 tail -= 1
             queue[tail] = i + 2
             tail += 1
-        while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:  # too far off, now and for all lower i
+        # Too far off, now and for all lower i.
+        while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:
             head += 1
+        # A row of sentence i alone is always possible.
         row_ends[i], cost[i] = i + 1, cost[i + 1] + _SINGLE + 1
+        # The queue is ordered by cost, the cheapest end first; of equally cheap ones that is the farthest.
         if head < tail and cost[queue[head]] + 1 <= cost[i]:
             row_ends[i], cost[i] = queue[head], cost[queue[head]] + 1
 
@@ -61,13 +65,16 @@ def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> Non
 def end_short_row(scratch: PlanScratch, first: int, target: int) -> int:
     """The end of a short row that begins at sentence `first`: as long as possible with at most `target` tokens.
 
-    Only ends that lead to no more single rows than necessary count. If all of these are further off, the nearest.
+    An end is allowed only if it leads to as few single rows as possible. If no allowed end is within the target, the
+    nearest allowed one is taken.
     """
     bounds, cost, row_ends = scratch.bounds, scratch.cost, scratch.row_ends
     singles = cost[first] // _SINGLE
     stop = first
+    # row_ends[first] is allowed, so no search beyond it is needed, and the loops below find an end.
     while stop < row_ends[first] and bounds[stop + 1] - bounds[first] <= target:
         stop += 1
+    # `end == first + 1` adds the single row that sentence `first` alone would be.
     for end in range(stop, first, -1):
         if cost[end] // _SINGLE + (end == first + 1) == singles:
             return end
@@ -83,15 +90,16 @@ def cut_long_sentence(
 ) -> int:
     """The end of the first row of what is left of a long sentence, such that its rows have nearly equal lengths.
 
-    That is the word boundary nearest to an equal share, if possible one that leaves no more for the other rows than
-    they hold. Without such a boundary it is the last one before, and in a word that fills the row, the equal share.
+    That is the word boundary nearest to an equal share among those from `low` on, which leave no more for the other
+    rows than they hold. If there is none, it is the last one before `low`, and the rest takes a row more; if one word
+    fills the row, it is the equal share.
     """
     num_rows = -(-(end - begin) // max_tokens)
     if num_rows == 1:
         return end
     ideal = begin + (end - begin) // num_rows
     low = max(begin + 1, end - (num_rows - 1) * max_tokens)
-    for distance in range(max_tokens):
+    for distance in range(max_tokens):  # outwards from the equal share, on both sides
         for at in (ideal - distance, ideal + distance):
             if low <= at <= begin + max_tokens and begins_word(ids, at, begin, starts, standalone):
                 return at

@@ -1,7 +1,7 @@
 """The distribution of span lengths, corrected for spans that are split where a segment ends.
 
-The paper masks spans of n words with p(n) = (1/n) / sum(1/k), n <= N (ALBERT, section 3.1, formula 1 of
-section 4.1), with a budget of 15 % of the tokens. Drawn without care, two effects change both figures:
+The paper masks spans of n words with p(n) = (1/n) / sum(1/k), n <= N (ALBERT, section 4.1), with a
+budget of 15 % of the words, and so in expectation of the tokens. Two effects would change these figures:
 
 - *The end of the budget.* Lengths are drawn until their sum reaches a bound b; the span that crosses it
   is kept. The number of spans is then a stopping time, so by Wald's identity the shares stay p(n)
@@ -11,7 +11,7 @@ section 4.1), with a budget of 15 % of the tokens. Drawn without care, two effec
   the end of a segment is split there into two spans. A span of n words has n - 1 inner boundaries, so each of
   the k ends splits it with probability (n - 1) / W, and every split of n into two parts is equally likely. Lengths
   are therefore drawn from q, the distribution for which the expected shares *after* splitting are p:
-      p(m) ~ q(m) (1 - (m - 1) k / W) + sum over n > m of q(n) 2 k / W.
+      p(m) is proportional to q(m) (1 - (m - 1) k / W) + sum over n > m of q(n) 2 k / W.
   Where W is so small that some q(m) would be negative, the longest span is shortened until none is.
 
 All of this depends on (k, N, W) alone, so it is computed once, into tables.
@@ -58,12 +58,13 @@ def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
     words = np.arange(max_words + 1)
     for ends in range(1, MAX_ENDS + 1):
         distributions = np.zeros((ngram, max_words + 1, ngram))
-        feasible_yet = np.zeros((max_words + 1, ngram))
-        feasible_yet[:, 0] = 1.0
+        # For each number of words the distribution for the longest spans that are feasible so far.
+        last_feasible = np.zeros((max_words + 1, ngram))
+        last_feasible[:, 0] = 1.0
         for longest in range(1, ngram + 1):
             candidate, is_feasible = correct_distribution(words, ends, longest)
-            feasible_yet[is_feasible, :longest] = candidate[is_feasible]
-            distributions[longest - 1] = feasible_yet
+            last_feasible[is_feasible, :longest] = candidate[is_feasible]
+            distributions[longest - 1] = last_feasible
         cumulative[ends - 1] = _to_thresholds(np.cumsum(distributions, axis=-1))
         bound, more = choose_bounds(distributions.reshape(-1, ngram), np.tile(mask_prob * words, ngram))
         bounds[ends - 1], extra[ends - 1] = bound.reshape(shape[1:]), more.reshape(shape[1:])
@@ -79,7 +80,7 @@ def correct_distribution(words: np.ndarray, ends: int, ngram: int) -> tuple[np.n
     split_prob = ends / np.maximum(words, 1)  # that some end falls on one given boundary
     found = np.zeros((len(words), ngram))
     longer = np.zeros(len(words))
-    is_feasible = words > ngram
+    is_feasible = words > ngram  # a span and an unmasked word fit on the circle
     with np.errstate(divide="ignore", invalid="ignore"):
         for n in range(ngram, 0, -1):
             found[:, n - 1] = (shares[n - 1] - 2 * split_prob * longer) / (1 - (n - 1) * split_prob)
@@ -100,8 +101,8 @@ def choose_bounds(distributions: np.ndarray, budget: np.ndarray) -> tuple[np.nda
     mean, square = (sum(n**power * distributions[:, n - 1] for n in range(1, ngram + 1)) for power in (1, 2))
     overshoot = (square / mean - 1) / 2  # the limit of m(b) - b, by renewal theory
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
-    exact = np.count_nonzero(sums <= budget, axis=0) - 1
-    low = np.where(low < _EXACT_BOUNDS - 1, exact, low)  # where low + 1 is in the table too
+    exact = np.count_nonzero(sums <= budget, axis=0) - 1  # the largest b in the table with m(b) <= budget
+    low = np.where(low < _EXACT_BOUNDS - 1, exact, low)  # where b + 1 is in the table too
     floor, ceiling = (
         np.where(bound <= _EXACT_BOUNDS, sums[np.minimum(bound, _EXACT_BOUNDS), rows], bound + overshoot)
         for bound in (low, low + 1)
@@ -112,6 +113,6 @@ def choose_bounds(distributions: np.ndarray, budget: np.ndarray) -> tuple[np.nda
 def _to_thresholds(probability: np.ndarray) -> np.ndarray:
     """Numbers that 64 random bits are below with these probabilities; for 1.0 with 1 - 2**-64."""
     scaled = np.clip(probability, 0.0, 1.0) * 2.0**64
-    almost_one = np.minimum(scaled, 2.0**64 - 4096).astype(np.uint64)  # 2.0**64 itself would overflow in the cast
+    almost_one = np.minimum(scaled, 2.0**64 - 4096).astype(np.uint64)  # below 2.0**64, which the cast can't hold
     thresholds: np.ndarray = np.where(scaled >= 2.0**64, np.uint64(2**64 - 1), almost_one)
     return thresholds

@@ -57,7 +57,7 @@ class Alphabet:
         share = 100 * self.num_lost / self.num_characters
         shown = ", ".join(f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN))
         more = f" and {len(self.lost) - _NUM_SHOWN:,} more" if len(self.lost) > _NUM_SHOWN else ""
-        options = ", ".join(f"{coverage:.7g} keeps {number:,}" for coverage, number in self.kept_by.items())
+        options = ", ".join(f"{coverage:.7g} keeps {number:,} of them" for coverage, number in self.kept_by.items())
         lines = [
             f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
             f"{shown}{more}",

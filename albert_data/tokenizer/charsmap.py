@@ -1,7 +1,7 @@
 """A model's table of replacements (`precompiled_charsmap`): what normalisation makes of characters.
 
 At each position the normaliser replaces the longest string that the table holds. The table is a double-array trie of
-these strings, in the layout of darts-clone, followed by the replacements, each with a 0 behind it. A node of the trie
+these strings, in the layout of darts-clone, followed by the replacements, each with a 0 after it. A node of the trie
 is a uint32, called unit. Its bits: 0 to 7 the label, a byte of the string; 8 whether a string ends here; 9 and 10 to 30
 give the base (`find_base`). The child by a label is at index base ^ label. Where a string ends, the unit at the base
 itself is a leaf: bit 31 is set and the others say where in the replacements the string's replacement begins.
@@ -17,9 +17,9 @@ from albert_data.kernels import Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.words import SPACE
 from albert_data.utf8 import read_character
 
-NUM_CODES = 1 << 16  # of the basic plane
+NUM_BASIC = 1 << 16  # codes of the basic plane
 _SPACE, _VISIBLE_SPACE = ord(" "), ord(SPACE)
-_MAX_STEPS = 1 << 24  # a sound table takes fewer; in a damaged one nodes may share children, in many paths
+_MAX_STEPS = 1 << 24  # a sound table takes fewer; nodes of a damaged one may share children: exponentially many paths
 _MAX_KEY = 256  # bytes of a replaced string, more than any has
 _ROOT_ALONE = bytes([4, 0, 0, 0, 0, 0, 0, 0])  # the table of a model that replaces nothing
 
@@ -30,9 +30,9 @@ class Replacements(NamedTuple):
     single: bool, alone it becomes one character or stays what it is [A, but not the ligature fi];
     solid: bool, what it becomes alone is not empty, holds no space, and begins and ends in the basic plane;
     first, last: uint16, the first and last character of what it becomes, if it is solid;
-    joined: bool, some replaced string holds it behind another character [U+0301 after e], or it is a replaced space;
-    unsure: bool, it is in a replaced string of several characters whose replacement is empty or holds a space; or it
-    begins such a string, and the replacement begins beyond the basic plane;
+    joined: bool, some replaced string holds it after another character [U+0301 after e], or it is a replaced space;
+    unsure: bool, it is in a replaced string of several characters whose replacement is empty or holds a space, or it
+    begins a replaced string of several characters whose replacement begins beyond the basic plane;
     contractions: uint32, of each replaced string of several characters: the first character of the replacement << 16 |
     the first character of the string [é << 16 | e].
     """
@@ -49,12 +49,12 @@ class Replacements(NamedTuple):
 class WalkScratch(NamedTuple):
     """Scratch buffers for a walk over the trie.
 
-    eldest, sibling: int64, zeros: the first child of each base, and the next child of the same base; 0 for none;
+    youngest, elder: int64, zeros: the last child of each base, and the child before each child; 0 for none;
     nodes, key: int64 and uint8: at each depth of the path, the node to visit next, and the string so far.
     """
 
-    eldest: np.ndarray
-    sibling: np.ndarray
+    youngest: np.ndarray
+    elder: np.ndarray
     nodes: np.ndarray
     key: np.ndarray
 
@@ -71,11 +71,11 @@ def read_charsmap(charsmap: bytes) -> Replacements:
     units, replacements = split_charsmap(charsmap)
     replacements.decode()  # raises ValueError: kernels would read beyond a replacement that ends inside a character
     strings = np.frombuffer(replacements + bytes(8), np.uint8)
-    yes, codes = np.ones(NUM_CODES, np.bool_), np.arange(NUM_CODES, dtype=np.uint16)
+    yes, codes = np.ones(NUM_BASIC, np.bool_), np.arange(NUM_BASIC, dtype=np.uint16)
     found = Replacements(yes, yes.copy(), codes, codes.copy(), ~yes, ~yes, np.empty(_MAX_STEPS, np.uint32))
     scratch = WalkScratch(
-        eldest=np.zeros((len(units) | 255) + 1, np.int64),
-        sibling=np.zeros(len(units), np.int64),
+        youngest=np.zeros((len(units) | 255) + 1, np.int64),  # a base, index ^ label, is anywhere in a block of 256
+        elder=np.zeros(len(units), np.int64),
         nodes=np.zeros(_MAX_KEY + 2, np.int64),
         key=np.zeros(_MAX_KEY + 8, np.uint8),
     )
@@ -88,33 +88,34 @@ def read_charsmap(charsmap: bytes) -> Replacements:
 @kernel
 def walk_charsmap(units: np.ndarray, strings: np.ndarray, scratch: WalkScratch, found: Replacements) -> int:
     """Visit each replaced string, depth first. Returns the number of contractions, -1 for a damaged table."""
-    eldest, sibling, nodes, key = scratch
+    youngest, elder, nodes, key = scratch
     # A unit at index i with a label is a child of base i ^ label, so one pass over the units links all children.
     for i in range(1, len(units)):
-        if units[i] >> 31 == 0 and units[i] & 255:
+        if units[i] >> 31 == 0 and units[i] & 255:  # no leaf, and not empty
             base = i ^ (units[i] & 255)
-            eldest[base], sibling[i] = i, eldest[base]
-    if len(units) == 0 or find_base(units, 0) >= len(eldest):
+            youngest[base], elder[i] = i, youngest[base]
+    if len(units) == 0 or find_base(units, 0) >= len(youngest):
         return -1
     num_contractions, depth, num_steps = 0, 0, 0
-    nodes[0] = eldest[find_base(units, 0)]
+    nodes[0] = youngest[find_base(units, 0)]
     while depth >= 0:
         node = nodes[depth]
-        if node == 0:
+        if node == 0:  # all children of the node above are visited
             depth -= 1
             continue
-        nodes[depth], key[depth], base = sibling[node], units[node] & 255, find_base(units, node)
+        nodes[depth], key[depth], base = elder[node], units[node] & 255, find_base(units, node)
         num_steps += 1
-        if num_steps > _MAX_STEPS or depth == _MAX_KEY or base >= len(eldest):
+        if num_steps > _MAX_STEPS or depth == _MAX_KEY or base >= len(youngest):
             return -1
         depth += 1
-        nodes[depth] = eldest[base]
-        if units[node] >> 8 & 1:
+        nodes[depth] = youngest[base]
+        if units[node] >> 8 & 1:  # a replaced string ends here
             begin = units[base] & 0x7FFFFFFF if base < len(units) else len(strings)
+            # Beyond the replacements, or inside a character of one.
             if begin >= len(strings) - 8 or strings[begin] & 0xC0 == 0x80:
                 return -1
             contraction = add_replacement(pointer(key), depth, pointer(strings), begin, found)
-            found.contractions[num_contractions] = contraction
+            found.contractions[num_contractions] = contraction  # the next one overwrites a 0
             num_contractions += contraction != 0
     return num_contractions
 
@@ -129,20 +130,20 @@ def find_base(units: np.ndarray, node: int) -> int:
 def add_replacement(key: Pointer, key_len: int, strings: Pointer, begin: int, found: Replacements) -> int:
     """Record what a replaced string tells about its characters. Returns its contraction, 0 if it has none."""
     code, position = read_character(key, 0)
-    if position == key_len and code < NUM_CODES:
+    if position == key_len and code < NUM_BASIC:
         add_character(code, strings, begin, found)
     if position == key_len:
-        return 0
+        return 0  # a string of one character contracts nothing
     first, _ = read_character(strings, begin)
-    is_unsure, is_basic = first == 0 or has_space(strings, begin), 0 < first < NUM_CODES
-    if code < NUM_CODES:
+    is_unsure, is_basic = first == 0 or has_space(strings, begin), 0 < first < NUM_BASIC
+    if code < NUM_BASIC:
         found.unsure[code] |= is_unsure or not is_basic
     while position < key_len:
         other, position = read_character(key, position)
-        if other < NUM_CODES:
+        if other < NUM_BASIC:
             found.joined[other] = True
             found.unsure[other] |= is_unsure
-    return first << 16 | code if is_basic and code < NUM_CODES else 0
+    return first << 16 | code if is_basic and code < NUM_BASIC else 0
 
 
 @helper
@@ -163,7 +164,7 @@ def add_character(code: int, strings: Pointer, begin: int, found: Replacements) 
     while item(strings, position) != 0:
         last, position = read_character(strings, position)
     found.single[code] = position == after_first
-    found.solid[code] = 0 < first < NUM_CODES and last < NUM_CODES and not has_space(strings, begin)
-    found.joined[code] |= code == _SPACE
+    found.solid[code] = 0 < first < NUM_BASIC and last < NUM_BASIC and not has_space(strings, begin)
+    found.joined[code] |= code == _SPACE  # forbids all cuts, see make_cut_rule
     if found.solid[code]:
         found.first[code], found.last[code] = first, last

@@ -1,7 +1,7 @@
 """Tokenise with a table of chunks: text is cut where cuts.py allows, and each chunk is looked up.
 
 In: sentences. Out: ids and how many each sentence has, equal to SentencePiece's. A compiled loop (encoding.py) cuts,
-hashes and looks up each chunk. New chunks of a unigram model are mostly segmented in that loop. The others, and those
+hashes and looks up each chunk. New chunks of a unigram model mostly get their ids in that loop. The others, and those
 of a BPE model, wait until a slice of sentences is through. Then SentencePiece is asked for all of them at once, and
 their sentences are encoded again. The table is bounded: when it is full, a new one is begun. What is in the table
 changes the speed, never the ids.
@@ -22,7 +22,7 @@ from albert_data.tokenizer.buffers import Sentences, grow
 from albert_data.tokenizer.cuts import make_cut_rule
 from albert_data.tokenizer.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
 from albert_data.tokenizer.encoding import NOT_DONE, SPARE_IDS, Output, make_encoding_scratch
-from albert_data.tokenizer.lattice import Segmented, segment
+from albert_data.tokenizer.lattice import ChunkIds, encode_chunks
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
 from albert_data.tokenizer.table import SLOT, ChunkRules, Table, make_slots
 from albert_data.tokenizer.trie import Trie, make_trie
@@ -31,7 +31,7 @@ FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20
-_BYTES_PER_LONG_ID = 16  # of text in which all chunks are new; with less, chunks stay pending and are learnt afterwards
+_BYTES_PER_LONG_ID = 16  # capacity of long_ids: an id for so much text. Chunks that find it full wait for `_learn`
 _MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
 # The first look-up learns new chunks, the second finds them. Where the first left the table full, the second begins
 # a new table and learns, and the third finds them. SentencePiece encodes what is left: fragile and long sentences.
@@ -42,7 +42,7 @@ _LOOK_UPS = 3
 class ChunkModel:
     """What encoding by chunks needs of a model. Nothing in it changes, so threads share one.
 
-    outer, inner: the processors or normalisers of chunks that get a "▁", since a space is before them, and of others.
+    outer, inner: the processors or normalisers of chunks after a space, which get a "▁", and of those inside a word.
     """
 
     processor: sentencepiece.SentencePieceProcessor
@@ -94,8 +94,8 @@ class ChunkEncoder:
         """Compile the kernels that the encoding of a few words does not call, by calls without work."""
         nothing, no_ids = np.zeros(0, np.int64), np.zeros(0, self._dtype)
         if self._model.is_unigram:
-            segment(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._rules.trie)
-        self._store(nothing, Segmented(np.zeros(0, np.int32), nothing, nothing))
+            encode_chunks(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._rules.trie)
+        self._store(nothing, ChunkIds(np.zeros(0, np.int32), nothing, nothing))
         encoding.fill_in(no_ids, nothing, no_ids, nothing)
         table.copy_slots(np.zeros(SLOT, np.uint64), np.zeros(2 * SLOT, np.uint64))
 
@@ -116,11 +116,12 @@ class ChunkEncoder:
         utf8, begins, ends = sentences
         first, end = begins[0], ends[-1] + PADDING
         text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
-        self._cuts = grow(self._cuts, len(text) // BLOCK)
+        self._cuts = grow(self._cuts, len(text) // BLOCK)  # the padding is a block or more, so this rounds up
         mark_cuts(text, len(text) - PADDING, self._rules.cuts, self._cuts, self._cut_scratch)
         return self._encode(Sentences(text, begins - first, ends - first), lengths, _LOOK_UPS)
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray, look_ups: int) -> np.ndarray:
+        """The ids of sentences after at most `look_ups` look-ups. SentencePiece encodes what these leave."""
         if look_ups == 0:
             text, begins, ends = sentences
             found = encode_whole(
@@ -136,11 +137,15 @@ class ChunkEncoder:
         ids_of_rest = self._encode(sentences.part(rest), lengths_of_rest, look_ups - 1)
         return encoding.fill_in(ids, lengths, ids_of_rest, lengths_of_rest)
 
-    def _look_up(self, sentences: Sentences, lengths: np.ndarray, buffer: int) -> np.ndarray:
-        """The ids of the sentences for which the table suffices. Learns what the table lacks."""
+    def _look_up(self, sentences: Sentences, lengths: np.ndarray, buffer_index: int) -> np.ndarray:
+        """The ids of the sentences for which the table suffices. Learns what the table lacks.
+
+        Each look-up has an id buffer of its own: the ids of the one before are still needed.
+        """
         num_bytes = int((sentences.ends - sentences.begins).sum())
         self._reserve(num_bytes)
-        ids = self._id_buffers[buffer] = grow(self._id_buffers[buffer], num_bytes + len(lengths) + SPARE_IDS)
+        capacity = num_bytes + len(lengths) + SPARE_IDS
+        ids = self._id_buffers[buffer_index] = grow(self._id_buffers[buffer_index], capacity)
         free_slots = len(self._table.slots) // SLOT - int(self._table.counts[0])
         out = Output(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
         filled, num_fresh = encoding.encode_sentences(
@@ -176,15 +181,15 @@ class ChunkEncoder:
                 normal = processor.normalize(texts)
                 offsets = np.cumsum([0, *map(len, normal)], dtype=np.int64)
                 self._store(
-                    slots[chosen], segment(np.frombuffer(b"".join(normal), np.uint8), offsets, self._rules.trie)
+                    slots[chosen], encode_chunks(np.frombuffer(b"".join(normal), np.uint8), offsets, self._rules.trie)
                 )
             elif texts:
                 found = encode_whole(processor, texts)
                 lengths = np.array([len(ids) for ids in found], np.int64)
-                certain = np.full(len(chosen), table.STURDY)  # BPE has no scores to round
-                self._store(slots[chosen], Segmented(np.concatenate(found), lengths, certain))
+                certain = np.full(len(chosen), table.CERTAIN_LIMIT)  # BPE has no scores to round
+                self._store(slots[chosen], ChunkIds(np.concatenate(found), lengths, certain))
 
-    def _store(self, slots: np.ndarray, found: Segmented) -> None:
+    def _store(self, slots: np.ndarray, found: ChunkIds) -> None:
         num_ids = int(self._table.counts[2]) + len(found.ids)
         self._table = self._table._replace(long_ids=grow(self._table.long_ids, num_ids))
         table.store_chunks(slots, found, self._table, self._rules.trie)
@@ -199,7 +204,7 @@ def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: lis
 
 
 def _load_other(model: bytes, is_unigram: bool, *, add_dummy_prefix: bool) -> Any:
-    """The processor of the chunks that don't begin as a sentence does: with a "▁" where it has none, or without.
+    """The counterpart of the model's processor: it adds a "▁" before text if that does not, and vice versa.
 
     Chunks of a unigram model are only normalised, and the normaliser alone loads in a tenth of the time.
     """

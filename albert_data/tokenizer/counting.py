@@ -26,7 +26,7 @@ from albert_data.tokenizer.proto import read_settings
 from albert_data.tokenizer.words import SPACE
 from albert_data.utf8 import read_character
 
-NUM_CODES = 0x110000
+NUM_CODES = 0x110000  # of Unicode
 _NUM_ASCII = 128
 
 
@@ -52,7 +52,7 @@ class NormalRule:
         )
 
     def read_table(self) -> tuple[np.ndarray, bytes]:
-        """The units of the trie (int64), and the replacements, each with a 0 behind it."""
+        """The units of the trie (int64), and the replacements, each with a 0 after it."""
         return split_charsmap(read_settings(self._normaliser.serialized_model_proto()).charsmap)
 
 
@@ -122,10 +122,10 @@ class CharacterFinder:
         is_wanted = self._is_wanted[:NUM_CODES].copy()
         self._is_wanted[:_NUM_ASCII] = [
             any(is_wanted[ord(c)] for c in rule.normalise(chr(code))) for code in range(_NUM_ASCII)
-        ]
+        ]  # ASCII is its own symbol (find_symbol)
         begin = NUM_CODES
         for replacement in strings.split(b"\0"):
-            # A replacement may begin inside a string of the table: "bc" is stored as the end of "abc".
+            # A replacement may begin inside another one: "bc" is stored as the end of "abc".
             text = replacement.decode()
             for i in range(len(text)):
                 here = begin + len(text[:i].encode())
@@ -165,8 +165,8 @@ def find_symbols(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray,
 def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tuple[int, int]:
     """The symbol at a position, and where the next one begins.
 
-    ASCII before ASCII or an end is its own symbol even if the table replaces it: no longer string of the table begins
-    so, and the callers replace single characters afterwards.
+    ASCII before ASCII or an end is its own symbol even if the table replaces it, and the callers replace it afterwards:
+    no replaced string of nmt_nfkc and nmt_nfkc_cf begins with two ASCII characters.
     """
     byte = I64(item(text, position))
     if byte < _NUM_ASCII and (position + 1 == end or I64(item(text, position + 1)) < _NUM_ASCII):
@@ -175,13 +175,13 @@ def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tu
     found, after, at = I64(-1), position, position
     while at < end:
         byte = I64(item(text, at))
-        node = base ^ byte
+        node = base ^ byte  # the child by this byte, if it has its label
         if units[node] & 0x800000FF != byte:  # a leaf (bit 31), or of another label
             break
         at, base = at + 1, find_base(units, node)
         if units[node] >> 8 & 1:
             found, after = units[base] & 0x7FFFFFFF, at  # the longest so far
-    if found >= 0:
+    if found >= 0:  # where its replacement begins
         return NUM_CODES + found, after
-    code, after = read_character(text, position)
+    code, after = read_character(text, position)  # nothing replaces it
     return code, after

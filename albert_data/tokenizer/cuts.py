@@ -6,20 +6,20 @@ neighbours, then no piece can cover both, and no merge can join them. So the cho
 position between them are independent. Four things need care:
 
 - *Normalisation* replaces the longest string of a table of replacements (charsmap.py). A cut lies only before a
-  character that no replaced string holds behind another one (as it does a combining mark), so no replaced string lies
+  character that no replaced string holds after another one (as many hold a combining mark), so no replaced string lies
   across a cut. The characters on both sides are *solid*: what they become, alone or with others, is not empty and holds
   no space.
-- *Spaces* become "▁", one for each run of spaces. A cut at spaces leaves them out, and the part behind gets the "▁"
+- *Spaces* become "▁", one for each run of spaces. A cut at spaces leaves them out, and the part after them gets the "▁"
   again. No piece may hold a "▁" except as its first character. The first part of a sentence gets a "▁" too if the model
   adds one there (add_dummy_prefix); if not, it is normalised like a part that continues a word, without a "▁". The same
-  bytes have other ids behind a space, so the chunk table distinguishes the two kinds of parts.
-- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one. At a space they meet
-  only where "▁" itself is no piece, so that it is unknown too.
+  bytes have other ids after a space, so the chunk table distinguishes the two kinds of parts.
+- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one (encoding.write_ids). At a
+  space they meet only where "▁" itself is no piece, so that it is unknown too.
 - *Rounding.* A unigram model sums scores in float32 along the sentence, so SentencePiece may prefer either of two
   ways of nearly equal scores. Both sums start from the same value, and each addition errs by at most 2^-24 of the
-  sum. So a part is *fragile* if its two best ways are closer than that error for sums that occur in sentences, and
-  stores the sum up to which its best way is certain (lattice.find_limit). A sentence whose sum reaches the limit of
-  one of its parts is given to SentencePiece whole.
+  sum. So a part is *fragile* if its two best ways are closer than that error for a sum of CERTAIN_LIMIT. Its slot then
+  stores the sum below which its best way is certain (lattice.find_limit). A sentence whose sum reaches the limit of one
+  of its parts is given to SentencePiece whole.
 
 `explain_unsafe` names the condition that a model breaks; then all text goes through SentencePiece.
 """
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.tokenizer.charsmap import NUM_CODES, read_charsmap
+from albert_data.tokenizer.charsmap import NUM_BASIC, read_charsmap
 from albert_data.tokenizer.cutting import AFTER, BEFORE, SINGLE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.trie import MAX_CHARACTERS
@@ -63,7 +63,8 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     solid = found.solid & ~found.unsure
     solid[[0, ord(" "), ord(SPACE)]] = False
     solid[_SURROGATES] = False
-    solid &= not found.joined[ord(" ")]  # a model that replaces spaces, or strings with a space, gets no cuts at all
+    # A model that replaces spaces, or strings with a space after another character, gets no cuts at all.
+    solid &= not found.joined[ord(" ")]
     independent = solid & ~found.joined
     flags = BEFORE * independent + AFTER * independent + SOLID * solid + SINGLE * (solid & found.single)
     bigrams = find_bigrams(pieces)
@@ -74,7 +75,7 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
 def find_bigrams(pieces: list[str]) -> np.ndarray:
     """The pairs of neighbours in all pieces, left << 16 | right (uint32), sorted."""
     codes = np.frombuffer("\0".join(pieces).encode("utf-32-le"), np.uint32)
-    is_basic = (codes > 0) & (codes < NUM_CODES)  # 0 separates pieces
+    is_basic = (codes > 0) & (codes < NUM_BASIC)  # 0 separates pieces
     return np.unique((codes[:-1] << 16 | codes[1:])[is_basic[:-1] & is_basic[1:]])
 
 
@@ -88,6 +89,7 @@ def find_contracted(bigrams: np.ndarray, contractions: np.ndarray, first: np.nda
     contractions = np.unique(contractions & 0xFFFF0000 | first[contractions & 0xFFFF])
     begins, ends = (np.searchsorted(contractions >> 16, bigrams & 0xFFFF, side) for side in ("left", "right"))
     counts = ends - begins
-    indices = np.arange(counts.sum()) + np.repeat(ends - np.cumsum(counts), counts)  # all of begins[i] .. ends[i] - 1
+    # All of begins[i] .. ends[i] - 1, for each i. Begins 5, 9 and ends 7, 10: 0, 1, 2 and 5, 5, 7 add up to 5, 6, 9.
+    indices = np.arange(counts.sum()) + np.repeat(ends - np.cumsum(counts), counts)
     contracted: np.ndarray = np.repeat(bigrams, counts) & 0xFFFF0000 | contractions[indices] & 0xFFFF
     return contracted

@@ -30,15 +30,15 @@ from albert_data.kernels import (
 from albert_data.utf8 import decode_three, read_character
 
 BLOCK = 64  # bytes of one mask
-PADDING = BLOCK + 8  # bytes behind the text that may be read: a block, and a u64 from the last byte on
+PADDING = BLOCK + 8  # bytes after the text that may be read: a block, and a u64 from the last byte on
 FILTER_BYTES = 1 << 18  # of the Bloom filter of pairs
 _WINDOW = 64 * BLOCK  # bytes whose candidates are listed before the first is checked
 _UNCONDITIONAL = 4  # stores of list_positions for each block; few blocks of prose have more candidates
 
-# Flags of a character. BEFORE: a cut may lie before it. AFTER: a cut may lie behind it, inside a word. SOLID: a cut may
-# lie behind it, at a space. SINGLE: normalisation makes exactly one character of it. NARROW: between two of these a cut
-# is allowed but not made, since letters of alphabets form words, and a word is a good chunk; not so in Thai and
-# the scripts above it in Unicode, most of which set no spaces.
+# Flags of a character. BEFORE: a cut may lie before it. AFTER: a cut may lie after it, inside a word. SOLID: a cut may
+# lie after it, at a space. SINGLE: normalisation makes exactly one character of it. NARROW: it is below U+0E00 and not
+# ASCII. No cut is made between two of these, though allowed: letters of alphabets form words, and a word is a good
+# chunk. ASCII letters are no candidates anyway. Thai and most of the scripts above it in Unicode set no spaces.
 BEFORE, AFTER, SOLID, SINGLE, NARROW = 1, 2, 4, 8, 16
 NARROW_CODES = slice(0x80, 0x0E00)
 _FLAGS_SHIFT = 32
@@ -142,35 +142,37 @@ def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
 def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarray, scratch: CutScratch) -> None:
     """Mark where sentences in the first `size` bytes can be cut.
 
-    A cut inside a word is marked at the byte behind it, a cut between two words at the first of the spaces there.
-    utf8: uint8, with PADDING bytes behind; cuts: uint64, a bit for each byte. The callers ignore a mark at the first
-    byte of a sentence. Spaces at the end of a sentence may belong to its last chunk or not.
+    A cut inside a word is marked at the byte after it, a cut between two words at the first of the spaces there.
+    utf8: uint8, followed by PADDING bytes; cuts: uint64, a bit for each byte. The callers ignore a mark at the first
+    byte of a sentence. Whether one is set at spaces that end a sentence changes nothing: normalisation removes these.
     """
     text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
     ascii_listed, others_listed = pointer(scratch.ascii), pointer(scratch.others)
     spaces_cut = are_spaces_cuts(rule)
+    last = item(rule.characters, 0)  # see check_others
     # The last bits of the masks of the block before. A window begins where the one before ends, so they carry over.
-    odd_before, visible_before, wide_before, last = _0, _0, _0, item(rule.characters, 0)
+    rest_before, visible_before, wide_before = _0, _0, _0
     for window in range(0, size, _WINDOW):
         num_ascii = num_others = 0
         for at in range(window, min(window + _WINDOW, size), BLOCK):
             # Bit i is byte at + i, lowest first; so `mask << 1` says of each byte what mask says of the one before it.
             spaces = find_bytes(text, at, *_SPACES)
-            odd = ~(find_bytes(text, at, *_LETTERS) | spaces)
+            rest = ~(find_bytes(text, at, *_LETTERS) | spaces)  # neither an ASCII letter nor a space
             continuations = find_bytes(text, at, *_CONTINUATIONS)
             wide = find_bytes(text, at, *_NON_ASCII)
             visible = find_bytes(text, at, *_VISIBLE)
-            # "ab, c": before the comma and before the space, not before the other letters.
-            # Only the first of several spaces counts, and nothing inside a character.
-            candidates = (odd | spaces | odd << _1 | odd_before) & ~(continuations | spaces & spaces << _1)
-            # The byte behind the block is unknown here (`>> 1` shifts in a 0), so a space at its end is checked below.
+            # "ab, c": before the comma and before the space, not before a letter. Only the first of several spaces
+            # counts, and nothing inside a character. A second space at the start of a block does, but is no cut, as
+            # the first one is not SOLID.
+            candidates = (rest | spaces | rest << _1 | rest_before) & ~(continuations | spaces & spaces << _1)
+            # The byte after the block is unknown here (`>> 1` shifts in a 0), so a space at its end is checked below.
             certain = spaces & (visible << _1 | visible_before) & visible >> _1 & spaces_cut
             put(marks, at >> 6, certain)
             candidates &= ~certain
             others = candidates & (wide | wide << _1 | wide_before | spaces)
             num_ascii = list_positions(candidates & ~others, at, ascii_listed, num_ascii)
             num_others = list_positions(others, at, others_listed, num_others)
-            odd_before, visible_before, wide_before = odd >> _LAST_BIT, visible >> _LAST_BIT, wide >> _LAST_BIT
+            rest_before, visible_before, wide_before = rest >> _LAST_BIT, visible >> _LAST_BIT, wide >> _LAST_BIT
         check_ascii(text, ascii_listed, num_ascii, rule.ascii_cuts, marks)
         last = check_others(text, size, others_listed, num_others, last, rule, marks)
 
@@ -189,7 +191,7 @@ def are_spaces_cuts(rule: CutRulePointers) -> U64:
 def list_positions(bits: U64, at: int, positions: Pointer, count: int) -> int:
     """Append the positions of set bits to a list of `count`, and return the new count."""
     index, count = count, count + count_ones(bits)
-    # These stores need no branch. Those behind the last bit are overwritten later; the array has room for 64 a block.
+    # These stores need no branch. Those after the last bit are overwritten later; the array holds 64 a block.
     for _ in range(_UNCONDITIONAL):
         put(positions, index, at + count_trailing_zeros(bits))
         index, bits = index + 1, bits & (bits - _1)  # clears the lowest bit
@@ -229,10 +231,11 @@ def check_others(
         before, here = I64(item(utf8, max(position - 1, 0))), I64(item(utf8, position))
         left = last if before >= 128 else item(rule.characters, before)
         if here == 32:
-            behind = position + 1
-            while before != 32 and behind < size and item(utf8, behind) == 32:
-                behind += 1
-            right, _ = look_up_character(utf8, behind, rule.characters)
+            after = position + 1
+            # After another space no search is needed: `left` is that one, which is not SOLID.
+            while before != 32 and after < size and item(utf8, after) == 32:
+                after += 1
+            right, _ = look_up_character(utf8, after, rule.characters)
             is_cut = left >> _SOLID_SHIFT & right >> _BEFORE_SHIFT
         else:
             if here & 0xF0 == 0xE0:  # three bytes, as most characters of Asian scripts have: one load, no branch

@@ -32,6 +32,7 @@ from albert_data.kernels import (
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.cutting import BLOCK
 from albert_data.tokenizer.table import (
+    CERTAIN_LIMIT,
     COUNT,
     COUNT_SHIFT,
     FRAGILE,
@@ -47,10 +48,9 @@ from albert_data.tokenizer.table import (
     LONG_IDS,
     LONG_SHIFT,
     LOW,
-    ODD,
     PENDING,
-    STURDY,
     TAG,
+    UNCOMMON,
     UNKNOWN,
     ChunkKey,
     ChunkRulePointers,
@@ -74,14 +74,14 @@ from albert_data.tokenizer.table import (
 from albert_data.tokenizer.trie import LEAF
 
 NOT_DONE = -1
-LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece. The length of a chunk has 16 bits in its tag
-_MAX_PIECES = 18  # that a character becomes: U+FDFA is normalised to so many characters
+LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece, as the length of a chunk has 16 bits in its tag
+_MAX_PIECES = 18  # unknown pieces for each byte, at most: U+FDFA, the longest, is normalised to 18 characters
 _1, _ALL_BITS, _ID, _TWO_BYTES, _TWO_SPACES = U64(1), U64(2**64 - 1), U64(0xFFFF), U64(0xFFFF), U64(0x2020)
 
 # A batch holds up to _BATCH - 1 chunks before a block, then one for each byte of the block, and the last of a sentence.
 _BATCH = 32
 _MAX_BATCH = _BATCH + BLOCK + 1
-SPARE_IDS = INLINE_IDS * _MAX_BATCH  # capacity behind the ids, for a batch whose chunks have as many as a slot holds
+SPARE_IDS = INLINE_IDS * _MAX_BATCH  # spare capacity, for a batch whose chunks have as many ids as a slot holds
 
 # The array of a batch: the masks of hash_chunk, then an entry for each chunk: the first three uint64 of its slot, its
 # home slot, and where it begins.
@@ -146,7 +146,7 @@ def encode_sentences(
 ) -> tuple[int, int]:
     """Encode sentences with the table, and add the chunks that it lacks, as long as it has free slots.
 
-    sentences: with PADDING bytes behind the last one; cuts: those of mark_cuts. A sentence is NOT_DONE where the table
+    sentences: followed by PADDING bytes; cuts: those of mark_cuts. A sentence is NOT_DONE where the table
     does not suffice. Returns the number of ids and of fresh chunks.
     """
     work = point_to_work(sentences, cuts, rules, table, scratch, out)
@@ -161,30 +161,31 @@ def encode_sentences(
         put(work.state, _MAX_UNKNOWN, 0)
         put(work.state, _NUM_SUMMED, 0)
         at, batch_end = begin & -BLOCK, _FIRST_ENTRY
-        bits = item(work.cuts, at >> 6) & (_ALL_BITS << _1) << U64(begin & 63)  # the cuts behind the first byte
+        # The cuts after the first byte. Two shifts, since one by 64 is undefined.
+        bits = item(work.cuts, at >> 6) & (_ALL_BITS << _1) << U64(begin & 63)
         while at < end:
-            if end - at < BLOCK:
+            if end - at < BLOCK:  # leave out the cuts of the next sentence
                 bits &= ~(_ALL_BITS << U64(end - at))
             while bits != 0:
                 cut = at + count_trailing_zeros(bits)
                 bits &= bits - _1  # clears the lowest bit
                 batch_end = hash_chunk(begin, cut, is_inner, batch_end, work)
-                is_inner = I64(item(work.text, cut) != 32)
+                is_inner = I64(item(work.text, cut) != 32)  # after a space a chunk gets a "▁"
                 begin = cut + 1 - is_inner  # a space is left out
                 if rarely(load_u64(work.text, cut) & _TWO_BYTES == _TWO_SPACES):
                     begin = skip_spaces(work.text, begin, end)
             at += BLOCK
-            if at < end:
+            if at < end:  # the sentence goes on
                 bits = item(work.cuts, at >> 6)
                 if batch_end < _FULL:
-                    continue
-            elif begin < end:
+                    continue  # the batch grows over several blocks
+            elif begin < end:  # its last chunk, unless it ends with a space
                 batch_end = hash_chunk(begin, end, is_inner, batch_end, work)
             filled = look_up_batch(batch_end, first, filled, work)
             batch_end = _FIRST_ENTRY
         if is_exact(first, filled, work):
             out.lengths[sentence] = filled - first
-        else:
+        else:  # the next sentence overwrites its ids
             filled, out.lengths[sentence] = first, NOT_DONE
     return filled, item(work.state, _NUM_FRESH)
 
@@ -248,13 +249,14 @@ def look_up_batch(batch_end: int, first: int, filled: int, work: Work) -> int:
             entry, filled = write_common(entry, batch_end, filled, work)
             if entry == batch_end:
                 break
+        # A chunk that is not common, not in its home slot, or not in the table.
         begin = I64(item(batch, entry + _BEGIN))
         key = ChunkKey(begin, item(batch, entry + LOW), item(batch, entry + HIGH), item(batch, entry + TAG))
         slot = find_slot(work.text, key, I64(item(batch, entry + _HOME)), table)
         if rarely(item(table.slots, slot + TAG) == 0) and not is_full(table):
             add_new_chunk(key, slot, work)
         tag = item(table.slots, slot + TAG)
-        if has_capacity and tag != 0 and tag & ODD == 0:  # not in its home slot, but else a common one
+        if has_capacity and tag != 0 and tag & UNCOMMON == 0:  # a common chunk, but not in its home slot
             filled = copy_ids(slot, tag, filled, work)
         else:
             filled = write_ids(slot, first, filled, work)
@@ -264,15 +266,15 @@ def look_up_batch(batch_end: int, first: int, filled: int, work: Work) -> int:
 
 @helper
 def write_common(entry: int, batch_end: int, filled: int, work: Work) -> tuple[int, int]:
-    """Write the ids of chunks up to the first that is not in its home slot or has a flag of ODD.
+    """Write the ids of chunks up to the first that is not common or not in its home slot.
 
-    Returns the entry of that chunk, or `batch_end`, and the index behind the ids.
+    Returns the entry of that chunk, or `batch_end`, and the index after the ids.
     """
     while entry < batch_end:
         slot = I64(item(work.batch, entry + _HOME))
         tag = item(work.table.slots, slot + TAG)
-        # One branch for four comparisons: all differences are joined by OR. An entry has no flag of ODD.
-        unlike = (tag ^ item(work.batch, entry + TAG)) & (IDENTITY | ODD)
+        # One branch for four comparisons: all differences are joined by OR. An entry has no flags.
+        unlike = (tag ^ item(work.batch, entry + TAG)) & (IDENTITY | UNCOMMON)
         unlike |= item(work.table.slots, slot + LOW) ^ item(work.batch, entry + LOW)
         unlike |= item(work.table.slots, slot + HIGH) ^ item(work.batch, entry + HIGH)
         if unlike != 0:
@@ -286,8 +288,8 @@ def write_common(entry: int, batch_end: int, filled: int, work: Work) -> tuple[i
 def copy_ids(slot: int, tag: U64, filled: int, work: Work) -> int:
     """Write the ids of a slot without flags: always four of 16 bits. The next store replaces the surplus."""
     store_u64(work.ids, filled, item(work.table.slots, slot + IDS))
-    behind: int = filled + I64((tag >> COUNT_SHIFT) & COUNT)
-    return behind
+    next_index: int = filled + I64((tag >> COUNT_SHIFT) & COUNT)
+    return next_index
 
 
 @helper
@@ -295,7 +297,7 @@ def add_new_chunk(key: ChunkKey, slot: int, work: Work) -> None:
     """Add a chunk to the table; it becomes fresh if its ids can't be found here."""
     table = work.table
     add_chunk(work.text, key, slot, table)
-    if work.rules.trie.settings.root != LEAF:
+    if work.rules.trie.settings.root != LEAF:  # the trie of a BPE model is empty
         learn_chunk(work.text, key.begin, slot, table, work.rules, work.learning)
     if item(table.slots, slot + TAG) & PENDING:
         num_fresh = item(work.state, _NUM_FRESH)
@@ -311,7 +313,7 @@ def write_ids(slot: int, first: int, filled: int, work: Work) -> int:
     table, ids, unk_id = work.table, work.ids, work.rules.trie.settings.unk_id
     tag, packed = item(table.slots, slot + TAG), item(table.slots, slot + IDS)
     num_ids = I64(packed & LONG_COUNT) if tag & LONG_IDS else I64((tag >> COUNT_SHIFT) & COUNT)
-    if tag == 0 or tag & PENDING or filled + num_ids > work.ids_capacity:
+    if tag == 0 or tag & PENDING or filled + num_ids > work.ids_capacity:  # 0: the table is full
         put(work.state, _IS_DONE, 0)
         return filled
     if tag & UNKNOWN:
@@ -333,12 +335,14 @@ def write_ids(slot: int, first: int, filled: int, work: Work) -> int:
 def bound_score(first: int, filled: int, work: Work) -> float:
     """An upper bound of the magnitude of the score of a sentence so far, and of any part of it.
 
-    One unknown id may stand for several unknown pieces; the id's own score is 0, and the pieces are counted apart.
+    One unknown id may stand for several unknown pieces. scores[unk_id] is 0; the greatest number that these pieces can
+    have is added below.
     """
     trie, num_summed = work.rules.trie, item(work.state, _NUM_SUMMED)
     total = item(work.score, 0) if num_summed else 0.0
     for i in range(first + num_summed, filled):
-        total -= item(trie.scores, I64(item(work.ids, i)))  # scores are negative
+        total -= item(trie.scores, I64(item(work.ids, i)))  # nearly all scores are negative
+    # Each id is added once, although each fragile chunk of the sentence asks for the bound.
     put(work.state, _NUM_SUMMED, filled - first)
     put(work.score, 0, total)
     # With positive scores, the sum of a part may be larger than that of the whole.
@@ -349,12 +353,12 @@ def bound_score(first: int, filled: int, work: Work) -> float:
 def is_exact(first: int, filled: int, work: Work) -> bool:
     """Whether the ids of a sentence are known and certain to be SentencePiece's.
 
-    Chunks that are not marked fragile are certain for scores up to STURDY. A sentence of LONG_SENTENCE reaches that
-    only if much of it is unknown. The bound here is rougher than bound_score, and costs no loop.
+    Chunks that are not marked fragile are certain for scores up to CERTAIN_LIMIT. A sentence of LONG_SENTENCE bytes
+    reaches that only if much of it is unknown. The bound here is rougher than bound_score, and costs no loop.
     """
     trie = work.rules.trie.settings
     bound = (filled - first) * trie.max_score - item(work.state, _MAX_UNKNOWN) * trie.unknown_score
-    return item(work.state, _IS_DONE) != 0 and not (trie.root != LEAF and bound > STURDY)
+    return item(work.state, _IS_DONE) != 0 and not (trie.root != LEAF and bound > CERTAIN_LIMIT)
 
 
 @kernel

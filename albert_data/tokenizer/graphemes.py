@@ -1,11 +1,11 @@
-"""Which pieces can't be separated from their neighbours: a masking unit is never less than a grapheme cluster.
+"""Which characters can't be separated from their neighbours: a masked word is never less than a grapheme cluster.
 
-In: a character. Out: whether it continues the character before it, and whether the character behind it
-continues it. Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the
-shipped Unicode tables. Four deviations. Two make units larger: every mark continues, also the few of Myanmar, Tai Tham
-and Ahom that UAX #29 lets begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a Thai nikhahit are
-joined to any character behind them. Two make units smaller: two regional indicators (a flag) in two pieces are two
-units, and so are a sign that stacks consonants with another mark behind it, which no spelling has, and the next letter.
+In: a character. Out: whether it continues the character before it, and whether the character after it continues it.
+Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the shipped Unicode tables. Four
+deviations. Two make clusters larger: every mark continues, also the few of Myanmar, Tai Tham and Ahom that UAX #29 lets
+begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a Thai nikhahit are joined to any character
+after them. Two make clusters smaller: two regional indicators (a flag) in two pieces are two, and so are a sign that
+stacks consonants with another mark after it, which no spelling has, and the next letter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from albert_data.unicode_tables import category, script
 
 _JOINER = "\u200d"
-# Skin tones and tags stand behind emoji.
+# Skin tones and tags stand after emoji.
 _EMOJI_PARTS = frozenset(chr(code) for codes in (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080)) for code in codes)
 # These continue a character although they are no marks: ZERO WIDTH NON-JOINER, Thai and Lao AM, half-width voicing
 # marks.
@@ -53,11 +53,11 @@ def continues(character: str) -> bool:
 
 
 def joins_next(character: str) -> bool:
-    """Whether any character behind this one belongs to its cluster."""
+    """Whether any character after this one belongs to its cluster."""
     return character in _JOINING
 
 
 @cache
 def follows_whole_word(character: str) -> bool:
-    """Whether a continuing character occurs behind symbols, ideographs and kana only."""
+    """Whether a continuing character occurs after symbols, ideographs and kana only."""
     return script(character) == "VARIATION" or character in _EMOJI_PARTS or character in _KANA_MARKS

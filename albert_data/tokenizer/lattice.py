@@ -1,4 +1,4 @@
-"""Segment chunks with a unigram model, and say for which sentences the result is certain to be SentencePiece's.
+"""Encode chunks with a unigram model, and say for which sentences the result is certain to be SentencePiece's.
 
 The Viterbi algorithm over the lattice of all pieces that match, in float64. SentencePiece does the same in float32:
 where the scores of the best two ways to write a chunk differ by more than its rounding errors, its choice is this one.
@@ -16,7 +16,7 @@ from albert_data.tokenizer.trie import NUM_FIRST, Trie, TriePointers, point_to_t
 from albert_data.utf8 import read_character
 
 _FLOAT32_PRECISION = 2.0**24  # an addition errs by at most 1 / 2^24 of the sum
-_MAX_LIMIT = 2.0**31  # in the 32 bits of a slot (table.py)
+_MAX_LIMIT = 2.0**31  # it is stored in the upper 32 bits of a tag (table.py)
 
 
 class Lattice(NamedTuple):
@@ -39,8 +39,8 @@ class LatticePointers(NamedTuple):
     pieces: Pointer
 
 
-class Segmented(NamedTuple):
-    """Segmented chunks. ids: int32, flat; lengths: int64, ids of each chunk; limits: int64, of each, see find_limit."""
+class ChunkIds(NamedTuple):
+    """ids: int32, flat; lengths: int64, ids of each chunk; limits: int64, of each, see find_limit."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -61,7 +61,7 @@ def point_to_lattice(lattice: Lattice) -> LatticePointers:
 
 
 @helper
-def segment_chunk(
+def encode_chunk(
     text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers, ids: Pointer
 ) -> tuple[int, int]:
     """Write the ids (int32) of the best way to write normalised text as pieces; unknown characters in a row give one.
@@ -73,13 +73,13 @@ def segment_chunk(
     count, num_pieces, end, has_unknown = 0, 0, length, False
     while end > 0:  # from the end backwards
         piece = item(lattice.pieces, end)
-        if piece != unk_id or count == 0 or item(ids, count - 1) != unk_id:
+        if piece != unk_id or count == 0 or item(ids, count - 1) != unk_id:  # unknown ids in a row become one
             put(ids, count, piece)
             count += 1
         has_unknown = has_unknown or piece == unk_id
         num_pieces += 1
         end = item(lattice.starts, end)
-    for i in range(count // 2):
+    for i in range(count // 2):  # they were found backwards: reverse them
         one, other = item(ids, i), item(ids, count - 1 - i)
         put(ids, i, other)
         put(ids, count - 1 - i, one)
@@ -93,7 +93,7 @@ def segment_chunk(
 def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers) -> int:
     """Find the best two ways to write the text up to each position. Returns the number of characters."""
     put(lattice.best, 0, 0.0)
-    put(lattice.second, 0, -np.inf)
+    put(lattice.second, 0, -np.inf)  # there is only one way to write nothing
     for end in range(1, length + 1):
         put(lattice.best, end, -np.inf)
         put(lattice.second, end, -np.inf)
@@ -102,10 +102,10 @@ def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: Lattic
         best, second = item(lattice.best, start), item(lattice.second, start)
         code, next_start = read_character(text, start)
         node, piece, end, has_single = trie.settings.root, -1, start, False
-        if code < NUM_FIRST:
+        if code < NUM_FIRST:  # the first character takes one load (Trie.first_entries)
             node, piece = read_entry(item(trie.first_entries, code))
             end = next_start
-        while True:
+        while True:  # each piece that begins here
             if piece >= 0:
                 has_single = has_single or end == next_start
                 score = item(trie.scores, piece)
@@ -114,7 +114,7 @@ def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: Lattic
                 break
             node, piece = step(trie.entries, node, I64(item(text, end)))
             if node < 0:
-                break
+                break  # no piece is longer
             end += 1
         if not has_single:  # SentencePiece allows an unknown piece only where no piece is this one character
             unknown: Any = np.int32(trie.settings.unk_id)
@@ -129,8 +129,8 @@ def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: Lattic
 def extend(lattice: LatticePointers, start: int, end: int, piece: int, best: float, second: float) -> None:
     """Extend the best two ways to `start` by a piece that ends at `end`. best, second: their new scores."""
     best_there = item(lattice.best, end)
-    if best > best_there:
-        put(lattice.second, end, max(best_there, second))
+    if best > best_there:  # of equal scores the first one stays: their margin is 0, so SentencePiece decides
+        put(lattice.second, end, max(best_there, second))  # the best so far, or the second best to `start`
         put(lattice.best, end, best)
         put(lattice.starts, end, start)
         put(lattice.pieces, end, piece)
@@ -149,21 +149,21 @@ def find_limit(margin: float, additions: int) -> int:
     return int(min(margin * (_FLOAT32_PRECISION / max(additions, 1) - 1.0), _MAX_LIMIT))
 
 
-def segment(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> Segmented:
-    """Segment each slice of normalised text."""
+def encode_chunks(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> ChunkIds:
+    """Encode each slice of normalised text."""
     lattice, num_chunks = make_lattice(int(np.diff(offsets).max(initial=0))), len(offsets) - 1
-    found = Segmented(np.empty(len(text), np.int32), np.empty(num_chunks, np.int64), np.empty(num_chunks, np.int64))
-    filled = segment_slices(text, offsets, trie, lattice, found)
+    found = ChunkIds(np.empty(len(text), np.int32), np.empty(num_chunks, np.int64), np.empty(num_chunks, np.int64))
+    filled = encode_slices(text, offsets, trie, lattice, found)
     return found._replace(ids=found.ids[:filled])
 
 
 @kernel
-def segment_slices(text: np.ndarray, offsets: np.ndarray, trie: Trie, lattice: Lattice, found: Segmented) -> int:
-    """Fill in what `segment` returns, and return the number of ids."""
+def encode_slices(text: np.ndarray, offsets: np.ndarray, trie: Trie, lattice: Lattice, found: ChunkIds) -> int:
+    """Fill in what `encode_chunks` returns, and return the number of ids."""
     pieces, scratch, filled = point_to_trie(trie), point_to_lattice(lattice), 0
     for i in range(len(found.lengths)):
         chunk = text[offsets[i] : offsets[i + 1]]
         out = pointer(found.ids[filled:])
-        found.lengths[i], found.limits[i] = segment_chunk(pointer(chunk), len(chunk), pieces, scratch, out)
+        found.lengths[i], found.limits[i] = encode_chunk(pointer(chunk), len(chunk), pieces, scratch, out)
         filled += found.lengths[i]
     return filled

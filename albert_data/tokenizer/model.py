@@ -87,7 +87,7 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last if its message quotes damaged text
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
             raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
         self.vocab_size: int = self._processor.get_piece_size()
         self.pieces = self._read_pieces()
@@ -136,8 +136,9 @@ class Tokenizer:
         )
 
     def prepare(self) -> None:
-        """Make what encoding needs besides the model, if it is not made yet. Processes forked later share it.
+        """Make what encoding needs besides the model, if it is not made yet.
 
+        Processes forked later share its constant part, and each has its own copy of the chunk table.
         Raises TokenizerError if the model's table of replacements is damaged.
         """
         _ = self._chunks

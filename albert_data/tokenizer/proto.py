@@ -92,7 +92,7 @@ def _number(fields: dict[int, tuple[int, int]], tag: int, default: int) -> int:
 
 def _read_message(data: np.ndarray, begin: int, end: int) -> np.ndarray:
     """The fields of a message, a row each (int64): tag, its number or where its bytes begin, where it ends."""
-    fields = np.empty(((end - begin) // 2, 3), np.int64)
+    fields = np.empty(((end - begin) // 2, 3), np.int64)  # a field has two bytes at least
     return fields[: read_fields(data, begin, end, fields)].copy()
 
 
@@ -116,7 +116,7 @@ def read_pieces(data: np.ndarray, fields: np.ndarray, types: np.ndarray, scores:
             tag, value, at = read_field(data, at, end)
             if tag == _TYPE:
                 types[i] = value
-            elif tag == _SCORE:
+            elif tag == _SCORE:  # a float32, lowest byte first, that ends where the next field begins
                 scores[i] = I64(data[at - 1]) << 24 | I64(data[at - 2]) << 16 | I64(data[at - 3]) << 8 | data[at - 4]
 
 
@@ -127,14 +127,15 @@ def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
     value, wire_type = at, tag & 7
     if wire_type == _VARINT:
         value, at = read_varint(data, at, end)
-    elif wire_type == _BYTES:
+    elif wire_type == _BYTES:  # a length, then so many bytes
         size, value = read_varint(data, at, end)
         at = value + size
     elif wire_type in (_FIXED64, _FIXED32):
         at += 8 if wire_type == _FIXED64 else 4
     else:
         raise ValueError("the protocol buffer holds a field of an unknown wire type")
-    if not value <= at <= end and wire_type != _VARINT:  # overlong sizes may even be negative
+    # The value of a varint is no position, and read_varint has checked its end. Overlong sizes may even be negative.
+    if not value <= at <= end and wire_type != _VARINT:
         raise ValueError("the protocol buffer is cut short")
     return tag, value, at
 
@@ -147,7 +148,7 @@ def read_varint(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
         if at >= end or shift > 63:
             raise ValueError("the protocol buffer is cut short")
         byte = I64(data[at])
-        value |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << shift  # 0xAC 0x02 is 0x2C | 2 << 7 = 300
         shift += 7
         at += 1
         if byte < 0x80:

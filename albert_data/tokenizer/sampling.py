@@ -73,5 +73,5 @@ def hash_slices(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, seed: np
         state = FNV_BASIS
         for position in range(begins[i], ends[i]):
             state = add_byte(state, utf8[position])
-        out[i] = mix(mix(state) ^ seed)
+        out[i] = mix(mix(state) ^ seed)  # the upper bits of FNV-1a hardly differ between short sentences
     return out

@@ -1,8 +1,8 @@
 """Python's strings as UTF-8 in one buffer, a slice at a time.
 
-The strings of a list are scattered over memory, and the UTF-8 of a string that is not ASCII is not beside it. Most of
-the time of copying would be spent waiting for memory. So the kernel prefetches each string, and then its UTF-8, eight
-strings before it copies it. It reads them with Python's own C functions, and therefore holds the GIL.
+The strings of a list are scattered over memory, and Python keeps the UTF-8 of a string that is not ASCII elsewhere
+again. Most of the time of copying would be spent waiting for memory. So the kernel prefetches each string 16 strings
+before it copies it, and its UTF-8 eight before. It calls Python's own C functions, and therefore holds the GIL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from albert_data.tokenizer.buffers import grow
 
 _SLICE_STRINGS = 1 << 16
 _AHEAD = 8  # strings; a power of two
-_LINES = 3  # cache lines of UTF-8 to prefetch; the processor itself fetches those behind them
+_LINES = 3  # cache lines of UTF-8 to prefetch; the processor itself fetches those after them
 
 _types: Any = numba.types
 _int = _types.intp
@@ -31,7 +31,7 @@ _forget_error = _types.ExternalFunction("PyErr_Clear", _types.void())
 def read_strings(
     texts: list[str], num_strings: int, size: int, padding: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the UTF-8 (uint8) of some strings with `padding` bytes behind them, and offsets (int64) into it.
+    """Yield the UTF-8 (uint8) of some strings with `padding` bytes after them, and offsets (int64) into it.
 
     The strings of a part have at most `size` bytes, or there is only one. Both arrays are valid until the next ones
     are asked for. Raises TypeError for an item that is no string, UnicodeEncodeError for a surrogate, IndexError if the
@@ -62,17 +62,19 @@ def copy_strings(
 ) -> int:
     """Copy the UTF-8 of a list's strings from number `begin` on, up to the first that does not fit or has none.
 
-    texts: the list's id; ahead: intp [_AHEAD, 2], scratch: the addresses and sizes of the UTF-8 of the next strings.
+    texts: the list's address, which CPython's `id` gives; ahead: intp [_AHEAD, 2], scratch: the
+    addresses and sizes of the UTF-8 of the next strings.
     Fills in `offsets`. Returns how many strings were copied.
     """
     out, filled, count = pointer(utf8), 0, 0
     # Three strings are handled in a step: string i + 8 is prefetched, the UTF-8 of string i is found and
     # prefetched, and string i - 8, whose entry in `ahead` string i takes over, is copied.
-    for i in range(-_AHEAD, num_strings + _AHEAD):
+    for i in range(-_AHEAD, num_strings + _AHEAD):  # the first and the last steps handle fewer
         if i + _AHEAD < num_strings:
-            prefetch(pointer_at(out, find_string(texts, begin + i + _AHEAD)), 0)
+            prefetch(pointer_at(out, find_string(texts, begin + i + _AHEAD)), 0)  # `out` gives the pointer's type
         entry = i & (_AHEAD - 1)
         if i >= _AHEAD:
+            # No UTF-8, or no capacity: the caller goes on with this string.
             if ahead[entry, 0] == 0 or filled + ahead[entry, 1] > len(utf8):
                 break
             copy_items(out, filled, pointer_at(out, ahead[entry, 0]), 0, ahead[entry, 1])

@@ -30,12 +30,12 @@ from albert_data.kernels import (
 )
 from albert_data.tokenizer.cutting import CutRule, CutRulePointers, find_single, look_up_character, point_to_rule
 from albert_data.tokenizer.lattice import (
+    ChunkIds,
     Lattice,
     LatticePointers,
-    Segmented,
+    encode_chunk,
     make_lattice,
     point_to_lattice,
-    segment_chunk,
 )
 from albert_data.tokenizer.trie import Trie, TriePointers, point_to_trie
 from albert_data.tokenizer.words import SPACE
@@ -48,7 +48,7 @@ SLOT = 4  # uint64 of a slot; a slot is known by the index of its first one
 LOW, HIGH, TAG, IDS = range(SLOT)
 
 # A tag, from the lowest bit on: the chunk's length in bytes (16 bits), whether it continues a word and so gets no "▁"
-# (1), the number of ids in the slot (3), the four flags of ODD, free bits, and from bit 32 on the limit of FRAGILE.
+# (1), the number of ids in the slot (3), the four flags of UNCOMMON, free bits, and from bit 32 on FRAGILE's limit.
 LENGTH = U64((1 << 16) - 1)
 IDENTITY = U64((1 << 17) - 1)  # the bits that two equal chunks share
 INNER_SHIFT, COUNT_SHIFT, LIMIT_SHIFT = U64(16), U64(17), U64(32)
@@ -57,19 +57,19 @@ LONG_IDS = U64(1 << 20)  # the ids are in long_ids, and the slot holds their ind
 PENDING = U64(1 << 21)  # the ids are not known yet
 UNKNOWN = U64(1 << 22)  # some of the chunk is unknown characters
 FRAGILE = U64(1 << 23)  # rounding could decide, where the score of the sentence reaches the limit (lattice.find_limit)
-ODD = LONG_IDS | PENDING | UNKNOWN | FRAGILE
+UNCOMMON = LONG_IDS | PENDING | UNKNOWN | FRAGILE  # a chunk without these is common: encoding.write_common writes it
 LONG_SHIFT, LONG_COUNT = U64(32), U64((1 << 32) - 1)
-STURDY = 1 << 20  # chunks of a higher limit are not marked fragile: hardly a sentence has such a score, see is_exact
+CERTAIN_LIMIT = 1 << 20  # chunks of this limit or a higher one are not fragile: hardly any sentence has such a score
 
 _NUM_CHUNKS, _NUM_KEY_BYTES, _NUM_LONG_IDS = range(3)  # indices of Table.counts
 _ALL_BITS = U64(2**64 - 1)
-_GOLDEN = U64(0x9E3779B97F4A7C15)
+_GOLDEN = U64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 _HASH_SHIFT = U64(38)  # leaves 26 bits: more than the index of a slot has
 _VISIBLE_SPACE = ord(SPACE)
 
 
 class Table(NamedTuple):
-    """slots: uint64; long_keys: uint8; long_ids: int64; counts: int64, of chunks, and of items in the two before."""
+    """slots: uint64; long_keys: uint8; long_ids: int64; counts: int64: chunks, items of long_keys and of long_ids."""
 
     slots: np.ndarray
     long_keys: np.ndarray
@@ -166,7 +166,7 @@ def hash_long(utf8: Pointer, begin: int, end: int, tag: U64) -> U64:
     hashed = tag
     for at in range(begin, end, 8):
         eight = load_u64(utf8, at)
-        if end - at < 8:
+        if end - at < 8:  # leave out the bytes after the chunk
             eight &= ~(_ALL_BITS << U64(8 * (end - at)))
         hashed = mix(hashed ^ eight)
     return hashed
@@ -193,15 +193,16 @@ def same_bytes(a: Pointer, a_begin: int, b: Pointer, b_begin: int, length: int) 
 def find_slot(utf8: Pointer, key: ChunkKey, slot: int, table: TablePointers) -> int:
     """The slot of a chunk, or the free one that it would take. slot: its home slot."""
     length = I64(key.tag & LENGTH)
-    while item(table.slots, slot + TAG) != 0:
+    while item(table.slots, slot + TAG) != 0:  # a tag of 0 is a free slot: no chunk has length 0
         if (item(table.slots, slot + TAG) & IDENTITY) == key.tag and item(table.slots, slot + HIGH) == key.high:
             low = item(table.slots, slot + LOW)
             if length <= INLINE_BYTES:
                 if low == key.low:
                     break
+            # Of a long chunk `high` is the hash, so nearly always this compares the bytes of equal chunks.
             elif same_bytes(utf8, key.begin, table.long_keys, I64(low), length):
                 break
-        slot = (slot + SLOT) & table.max_slot
+        slot = (slot + SLOT) & table.max_slot  # linear probing, around the end
     return slot
 
 
@@ -214,7 +215,7 @@ def add_chunk(utf8: Pointer, key: ChunkKey, slot: int, table: TablePointers) -> 
         for i in range(length):
             put(table.long_keys, first + i, item(utf8, key.begin + i))
         put(table.counts, _NUM_KEY_BYTES, first + length)
-        low = U64(first)
+        low = U64(first)  # the slot holds the index instead of the bytes
     put(table.slots, slot + LOW, low)
     put(table.slots, slot + HIGH, key.high)
     put(table.slots, slot + TAG, key.tag | PENDING)
@@ -230,21 +231,22 @@ def is_full(table: TablePointers) -> bool:
 def learn_chunk(
     utf8: Pointer, begin: int, slot: int, table: TablePointers, rules: ChunkRulePointers, scratch: LearningPointers
 ) -> None:
-    """Find the ids of a pending chunk of a unigram model, if normalisation makes one character of each of its own.
+    """Find the ids of a pending chunk of a unigram model.
 
-    It stays pending if not, and if it is long. Then SentencePiece's normaliser is asked (chunks.py).
+    It stays pending if it is long, or if some character is not normalised to exactly one, independently of its
+    neighbours. Then SentencePiece's normaliser is asked (chunks.py).
     """
     tag = item(table.slots, slot + TAG)
     filled, position, end = 0, begin, begin + I64(tag & LENGTH)
     if (tag >> INNER_SHIFT) & U64(1) == 0:
-        filled = write_character(scratch.text, 0, _VISIBLE_SPACE)
+        filled = write_character(scratch.text, 0, _VISIBLE_SPACE)  # the chunk does not continue a word
     while position < end:
         character, position = look_up_character(utf8, position, rules.cuts.characters)
         code = find_single(character)
-        if code == 0 or filled + 3 > MAX_LEARNT:
+        if code == 0 or filled + 3 > MAX_LEARNT:  # a character of the basic plane has up to 3 bytes
             return
         filled = write_character(scratch.text, filled, code)
-    count, limit = segment_chunk(scratch.text, filled, rules.trie, scratch.lattice, scratch.ids)
+    count, limit = encode_chunk(scratch.text, filled, rules.trie, scratch.lattice, scratch.ids)
     store_chunk(slot, scratch.ids, count, limit, table, rules.trie)
 
 
@@ -252,9 +254,9 @@ def learn_chunk(
 def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: TablePointers, trie: TriePointers) -> None:
     """Give a pending chunk its ids (int32); it stays pending if long_ids is full. limit: see lattice.find_limit."""
     tag = item(table.slots, slot + TAG) & IDENTITY
-    if limit < STURDY:
+    if limit < CERTAIN_LIMIT:
         tag |= FRAGILE | U64(limit) << LIMIT_SHIFT
-    for i in range(count):
+    for i in range(count):  # one unknown id is enough: bound_score assumes the worst of the whole chunk
         if item(ids, i) == trie.settings.unk_id:
             tag |= UNKNOWN
     if count <= INLINE_IDS and not trie.settings.is_wide:
@@ -266,7 +268,7 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: TablePoi
     else:
         first = item(table.counts, _NUM_LONG_IDS)
         if first + count > table.long_ids_capacity:
-            return
+            return  # `_learn` stores it later, with more capacity
         for i in range(count):
             put(table.long_ids, first + i, item(ids, i))
         put(table.counts, _NUM_LONG_IDS, first + count)
@@ -276,7 +278,7 @@ def store_chunk(slot: int, ids: Pointer, count: int, limit: int, table: TablePoi
 
 
 @kernel
-def store_chunks(chunk_slots: np.ndarray, found: Segmented, table: Table, trie: Trie) -> None:
+def store_chunks(chunk_slots: np.ndarray, found: ChunkIds, table: Table, trie: Trie) -> None:
     """Give pending chunks their ids."""
     begin, entries, pieces = 0, point_to_table(table), point_to_trie(trie)
     for i in range(len(chunk_slots)):
@@ -287,7 +289,7 @@ def store_chunks(chunk_slots: np.ndarray, found: Segmented, table: Table, trie: 
 def make_slots(num_slots: int) -> np.ndarray:
     """Free slots, a power of two, in huge pages where the system has them.
 
-    The memory is private, so a process that is forked later has a table of its own.
+    The memory is private: what a process writes after a fork stays in its own copy.
     """
     memory = mmap.mmap(-1, 8 * SLOT * num_slots, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(AttributeError, OSError):
@@ -302,8 +304,9 @@ def copy_slots(slots: np.ndarray, grown: np.ndarray) -> None:
     for slot in range(0, len(slots), SLOT):
         tag = item(source, slot + TAG)
         if tag == 0:
-            continue
+            continue  # a free slot
         low, high = item(source, slot + LOW), item(source, slot + HIGH)
+        # Of a long chunk the second uint64 is the hash itself.
         hashed = hash_short(low, high, tag & IDENTITY) if I64(tag & LENGTH) <= INLINE_BYTES else high
         target_slot = home_slot(hashed, max_slot)
         while item(target, target_slot + TAG) != 0:

@@ -1,8 +1,8 @@
 """SentencePiece's trainer, in this process or as a program of its own.
 
-The program: in, on stdin, the length of a pickle and the pickle, sentences and options; out, on stdout, a pickle of the
-model or of the trainer's message; the trainer's log on stderr. The parent keeps stdin open, and the program ends when
-it is closed, as it is when the parent dies. It imports nothing but SentencePiece, so it starts at once.
+The program reads a pickle of sentences and options from stdin, after the pickle's length. It writes a pickle of the
+model, or of the trainer's error, to stdout, and the trainer's log to stderr. The parent keeps stdin open, and the
+program ends when it is closed, as it is when the parent dies. It imports only SentencePiece, so it starts at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import IO, Any
 import sentencepiece
 
 Trainer = Callable[[list[bytes], dict[str, Any]], bytes]
+# Its arguments are the parent's sys.path, so that both import from the same folders.
 COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.tokenizer.trainer import main; main()"
 _LENGTH_BYTES = 8
 
@@ -60,7 +61,7 @@ def main() -> None:
         result = error
     sys.stdout.buffer.write(pickle.dumps(result))
     sys.stdout.flush()
-    os._exit(0)  # without waiting for the thread, which still reads
+    os._exit(0)  # skips the interpreter's shutdown, since the thread still reads stdin
 
 
 def _end_with(pipe: IO[bytes]) -> None:

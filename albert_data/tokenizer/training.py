@@ -6,8 +6,9 @@ depend on it.
 
 Left to itself, the trainer would choose the characters from the sample, and drop required ones: it takes characters by
 frequency, and stops as soon as those taken cover the share asked for. So it is asked for all characters, and the
-lost ones are replaced by <unk> beforehand, which it treats as an unknown character. More <unk>, in sentences of their
-own, keep the share that is covered (a float32) below 1 until the last required character is taken.
+lost ones are replaced by <unk> beforehand, which it treats as an unknown character. Where little is lost, the covered
+share, a float32, would be rounded to 1 before the last rare characters are taken, and the trainer would stop. So
+sentences of <unk> are added, at least one <unk> in 1,000,000 characters, which keep it below 1.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from albert_data.tokenizer.trainer import Trainer, train
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 UNKNOWN = "<unk>"
 NUM_SPECIALS = 2 + len(CONTROL_SYMBOLS)  # <pad> and <unk>
-MAX_SENTENCE_BYTES = 4192  # longer ones are left out
+MAX_SENTENCE_BYTES = 4192  # longer ones are left out; SentencePiece's default
 _MAX_REPLACED_BYTES = 1 << 20  # of a sentence that the trainer gets: with <unk> it is longer than before
-_BYTES_PER_UNKNOWN = 1_000_000  # one <unk> in at most 1,000,000 characters; float32 can distinguish one in 16,777,216
-_UNKNOWN_PER_SENTENCE = 500
+_BYTES_PER_UNKNOWN = 1_000_000  # float32 can distinguish one in 16,777,216
+_UNKNOWN_PER_SENTENCE = 500  # 2,500 bytes: less than MAX_SENTENCE_BYTES
 _THREADS = 16
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
 from albert_data.utf8 import write_character
 
-NUM_FIRST = 1 << 16
+NUM_FIRST = 1 << 16  # characters of the basic plane
 MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with more goes through SentencePiece
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores as much below the worst piece
+_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this much less than the worst piece
 _BLOCK = 256
 LEAF = 0  # the number of all nodes without children
 _PIECE_SHIFT, _NODE_SHIFT = 9, 32
@@ -170,7 +170,7 @@ def find_first_entries(entries: np.ndarray, root: int, found: np.ndarray, utf8: 
         for i in range(write_character(pointer(utf8), 0, code)):
             entry = entries[node ^ I64(utf8[i])]
             if I64(entry & _BYTE_MASK) != I64(utf8[i]) + 1:
-                entry = U64(0)
+                entry = U64(0)  # no piece begins with this character
                 break
             node, _ = read_entry(entry)
         found[code] = entry
@@ -187,17 +187,17 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
     parents, labels, ends = nodes
     mask, num_nodes = len(slots) - 1, 1
     for piece in range(len(offsets) - 1):
-        node = 0
+        node = 0  # the root
         for i in range(offsets[piece], offsets[piece + 1]):
             byte = data[i]
             slot = I64(((U64(node) << _BYTE_BITS | U64(byte)) * _GOLDEN) >> _HASH_SHIFT) & mask
             while slots[slot] != 0 and (parents[slots[slot]] != node or labels[slots[slot]] != byte):
-                slot = (slot + 1) & mask
-            if slots[slot] == 0:
+                slot = (slot + 1) & mask  # linear probing
+            if slots[slot] == 0:  # the first piece with this prefix
                 slots[slot], parents[num_nodes], labels[num_nodes] = num_nodes, node, byte
                 num_nodes += 1
             node = I64(slots[slot])
-        if node:
+        if node:  # an empty piece ends at the root, and matches nothing
             ends[node] = ids[piece] + 1
     return num_nodes
 
@@ -215,7 +215,7 @@ def number_nodes(
     for node in range(1, len(labels)):
         parent = nodes.parents[node]
         elder[node], youngest[parent] = youngest[parent], node
-    is_used[LEAF] = True
+    is_used[LEAF] = True  # no node with children may have this number
     index, num_children_at_start = 0, _BLOCK
     for parent in most_first:
         # The search resumes where the last one ended, since nodes with as many children did not fit before that.
@@ -224,11 +224,12 @@ def number_nodes(
             index, num_children_at_start = 0, num_children[parent]
         while True:
             # Try the number that puts the youngest child at `index`.
+            # A block with fewer free indices than children is skipped.
             while index < len(is_taken) and num_free[index // _BLOCK] < num_children[parent]:
                 index += _BLOCK - index % _BLOCK
             if index >= len(is_taken):
                 return False
-            number, child = index ^ labels[youngest[parent]], youngest[parent]
+            number, child = index ^ labels[youngest[parent]], youngest[parent]  # number ^ label is the index again
             while child != 0 and not is_taken[number ^ labels[child]]:
                 child = elder[child]
             if child == 0 and not is_used[number]:  # the index of every child is free

@@ -3,7 +3,7 @@
 A piece that begins with "▁" begins a word. A piece of only punctuation or symbols, and a piece in a script without
 spaces, is standalone, a word of its own: it begins one, and so does the piece after it. But no word begins inside a
 grapheme cluster, the character that a reader sees: a piece that begins with a mark continues the word before
-it, whatever that is (graphemes.py). A lone "▁" belongs to the word behind it, as it does in a piece "▁中国". The bytes
+it, whatever that is (graphemes.py). A lone "▁" belongs to the word after it, as it does in a piece "▁中国". The bytes
 that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first one begins a word if the character is
 CJK or an emoji.
 
@@ -44,7 +44,7 @@ _CONTINUATION_BYTES = range(0x80, 0xC0)  # of UTF-8
 class WordRule:
     """Two numbers of each piece, int8 over the vocabulary.
 
-    starts: 1 if the piece begins a word; 0 if only behind a standalone piece; NEVER if not even there.
+    starts: 1 if the piece begins a word; 0 if only after a standalone piece; NEVER if not even there.
     standalone: 1 if the next piece begins a word; 0 if only where its `starts` is 1; NEVER if not even then.
     A word begins where a segment begins, and where `standalone` of a piece + `starts` of the next one is positive.
     """
@@ -85,7 +85,11 @@ def is_standalone(piece: str) -> bool:
     if any(map(is_unspaced, text)):
         return True
     bases = [character for character in text if not continues(character)]
-    return all(map(is_symbol, bases)) if bases else any(map(follows_whole_word, text))
+    if bases:
+        return all(map(is_symbol, bases))
+    # A piece of marks continues the word before it. Where that is always a word of its own, as before kana marks, the
+    # next word begins after the piece.
+    return any(map(follows_whole_word, text))
 
 
 @cache

@@ -16,7 +16,7 @@ _UNSPACED_SCRIPTS = frozenset(
 
 
 def judge_piece(piece: str) -> tuple[int, int]:
-    """Whether a word begins at a piece, and whether one begins behind it: the two numbers of WordRule."""
+    """Whether a word begins at a piece, and whether one begins after it: the two numbers of WordRule."""
     alone = is_standalone(piece)
     return int(alone or piece.startswith("\u2581")), int(alone)
 
