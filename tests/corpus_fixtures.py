@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks, documents, long_documents, unwrapping
-from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 
@@ -80,7 +80,7 @@ def read(
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     options: Any = {} if block_bytes is None else {"block_bytes": lambda position: block_bytes}
     found = []
-    for block in read_blocks(stream, path="p", format=format, damage=damage, text=config, **options):
+    for block in read_blocks(stream, Origin("p", format), damage, text=config, **options):
         lines = read_documents(block, config, damage)
         bounds = lines.line_offsets[lines.document_offsets].tolist()
         text = lines.utf8.tobytes()

@@ -44,7 +44,7 @@ class Run:
 
     @property
     def is_quoted(self) -> bool:
-        return self.group >= k.FIRST_QUOTE
+        return self.group >= k.FIRST_QUOTE_GROUP
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Segmenter(Line):
         if right_is_free and not left_is_free:
             return "closes"
         if char_class == k.STRAIGHT_DOUBLE:
-            return "closes" if any(mark.group == k.DOUBLE_STRAIGHT for mark in self.marks) else "opens"
+            return "closes" if any(mark.group == k.STRAIGHT_DOUBLE_GROUP for mark in self.marks) else "opens"
         return by_shape
 
     def open(self, at: int) -> None:
@@ -130,7 +130,7 @@ class Segmenter(Line):
                 if after == at + 1 or self.class_at(after) != k.CLOSE_SQUARE:
                     break
                 after += 1
-            elif self.class_at(at) != k.MARK:
+            elif self.class_at(at) != k.ACCENT:
                 break
             at = after
         return at
@@ -159,7 +159,7 @@ class Segmenter(Line):
         if run.is_full or (opens and run.is_quoted):
             return True
         if char_class == k.OTHER and not run.only_dots:
-            return before in (k.OTHER, k.MARK) or run.is_quoted
+            return before in (k.OTHER, k.ACCENT) or run.is_quoted
         return (char_class == k.IDEO or opens) and (run.is_quoted or before == k.IDEO)
 
     def skip_marks(self, at: int) -> tuple[int, bool]:
@@ -199,12 +199,12 @@ class Segmenter(Line):
             first = self.class_at(word + 2)
         if not self.has_word(run.end):
             return False
-        if 0 <= run.group < k.FIRST_QUOTE and run.where != "first":
+        if 0 <= run.group < k.FIRST_QUOTE_GROUP and run.where != "first":
             return False
         if run.group == k.TITLE_MARKS and not is_spaced:
             return False
         left = self.class_at(run.stop - 1)
-        if run.dots > 1 and opens_by_shape(left) and group_of(left) < k.FIRST_QUOTE:
+        if run.dots > 1 and opens_by_shape(left) and group_of(left) < k.FIRST_QUOTE_GROUP:
             return False
         if run.is_quoted and first in CASELESS and not is_quoted:
             return run.where == "elsewhere" and not "\u3040" <= self.text[word] <= "\u309f"

@@ -22,7 +22,7 @@ def closes_by_shape(char_class: int) -> bool:
 
 
 def group_of(char_class: int) -> int:
-    straight = {k.STRAIGHT_DOUBLE: k.DOUBLE_STRAIGHT, k.STRAIGHT_SINGLE: k.SINGLE_STRAIGHT}
+    straight = {k.STRAIGHT_DOUBLE: k.STRAIGHT_DOUBLE_GROUP, k.STRAIGHT_SINGLE: k.STRAIGHT_SINGLE_GROUP}
     return straight.get(char_class, (char_class - k.FIRST_PAIR) // 2)
 
 
@@ -80,7 +80,7 @@ class Line:
         while (
             end < len(self.text)
             and self.size(at, end) <= w.MAX_WORD
-            and self.class_at(end) in (*LETTERS_AND_DIGITS, k.MARK)
+            and self.class_at(end) in (*LETTERS_AND_DIGITS, k.ACCENT)
         ):
             end += 1
         return end
@@ -108,7 +108,7 @@ class Line:
         if end == 0 or self.text[end - 1] != ".":
             return -1
         at = end - 1
-        while at > 0 and self.size(at, end) <= w.MAX_WORD and self.class_at(at - 1) == k.MARK:
+        while at > 0 and self.size(at, end) <= w.MAX_WORD and self.class_at(at - 1) == k.ACCENT:
             at -= 1
         if at == 0 or self.size(at, end) > w.MAX_WORD or self.class_at(at - 1) not in LETTERS:
             return -1
@@ -122,7 +122,7 @@ class Line:
         at, separators, parts, part = stop, [], [], [0, 0]
         while at > 0 and self.size(at, stop) <= w.MAX_WORD:
             char_class, before = self.class_at(at - 1), self.class_at(at - 2)
-            is_joint = char_class in (k.JOIN, *SINGLES) and before in (*LETTERS_AND_DIGITS, k.MARK, k.DOT)
+            is_joint = char_class in (k.JOIN, *SINGLES) and before in (*LETTERS_AND_DIGITS, k.ACCENT, k.DOT)
             if char_class in LETTERS:
                 part[0] += 1
             elif char_class == k.DIGIT:
@@ -136,7 +136,7 @@ class Line:
                 parts.append(part)
                 at, part = self.initial_before(at - 1), [1, 0]
                 continue
-            elif char_class != k.MARK:
+            elif char_class != k.ACCENT:
                 break
             at -= 1
         parts.append(part)
@@ -147,7 +147,7 @@ class Line:
             return at, last, "ordinary"
         if separators:
             return at, last, "acronym"
-        return at, last, "ordinary" if self.class_at(at) in (k.HANGUL, k.IDEO, k.DIGIT, k.MARK) else "initial"
+        return at, last, "ordinary" if self.class_at(at) in (k.HANGUL, k.IDEO, k.DIGIT, k.ACCENT) else "initial"
 
     def is_ordinary(self, stop: int) -> bool:
         """Whether the word before a full stop is no abbreviation, and no initial or numeral."""
@@ -204,4 +204,5 @@ class Line:
         return starts or not self.has_ordinals or not self.is_roman(word, stop)
 
     def is_quote(self, char_class: int) -> bool:
-        return char_class == k.STRAIGHT_DOUBLE or (opens_by_shape(char_class) and group_of(char_class) >= k.FIRST_QUOTE)
+        is_open_quote = opens_by_shape(char_class) and group_of(char_class) >= k.FIRST_QUOTE_GROUP
+        return char_class == k.STRAIGHT_DOUBLE or is_open_quote

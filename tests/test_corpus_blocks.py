@@ -20,7 +20,7 @@ from corpus_fixtures import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import strip_lines
 
@@ -138,7 +138,7 @@ def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data: bytes, cut:
         stream = io.BytesIO(data)
         stream.seek(start)
         ranges = {"start": start, "length": length, "block_bytes": lambda position: block_bytes}
-        for block in read_blocks(stream, path="p", format="txt", damage=damage, **ranges):
+        for block in read_blocks(stream, Origin("p", "txt"), damage, **ranges):
             assert data[block.start :].startswith(block.data)
             found.append(block.data)
     assert b"".join(found) == data
@@ -147,7 +147,7 @@ def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data: bytes, cut:
 def test_a_range_away_from_the_beginning_keeps_a_byte_order_mark():
     stream = io.BytesIO(b"a\n\n\xef\xbb\xbfb")
     stream.seek(3)
-    (block,) = read_blocks(stream, path="p", format="txt", damage=Damage(), start=3, length=4)
+    (block,) = read_blocks(stream, Origin("p", "txt"), Damage(), start=3, length=4)
     assert block.data == b"\xef\xbb\xbfb"
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus import json_lines
-from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.errors import ConfigError, InputError
@@ -30,7 +30,7 @@ def read_languages(
     """The first character of each document and its language."""
     damage, found = Damage(strict=strict), []
     stream = io.BytesIO(data)
-    for block in read_blocks(stream, path="p", format=format, damage=damage, text=config, language=language):
+    for block in read_blocks(stream, Origin("p", format, language), damage, text=config):
         for lines in split_lines(read_documents(block, config, damage)):
             starts = lines.line_offsets[lines.document_offsets[:-1]]
             codes = [None] * len(starts) if lines.languages is None else map(unpack_language, lines.languages)

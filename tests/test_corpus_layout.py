@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus import json_lines
-from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.fields import Fields
@@ -26,7 +26,7 @@ WORDS = "It was the best of times it was the worst of times it was the age of wi
 
 def count(data: bytes, format: str = "txt", block_bytes: int = 4096) -> Damage:
     damage = Damage()
-    blocks = read_blocks(io.BytesIO(data), path="p", format=format, damage=damage, block_bytes=lambda at: block_bytes)
+    blocks = read_blocks(io.BytesIO(data), Origin("p", format), damage, block_bytes=lambda at: block_bytes)
     for block in blocks:
         read_documents(block, TextConfig(), damage)
     return damage
@@ -62,7 +62,7 @@ def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     damage = Damage()
     config = TextConfig(**settings)  # type: ignore[arg-type]
     num_documents = 0
-    for block in read_blocks(io.BytesIO(text.encode()), path="p", format="txt", damage=damage, text=config):
+    for block in read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config):
         num_documents += len(read_documents(block, config, damage).document_keys)
     return advise({"documents": num_documents, **damage.layout}, vars(config), [path])
 

@@ -15,7 +15,7 @@ from counted_kernels import counted_kernels
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
-from albert_data.corpus.blocks import read_blocks
+from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.long_documents import cut_lines
@@ -110,7 +110,7 @@ def test_reading_calls_as_many_functions_as_there_is_text(kind: str, format: str
 
     def run(data: bytes) -> None:
         damage = Damage()
-        for block in read_blocks(Trickle(data), path="p", format=format, damage=damage):
+        for block in read_blocks(Trickle(data), Origin("p", format), damage):
             make_text(read_documents(block, config, damage), config)
 
     costs = []
@@ -159,7 +159,7 @@ def test_the_white_space_before_stdin_is_not_held():
             source.append(self)
             super()._look_at_beginning()
 
-    Noted(Noting(data), "p", "auto", Damage(), 0, None)
+    Noted(Noting(data), Origin("p", "auto"), Damage(), 0, None)
     assert source[0].format == "jsonl"
     assert max(held) < 1 << 15
 

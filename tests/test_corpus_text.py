@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block, read_blocks
+from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
 from albert_data.sentences.text import Text, make_text, slice_sentences
@@ -33,7 +33,7 @@ texts = st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]),
 
 def read_lines(text: str | bytes, format: str = "txt") -> Lines:
     data = text.encode() if isinstance(text, str) else text
-    blocks = list(read_blocks(io.BytesIO(data), path="p", format=format, damage=Damage()))
+    blocks = list(read_blocks(io.BytesIO(data), Origin("p", format), Damage()))
     block = blocks[0] if blocks else Block(data=b"", format=format, path="p", start=0)
     assert len(blocks) <= 1
     return read_documents(block, TextConfig(), Damage())

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
+from typing import NamedTuple
 
 from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
@@ -32,12 +33,20 @@ _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
 
+class Origin(NamedTuple):
+    """The file that documents come from. format: as in Input; language: None if the build has one language."""
+
+    path: str
+    format: str
+    language: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """Whole documents.
 
-    start: where `data` begins in the decompressed file, in bytes; ends: where each document of a text ends in `data`,
-    None if blank lines end them; language: of the input, None if the build has one language.
+    start: where `data` begins in the decompressed file, in bytes (in a document that was cut while it was read, about
+    there); ends: where each document of a text ends in `data`, None if blank lines end them; language: as in Origin.
     """
 
     data: bytes
@@ -50,21 +59,19 @@ class Block:
 
 def read_blocks(
     stream: BufferedIOBase,
-    *,
-    path: str,
-    format: str,
+    origin: Origin,
     damage: Damage,
+    *,
     start: int = 0,
     length: int | None = None,
     block_bytes: Callable[[int], int] = lambda position: BLOCK_BYTES,
     text: TextConfig = DEFAULT_TEXT,
-    language: str | None = None,
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
 
-    start: the stream's position; block_bytes: a block's usual size, by its position; language: of the input.
+    start: the stream's position; block_bytes: a block's usual size, by its position.
     """
-    source = _Source(stream, path, format, damage, start, length)
+    source = _Source(stream, origin, damage, start, length)
     is_one = source.format == "txt" and text.documents == "file"  # the file is one document
     want = block_bytes(start)
     while source.fill(want):
@@ -72,17 +79,16 @@ def read_blocks(
         end = len(source.pending) if source.ended else whole
         if end > 0:
             at, data = source.start, source.take(end)
-            ends = (end,) if is_one else None
-            yield Block(data=data, format=source.format, path=path, start=at, ends=ends, language=language)
+            yield source.make_block(data, at, (end,) if is_one else None)
             want = block_bytes(source.start)
         elif source.format == "txt" and len(source.pending) >= GIANT_BYTES:
             parts = _take_all(source) if is_one else _take_document(source)
-            yield from _read_giant(source, parts, path, damage, keep_layout=text.unwrap, language=language)
+            yield from _read_giant(source, parts, damage, keep_layout=text.unwrap)
         elif source.format == "jsonl" and len(source.pending) > MAX_JSON_LINE:
-            damage.add("line_too_long", path, source.start, f"over {MAX_JSON_LINE} bytes")
+            damage.add("line_too_long", origin.path, source.start, f"over {MAX_JSON_LINE} bytes")
             source.skip_line()
         else:
-            want = len(source.pending) * 3 // 2 + 1
+            want = len(source.pending) * 3 // 2 + 1  # grows by half each time, so that all searches take linear time
 
 
 class _Source:
@@ -91,13 +97,12 @@ class _Source:
     start: where `pending` begins in the file; ended: whether the stream, or its range, is read to the end.
     """
 
-    def __init__(
-        self, stream: BufferedIOBase, path: str, format: str, damage: Damage, start: int, length: int | None
-    ) -> None:
-        self.format, self.start, self.ended = format, start, False
+    def __init__(self, stream: BufferedIOBase, origin: Origin, damage: Damage, start: int, length: int | None) -> None:
+        self.path, self.format, self._language = origin
+        self.start, self.ended = start, False
         self.pending = b""
         self._unfinished = b""  # the last bytes read, held back because they may begin a line end
-        self._stream, self._path, self._damage, self._left = stream, path, damage, length
+        self._stream, self._damage, self._left = stream, damage, length
         if start == 0:
             self._look_at_beginning()
 
@@ -111,7 +116,7 @@ class _Source:
                 self.take(white)
             self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
             data, self.pending = self.pending, b""
-            self._add(data)
+            self._add(data)  # now that the format is known, with the line ends of text replaced
 
     def fill(self, size: int) -> bool:
         """Read until `size` bytes are pending or the stream ends. Returns whether any are pending."""
@@ -124,7 +129,8 @@ class _Source:
         parts, have = [], 0
         while have < size and not self.ended:
             want = max(_CHUNK, size - have)
-            if self._left is not None:  # read a short rest of the range, too, rather than make a small block of it
+            # If little would be left of the range, read that, too: it would become a small block.
+            if self._left is not None:
                 want = self._left if self._left < 2 * want else want
             try:  # read1, because read drops what was decompressed before the damage
                 chunk = self._stream.read1(want) if want else b""
@@ -132,16 +138,16 @@ class _Source:
                 at = self.start + len(self.pending) + len(self._unfinished) + have
                 if isinstance(error, OSError) and error.errno is not None:  # the disk's fault, not the stream's
                     raise InputError(
-                        f"{self._path}, byte {at}: can't be read: {error.strerror}; check the disk and try again"
+                        f"{self.path}, byte {at}: can't be read: {error.strerror}; check the disk and try again"
                     ) from error
-                self._damage.add("damaged_compression", self._path, at, str(error).rstrip("."))
+                self._damage.add("damaged_compression", self.path, at, str(error).rstrip("."))
                 chunk = b""
             if self._left is not None:
                 self._left -= len(chunk)
             parts.append(chunk)
             have += len(chunk)
             self.ended = not chunk or self._left == 0
-        self._add(b"".join(filter(None, parts)))  # a single part is not copied
+        self._add(b"".join(filter(None, parts)))  # without the empty last part: join does not copy a single item
 
     def _add(self, data: bytes) -> None:
         """Append what was read to `pending`; in text, all line ends become line feeds."""
@@ -156,6 +162,9 @@ class _Source:
         data, self.pending = self.pending[:size], self.pending[size:]
         self.start += size
         return data
+
+    def make_block(self, data: bytes, start: int, ends: tuple[int, ...] | None) -> Block:
+        return Block(data=data, format=self.format, path=self.path, start=start, ends=ends, language=self._language)
 
     def find_end(self) -> int:
         """Where the last document ends that is surely complete, or 0."""
@@ -182,22 +191,20 @@ def _find_last_blank_line(data: bytes) -> int:
     return 0
 
 
-def _read_giant(
-    source: _Source, parts: Iterator[bytes], path: str, damage: Damage, *, keep_layout: bool, language: str | None
-) -> Iterator[Block]:
+def _read_giant(source: _Source, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
     """Cut a document given as parts. keep_layout: keep its indentation and blank lines, for unwrapping."""
     start, out, ends = source.start, bytearray(), []
-    cut = cut_document(repair_parts(parts, path, start, damage), keep_layout=keep_layout)
+    cut = cut_document(repair_parts(parts, source.path, start, damage), keep_layout=keep_layout)
     for number, document in enumerate(cut):
         if number:
-            damage.add("long_document_cut", path, start)
+            damage.add("long_document_cut", source.path, start)
         out += b"\n".join(document) + b"\n"
         ends.append(len(out))
         if len(out) >= BLOCK_BYTES:
-            yield Block(data=bytes(out), format="txt", path=path, start=start, ends=tuple(ends), language=language)
+            yield source.make_block(bytes(out), start, tuple(ends))
             start, out, ends = source.start, bytearray(), []
     if out:
-        yield Block(data=bytes(out), format="txt", path=path, start=start, ends=tuple(ends), language=language)
+        yield source.make_block(bytes(out), start, tuple(ends))
 
 
 def _take_all(source: _Source) -> Iterator[bytes]:

@@ -34,8 +34,9 @@ _HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
 class Damage:
     """Counts of one reader, of one task, or of a whole build.
 
-    counts: of what was repaired or skipped, by reason; layout: of lines and documents (layout.py); fields: those of
-    records without text; unlabelled: those of records without the language field; num_labelled: how many have it.
+    counts: of what was repaired or skipped, by reason; layout: of lines and documents (layout.py); fields: the fields
+    of records without text; unlabelled: the fields of records without the language field; num_labelled: how many
+    records have the language field.
     """
 
     strict: bool = False
@@ -46,7 +47,7 @@ class Damage:
     num_labelled: int = 0
 
     def add(self, reason: str, path: str, at_byte: int, detail: str = "") -> None:
-        """Count one case, or raise InputError under --strict. at_byte: its position in the decompressed file."""
+        """Count one case, or raise InputError under --strict. at_byte: in the decompressed and transcoded file."""
         if self.strict and reason not in _HARMLESS:
             what = f": {detail}" if detail else ""
             raise InputError(

@@ -160,14 +160,14 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
 
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Canonical text, line offsets, document offsets; None if a line or document is so long that it must be cut."""
-    data, ends = texts.data, texts.ends
-    # Stripping may halve a document, but this one is surely too long, or so full of white space that the slower way is
-    # as good; its offsets would take much memory.
+    ends = texts.ends
+    # A document of over twice the limit is cut at once, by the slower `_cut`: if it were mostly line feeds, its offsets
+    # would take many times its bytes. Where stripping would make it short enough, `_cut` returns it whole.
     if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:
         return None
     no_ends = np.zeros(0, np.int64)
     utf8, line_offsets, document_offsets, longest_line = strip_lines(
-        np.frombuffer(data, np.uint8), no_ends if ends is None else ends, ends is None
+        np.frombuffer(texts.data, np.uint8), no_ends if ends is None else ends, ends is None
     )
     longest_document = int(np.diff(line_offsets[document_offsets]).max(initial=0))
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
@@ -187,6 +187,24 @@ def find_feeds(raw: Pointer, at: int, end: int) -> U64:
     return found
 
 
+@helper
+def count_feeds(raw: Pointer, size: int) -> int:
+    count = 0
+    for at in range(0, size, 64):
+        count += count_ones(find_feeds(raw, at, size))
+    return count
+
+
+@helper
+def strip(raw: Pointer, begin: int, end: int) -> tuple[int, int]:
+    """Where a line begins and ends without the white space around it."""
+    while begin < end and is_white(item(raw, begin)):
+        begin += 1
+    while end > begin and is_white(item(raw, end - 1)):
+        end -= 1
+    return begin, end
+
+
 @kernel
 def strip_lines(
     raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool
@@ -199,28 +217,20 @@ def strip_lines(
     """
     out = np.empty(len(raw) + 1, np.uint8)
     source, target = pointer(raw), pointer(out)
-    num_feeds = 0
-    for at in range(0, len(raw), 64):
-        num_feeds += count_ones(find_feeds(source, at, len(raw)))
-    line_offsets = np.empty(num_feeds + 2, np.int64)
-    document_offsets = np.empty(num_feeds + 2, np.int64)
+    capacity = count_feeds(source, len(raw)) + 2
+    line_offsets, document_offsets = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     line_offsets[0], document_offsets[0] = 0, 0
-    num_lines, num_documents, filled, longest_line, start = 0, 0, 0, 0, 0
-    uncopied = 0
+    num_lines, num_documents, filled, longest_line, start, uncopied = 0, 0, 0, 0, 0, 0
     block, feeds = -64, U64(0)  # the line feeds that are left of the 64 bytes from `block` on
-    while start < len(raw) or (start == len(raw) and ends_at_blank):
+    while start < len(raw):
         while feeds == 0 and block + 64 < len(raw):
             block += 64
             feeds = find_feeds(source, block, len(raw))
         stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
         feeds &= feeds - U64(1)  # clears the lowest bit
-        begin, end = start, stop
-        while begin < end and is_white(item(source, begin)):
-            begin += 1
-        while end > begin and is_white(item(source, end - 1)):
-            end -= 1
+        begin, end = strip(source, start, stop)
         if begin > start or end < stop or begin == end or stop == len(raw):
-            # `filled` counts the stretch already, which belongs right before it.
+            # The stretch is counted in `filled`, but not yet copied: its place ends at `filled`.
             copy_items(target, filled - (start - uncopied), source, uncopied, start - uncopied)
             copy_items(target, filled, source, begin, end - begin)
             put(target, filled + end - begin, LINE_FEED)
@@ -232,9 +242,12 @@ def strip_lines(
             line_offsets[num_lines] = filled
         is_end = begin == end if ends_at_blank else num_documents < len(ends) and stop + 1 == ends[num_documents]
         start = stop + 1
-        if (is_end or start > len(raw)) and num_lines > document_offsets[num_documents]:
+        if is_end and num_lines > document_offsets[num_documents]:
             num_documents += 1
             document_offsets[num_documents] = num_lines
+    if num_lines > document_offsets[num_documents]:  # the last one, which ends with the text
+        num_documents += 1
+        document_offsets[num_documents] = num_lines
     if uncopied < len(raw):
         copy_items(target, filled - (len(raw) - uncopied), source, uncopied, len(raw) - uncopied)
     return out[:filled], line_offsets[: num_lines + 1], document_offsets[: num_documents + 1], longest_line

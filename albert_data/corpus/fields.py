@@ -1,4 +1,4 @@
-"""The fields of JSON lines that lack the text field, to suggest another one.
+"""The fields of JSON lines that lack the text or the language field, to suggest another one.
 
 In: records. Out: a sentence that names their fields, how often each was seen, and the best one for --text-field.
 """
@@ -37,8 +37,8 @@ def list_names(names: Iterable[str]) -> str:
 
 @dataclass(kw_only=True)
 class Fields:
-    """num_records: how many lack the field; counts: how many of them have each other field; text_len: the characters of
-    the strings in it.
+    """num_records: how many lack the field; counts: for each other field, how many of them have it; text_len: the
+    characters of the strings in it.
     """
 
     num_records: int = 0
@@ -53,7 +53,7 @@ class Fields:
                 self.text_len[name] += len(value) if isinstance(value, str) else 0
 
     def add_first(self, line: np.ndarray) -> None:
-        """Add the first field of a line (uint8) that is too large to be parsed."""
+        """Add the first field of a line (uint8) that is too large or too odd for json.loads."""
         found = _FIRST_FIELD.match(line[:2000].tobytes())
         try:
             self.add({json.loads(found[1]): None} if found else {})
@@ -75,7 +75,7 @@ class Fields:
         records = "the record has" if self.num_records == 1 else f"the {self.num_records:,} records have"
         best = max(sorted(self.counts, key=self._rank), key=lambda name: self.text_len[name])
         advice = "pass --text-field NAME with the one that holds the text"
-        if self.text_len[best] and name_field(best) == f'"{best}"':
+        if self.text_len[best] and name_field(best) == f'"{best}"':  # a name that is shown as it is
             advice = f"pass --text-field {shlex.quote(best)}"
         return f"{records} the {kind} {self.describe_names()}; {advice}"
 

@@ -2,9 +2,11 @@
 
 "ex-" before "ample" is "example" or "ex-ample": the other lines of the document decide. The form that is more frequent
 inside them wins; the case of ASCII letters does not matter. If the two are equally frequent, the hyphen stays where
-both halves are words elsewhere in the document, or where another hyphen is next to one ("five-and-" before "twenty").
-All others follow the majority of those that the two forms decided, and keep the hyphen without one. Before one of a few
-conjunctions the hyphen is a suspended one ("pre- and post-war"), and a space follows.
+both halves are words elsewhere in the document. What is still undecided follows the majority of the words that the two
+forms decided; without a majority it keeps the hyphen.
+
+Nothing is counted in three cases. The hyphen stays where another hyphen is next to a half ("five-and-" before "twenty")
+and after a digit. Before one of a few conjunctions it stays, too, and a space follows ("pre- and post-war").
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ def count_words(raw: Pointer, begin: int, end: int, table: Pointer, keys: np.nda
 def read_break(
     raw: Pointer, fact: np.ndarray, following: np.ndarray, table: Pointer, conjunctions: np.ndarray, keys: np.ndarray
 ) -> int:
-    """Write the keys of a broken word to `keys`, and return how its lines are joined; UNDECIDED if others decide that.
+    """Write the keys of a broken word to `keys`, and return how its lines are joined; UNDECIDED if counts decide that.
 
     A key is a hash with its lowest bit set, so none is 0.
     """
@@ -164,7 +166,7 @@ def decide(
         joins[i] = read_break(source, facts[breaks[i]], facts[breaks[i] + 1], table, conjunctions, words[i])
         for key in words[i]:
             keys[find_slot(keys, key)] = key
-        for half in (HEAD, TAIL):  # count_words meets them as words, too: at the ends of these two lines they are none
+        for half in (HEAD, TAIL):  # count_words counts these two halves as words, which they are not
             counts[find_slot(keys, words[i, half])] -= 1
     for i in range(len(facts)):
         count_words(source, facts[i, TEXT], facts[i, END], table, keys, counts)

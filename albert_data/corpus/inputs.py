@@ -31,8 +31,10 @@ STDIN = "-"
 FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
-STREAM_ERRORS = (EOFError, OSError, zlib.error)  # of gzip on a cut or damaged stream; pyarrow raises OSError
-# Names of open files of this process. What they name may have no name of its own.
+# What each of COMPRESSIONS raises on a cut or damaged stream: gzip any of these, pyarrow (zst) OSError.
+STREAM_ERRORS = (EOFError, OSError, zlib.error)
+# Paths of a process's open files, such as /dev/fd/3, which may be pipes, and of files that show no size, such as
+# /proc/version. All are read as streams.
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/")
 _KINDS = {stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET, stat.S_IFCHR: DEVICE, stat.S_IFBLK: DEVICE}
 
@@ -66,8 +68,8 @@ def find_inputs(
 ) -> list[Input]:
     """Resolve files, folders (with all folders in them), globs, pipes and `-`; each file once, sorted by path.
 
-    A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If one name
-    does, each input has a language: its own, or that of the settings.
+    A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If any
+    name ends so, each input has a language: its own, or that of the settings.
     say: prints what is skipped. No pipe is opened.
     Raises InputError if a name leads to nothing, or if a file has no known format or encoding, or two languages.
     """
@@ -138,7 +140,7 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
 
 
 def _doubt_language(name: str) -> str:
-    """A hint for a name that exists without the colon and what follows, which is no language."""
+    """A hint for a name that would exist without its last colon and what follows, which is no language."""
     path, _, code = name.rpartition(":")
     if not path or not os.path.exists(path):
         return ""
@@ -325,7 +327,8 @@ def open_counted(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBas
     except OSError as error:
         raise _can_not_read(item.path, error) from error
     encoding = item.encoding
-    if encoding in (None, UTF8) or item.is_stream or item.compression:  # others were checked when they were found
+    # A plain file of another encoding was checked when it was found.
+    if encoding in (None, UTF8) or item.is_stream or item.compression:
         try:
             beginning, failure = _read_beginning(stream)
             encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item), encoding)

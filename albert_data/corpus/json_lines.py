@@ -135,7 +135,8 @@ class _Reader:
 
     def _scan_language(self, raw: np.ndarray, field: str) -> None:
         _, kind, begin, end = scan(raw, field)
-        value: object = None if kind == NOTHING else [name_kind(kind)]  # a list is no language
+        # What is no string is no language; its kind, in a list, stands for the value in the message.
+        value: object = None if kind == NOTHING else [name_kind(kind)]
         if kind == STRING:  # an escape that is cut at the end leaves some odd character, in what is no language anyway
             value = read_string(raw[begin : min(end, begin + _LONGEST_CODE)])[0].decode(errors="replace")
         self._read_language(value, kind != NOTHING)
@@ -158,6 +159,7 @@ class _Reader:
         except UnicodeEncodeError as error:
             where = f"U+{ord(text[error.start]):04X}"
             self._damage.add("lone_surrogate", self._block.path, self._start, where)
+            # By way of UTF-16, because text.encode(errors="replace") would make a lone surrogate a ?, not U+FFFD.
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
     def _check_text(self, text: bytes) -> bytes | None:

@@ -1,9 +1,9 @@
 """Find the text field of a JSON object without building the object.
 
-For lines that json.loads refuses, because of deep nesting or long integers, or that would take it much memory: it
-builds a Python object for each value, thirty times the bytes of nested objects. Otherwise the scanner accepts what
-json.loads accepts (NaN and Infinity, too). It keeps one bit for each open bracket, and the position of the field's
-value; of equal fields the last counts.
+For lines that json.loads refuses, because of deep nesting or long integers, or for which it needs much memory:
+json.loads builds a Python object for each value, thirty times the bytes of nested objects. Apart from these limits the
+scanner accepts what json.loads accepts (NaN and Infinity, too). It keeps one bit for each open bracket, and the
+position of the field's value; of equal fields the last counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = {
     NULL: "NoneType",
 }
 
-# What must come next: a comma or the closing bracket; a value; a key; either of them, or the closing bracket.
+# What must come next: a comma or the closing bracket; a value; a key; a value or `]`; a key or `}`.
 _NEXT, _VALUE, _KEY, _FIRST_VALUE, _FIRST_KEY = range(5)
 _TRUE, _FALSE, _NULL, _NAN, _INFINITY = (
     U64(int.from_bytes(name, "little")) for name in (b"true", b"false", b"null", b"NaN", b"Infinity")
@@ -52,7 +52,7 @@ def scan(line: np.ndarray, field: str) -> tuple[int, int, int, int]:
     """Find a field of a JSON object (uint8, UTF-8).
 
     Returns the kind of the line (NOTHING if it is white space), the kind of the field's value (NOTHING if it is
-    missing), and where the content of that value begins and ends; for a WRONG line twice where the error is.
+    missing), and where the content of that value begins and ends; for a WRONG line both are the position of the error.
     """
     codes = np.array([ord(character) for character in field], np.int64)
     kind, value, begin, end = scan_object(line, codes, np.zeros(len(line) // 8 + 1, np.uint8))
@@ -121,7 +121,7 @@ def read_escape(raw: Pointer, at: int, size: int) -> tuple[int, int]:
 
 @helper
 def skip_string(raw: Pointer, at: int, size: int) -> int:
-    """The position of the closing quote, from the one after the opening quote; -1 - the position of an error."""
+    """Where a string's content, which begins at `at`, ends with the closing quote; or `-1 - position` at an error."""
     while at < size:
         byte = I64(item(raw, at))
         if byte == _QUOTE:
@@ -218,7 +218,7 @@ def skip_name(raw: Pointer, at: int, size: int) -> tuple[int, int]:
 
 @helper
 def skip_scalar(raw: Pointer, at: int, size: int) -> tuple[int, int]:
-    """Where a number or a name ends, and its kind; -1 - `at` if there is none."""
+    """Where a number or a name ends, and its kind; `-1 - at` if there is none."""
     after, kind = skip_number(raw, at, size)
     if after < 0:
         after, kind = skip_name(raw, at, size)
@@ -231,6 +231,32 @@ def skip_white(raw: Pointer, at: int, size: int) -> int:
     while at < size and item(raw, at) in (SPACE, LINE_FEED, CARRIAGE_RETURN, TAB):
         at += 1
     return at
+
+
+@helper
+def skip_key(raw: Pointer, at: int, size: int) -> tuple[int, int]:
+    """Where the content of a key ends, and the position after its colon; the second is `-1 - position` at an error."""
+    last = skip_string(raw, at + 1, size) if item(raw, at) == _QUOTE else -1 - at
+    if last < 0:
+        return last, last
+    colon = skip_white(raw, last + 1, size)
+    return last, colon + 1 if colon < size and item(raw, colon) == _COLON else -1 - colon
+
+
+@helper
+def skip_value(raw: Pointer, at: int, size: int) -> tuple[int, int, int]:
+    """The kind of a value, where its content ends (`-1 - position` at an error), and the position after it.
+
+    Of an object or array only the opening bracket is skipped.
+    """
+    byte = I64(item(raw, at))
+    if byte in (_OPEN_BRACE, _OPEN_BRACKET):
+        return OBJECT if byte == _OPEN_BRACE else ARRAY, at, at + 1
+    if byte == _QUOTE:
+        last = skip_string(raw, at + 1, size)
+        return STRING, last, last + 1
+    last, kind = skip_scalar(raw, at, size)
+    return kind, last, last
 
 
 @helper
@@ -258,7 +284,7 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
     line_kind, kind, begin, end = NOTHING, NOTHING, 0, 0
     at = skip_white(raw, 0, size)
     while at < size:
-        byte, first, after = I64(item(raw, at)), at + 1, at + 1
+        byte, after = I64(item(raw, at)), at + 1
         if expected == _NEXT:
             is_object = is_in_object(brackets, depth)
             if depth > 0 and byte == _COMMA:
@@ -270,32 +296,22 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
         elif expected >= _FIRST_VALUE and byte == (_CLOSE_BRACE if is_in_object(brackets, depth) else _CLOSE_BRACKET):
             depth, expected = depth - 1, _NEXT  # [] or {}
         elif expected in (_KEY, _FIRST_KEY):
-            last = skip_string(raw, first, size) if byte == _QUOTE else -1 - at
-            if last < 0:
-                return WRONG, NOTHING, -1 - last, -1 - last
-            is_ours = depth == 1 and is_field(raw, first, last, codes, len(field))
-            after = skip_white(raw, last + 1, size)
-            if after == size or item(raw, after) != _COLON:
-                return WRONG, NOTHING, after, after
-            after, expected = after + 1, _VALUE
+            last, after = skip_key(raw, at, size)
+            if after < 0:
+                return WRONG, NOTHING, -1 - after, -1 - after
+            is_ours, expected = depth == 1 and is_field(raw, at + 1, last, codes, len(field)), _VALUE
         else:
-            last, found, expected = at, STRING, _NEXT
-            if byte in (_OPEN_BRACE, _OPEN_BRACKET):
-                found, expected = (OBJECT, _FIRST_KEY) if byte == _OPEN_BRACE else (ARRAY, _FIRST_VALUE)
-                open_bracket(brackets, depth, byte == _OPEN_BRACE)
-            elif byte == _QUOTE:
-                last = skip_string(raw, first, size)
-                after = last + 1
-            else:
-                last, found = skip_scalar(raw, at, size)
-                after = last
+            found, last, after = skip_value(raw, at, size)
             if last < 0:
                 return WRONG, NOTHING, -1 - last, -1 - last
             if depth == 0:
                 line_kind = found
             elif is_ours:
-                kind, begin, end, is_ours = found, first, last, False
-            depth += found in (OBJECT, ARRAY)
+                kind, begin, end, is_ours = found, at + 1, last, False
+            expected = _NEXT
+            if found in (OBJECT, ARRAY):
+                open_bracket(brackets, depth, found == OBJECT)
+                depth, expected = depth + 1, _FIRST_KEY if found == OBJECT else _FIRST_VALUE
         at = skip_white(raw, after, size)
     if expected == _NEXT and depth == 0 or expected == _VALUE and line_kind == NOTHING:
         return line_kind, kind, begin, end

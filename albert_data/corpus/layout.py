@@ -14,12 +14,13 @@ import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
-NAMES = INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"
+INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"
+NAMES = (INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS)
 SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
 _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
 _FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
-_FEW_LINES = 12  # of wrapped text in a document: it is rather a paragraph
+_FEW_LINES = 12  # a wrapped document of fewer inner lines is rather a paragraph
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
 

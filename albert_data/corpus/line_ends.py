@@ -2,8 +2,7 @@
 
 A lone carriage return, U+0085 (next line), U+2028 (line separator) and U+2029 (paragraph separator) end a line as a
 line feed does. Each becomes a line feed with spaces before it, so that every offset stays the same. The carriage
-returns of CR LF stay, and those of CR CR LF, which programs write that end lines twice: they are white space before the
-line feed.
+returns of CR LF and CR CR LF stay: they are white space before the line feed. (Some programs add a CR to each CR LF.)
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from albert_data.ascii import WHITE_SPACE
 
 MAX_LINE = 1 << 20
 MAX_DOCUMENT = 4 << 20
-_MAX_INDENT = 60  # bytes of an indentation that are kept; unwrapping looks at no more than 60 columns
+_MAX_INDENT = 60  # bytes of an indentation that are kept; unwrapping counts no more than 60 columns
 _NO_WHITE = re.compile(rb"[^%b]" % WHITE_SPACE)
 
 
@@ -54,8 +54,8 @@ def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[
         layout.indent(pending)
         pending = pending.lstrip(WHITE_SPACE)
         stripped = pending.rstrip(WHITE_SPACE)
-        # It is part of the line only if more text follows. MAX_LINE + 1 bytes force a cut then, and the cut drops it
-        # all, so no more than that is held in memory.
+        # White space at the end of what was read belongs to the line only if text follows it. MAX_LINE + 1 bytes of it
+        # are enough to keep: with more text they force a cut, and a cut drops all white space around it.
         white = pending[len(stripped) : len(stripped) + MAX_LINE + 1]
         *pieces, rest = _cut_line(stripped) if stripped else [b""]
         yield from layout.put(pieces)
@@ -68,7 +68,8 @@ class _Layout:
 
     def __init__(self, is_kept: bool) -> None:
         self._is_kept = is_kept
-        self._indent, self._has_text, self._blank, self._any = b"", False, False, False
+        self._indent, self._has_text = b"", False  # of the present line
+        self._is_after_blank, self._is_begun = False, False  # whether blank lines, or any text, came before it
 
     def indent(self, line: bytes) -> None:
         """Keep the white space at the beginning of the next part of a line, if no text came before it."""
@@ -80,13 +81,13 @@ class _Layout:
     def put(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a line that are not empty."""
         for piece in filter(None, pieces):
-            if self._blank and self._any:
+            if self._is_after_blank and self._is_begun:
                 yield b""
             yield self._indent + piece
-            self._indent, self._blank, self._any = b"", False, True
+            self._indent, self._is_after_blank, self._is_begun = b"", False, True
 
     def end_line(self) -> None:
-        self._blank = self._blank or (self._is_kept and not self._has_text)
+        self._is_after_blank = self._is_after_blank or (self._is_kept and not self._has_text)
         self._indent, self._has_text = b"", False
 
 

@@ -20,8 +20,8 @@ def _mark_damage(error: UnicodeError) -> tuple[str | bytes, int]:
     """Replace damage by bytes 0xFF, which no UTF-8 holds.
 
     It is called twice: decoding puts U+DCFF for damage, a character that can't be encoded, and encoding puts 0xFF for
-    that. Damage becomes one such character for each byte, because some codecs report several damaged bytes at once, or
-    one for each error of UTF-16 and UTF-32.
+    that. Each damaged byte becomes one such character, because some codecs report several bytes as one error. In UTF-16
+    and UTF-32 each error becomes one, because there a character is several bytes.
     """
     if isinstance(error, UnicodeDecodeError):
         is_wide = error.encoding.lower().replace("-", "").startswith(("utf16", "utf32"))
@@ -56,7 +56,7 @@ class Transcoded(io.RawIOBase):
     def _read(self) -> bytes:
         data = self._stream.read1(_CHUNK)
         self._ended = not data
-        held = len(self._decoder.getstate()[0])
+        held = len(self._decoder.getstate()[0])  # bytes of the last read, of a cut character; error.start counts them
         try:
             text = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as error:

@@ -5,16 +5,18 @@ Nothing marks the line ends that a wrapping program made, so they are inferred, 
 
 1. A document's width W is the smallest number of columns that 95 % of its lines do not exceed; lines over 160 columns
    do not count. In a document of under 16 lines W is at least 60. Nothing is joined if W is under 32, or if half of the
-   text is in lines over 160 columns. Nothing is joined, either, in a document of 16 lines or more if the sums of rule 2
-   exceed 0.8 W for less than a fifth of the lines that another line follows.
+   text is in lines over 160 columns.
 2. A wrapping program breaks a line where the next word does not fit. So the columns of a line and of the first word of
-   the next one are added: a sum over W - 2 is a wrap. Hands and other programs are less exact, so a sum over 0.8 W is
-   enough unless the line ends in a stop, over 0.55 W if the next line begins in lower case, and any sum after a hyphen.
-   (A missed wrap costs a cut sentence. A wrong one after a stop costs nothing: the sentence ends there.)
-3. A paragraph ends at a blank line; before a line with more indentation, unless it continues in lower case or belongs
-   to an item of a list; before the mark of a list or of a dialogue, after a stop or inside a list; and at lines without
-   a letter or digit, or with a tab or four spaces inside them (tables). Where first lines are indented in a document (a
-   fifth or more of its indented lines are followed by one that is not), every indented line begins a paragraph.
+   the next one are added: a sum over W - 2 is a wrap. Other programs and people are less exact. So a sum over 0.8 W is
+   enough if the line does not end in a stop, over 0.55 W if the next line begins in lower case, and any sum if the line
+   ends in a hyphen and the next one begins with a lower-case letter. (A missed wrap costs a cut sentence. A wrong one
+   after a stop costs nothing: the sentence ends there.) If less than a fifth of the sums in a document of 16 lines or
+   more are over 0.8 W, nothing in it is joined.
+3. A paragraph ends at a blank line; before a line with more indentation, unless it begins in lower case after a line
+   without a stop, or belongs to an item of a list; before the mark of a list or of a dialogue, if the line before ends
+   in a stop or is in a list; and at lines without a letter or digit, or with a tab or four spaces inside them (tables).
+   Where first lines are indented in a document (a fifth or more of its indented lines are followed by one that is not),
+   every indented line begins a paragraph, with the same two exceptions.
 4. Verse is not joined: four lines or more between blank ones, of which none begins in lower case, some begin in upper
    case, and some are not full (W - 2 in rule 2).
 5. Lines are joined by a space. Nothing is put between letters of scripts without spaces, next to their marks, next to a
@@ -75,7 +77,8 @@ def unwrap(data: bytes, ends: np.ndarray | None) -> tuple[bytes, np.ndarray | No
     ends: int64, where documents end, each after a line feed; None if blank lines end them.
     """
     no_ends = np.zeros(0, np.int64)
-    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:  # its facts would take much memory
+    # The limit is of the bytes as they were written. It is checked first, because the facts would take much memory.
+    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:
         return None
     raw, properties = np.frombuffer(data, np.uint8), character_properties()
     facts, document_lines, longest_line, longest_document = measure_lines(
@@ -128,9 +131,9 @@ def find_width(facts: np.ndarray, begin: int, end: int, counts: np.ndarray) -> i
         width += 1
         below += counts[width]
     if num_lines < _FEW_LINES:
-        width = max(width, _USUAL_WIDTH)
-    if width < _LEAST_WIDTH or num_lines < _FEW_LINES:
-        return width if width >= _LEAST_WIDTH else 0
+        return max(width, _USUAL_WIDTH)
+    if width < _LEAST_WIDTH:
+        return 0
     num_full, num_pairs = 0, 0
     for i in range(begin, end - 1):
         if (facts[i, FLAGS] | facts[i + 1, FLAGS]) & BLANK == 0:
@@ -248,7 +251,7 @@ def write_paragraphs(
             if join in (ENDS, WITH_SPACE):
                 put(target, filled, LINE_FEED if join == ENDS else SPACE)
                 filled += 1
-        if ends_at_blank or filled == first:
+        if ends_at_blank or filled == first:  # a blank line ends the document; and none may be empty
             put(target, filled, LINE_FEED)
             filled += 1
         ends[document] = filled

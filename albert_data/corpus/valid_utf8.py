@@ -1,8 +1,8 @@
 """Whether bytes are valid UTF-8, and how they become so: each invalid sequence is replaced by U+FFFD.
 
 `is_utf8` checks 64 bytes at a time. Each set of bytes among the 64 is a U64 with one bit for each byte, so shifting the
-set of first bytes by one gives the bytes that must be continuations. For "é." (C3 A9 2E) the set of first bytes of two
-is 001, shifted 010, and that is the set of continuations. Arrow's check, a byte at a time, takes 1.7 times as long for
+set of first bytes by one gives the bytes that must be continuations. For "é." (C3 A9 2E) the set of first bytes is 001,
+shifted 010, and that is the set of continuations. Arrow's check, a byte at a time, takes 1.7 times as long for
 English and 6 times as long for Chinese.
 """
 
@@ -82,7 +82,7 @@ def repair(data: bytes, path: str, start: int, damage: Damage) -> str:
 
 def repair_parts(parts: Iterator[bytes], path: str, start: int, damage: Damage) -> Iterator[bytes]:
     """Repair one document or line given in parts, which may end inside a character; count it once."""
-    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")  # until damage is found and counted; then "replace"
     for part in parts:
         state = decoder.getstate()
         try:

@@ -24,7 +24,7 @@ from albert_data.ascii import (
 )
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.unicode_tables import categories, scripts
-from albert_data.utf8 import read_character
+from albert_data.utf8 import read_character, step_back
 
 # The columns of `facts`, an int64 row for each line.
 BEGIN, END = 0, 1  # the line without ASCII white space around it
@@ -38,7 +38,7 @@ MAX_INDENT = 60
 
 # Bits of FLAGS.
 BLANK = 1
-NOT_PROSE = 2  # the row of a table (with a tab or four spaces inside), or no letter or digit
+NOT_PROSE = 2  # the row of a table (a tab inside, or four spaces that end after column 8), or no letter or digit
 LOWER, UPPER = 4, 8  # the case of the first letter, after quotes, brackets and dashes
 STOP = 16  # ends in a stop, before quotes and brackets
 ITEM = 32  # begins with the mark of a list or the dash of a dialogue
@@ -115,12 +115,13 @@ def skip_indent(raw: Pointer, start: int, end: int) -> tuple[int, int, int]:
 
 _NUMERALS = tuple(b"ivxlc")
 _OPEN, _CLOSE = b"()"
+_MAX_MARKS = 8  # quotes, brackets and dashes that may stand before the first letter
 _LIST_MARKS = tuple(ord(character) for character in "-*+·•‣▪◦‒–—―")
 
 
 @helper
 def is_numeral(byte: int) -> bool:
-    """Whether a letter is one of those that Roman numerals up to 100 and more are made of."""
+    """Whether a byte is I, V, X, L or C, in either case."""
     return (byte | CASE_BIT) in _NUMERALS
 
 
@@ -142,7 +143,7 @@ def begins_item(raw: Pointer, at: int, end: int) -> bool:
             at += 1
         if at < end and at <= first + 1 and is_letter(item(raw, first)):  # one letter, numeral or not
             at = first + 1
-    most = 3 if is_digit(item(raw, first)) else 5
+    most = 3 if is_digit(item(raw, first)) else 5  # digits, or letters of a numeral (XVIII)
     if at == first or at - first > most or at + 1 >= end:
         return False
     closing = item(raw, at)
@@ -169,80 +170,116 @@ def has_dash_start(raw: Pointer, at: int, end: int) -> bool:
 
 
 @helper
-def find_first_flags(properties: int) -> int:
-    """What the first character of a line shows."""
-    flags = LOWER_FIRST if properties & _LOWER else 0
-    flags |= WORD_FIRST if properties & _WORD else 0
-    return flags | (UNSPACED_MARK_START if properties & _UNSPACED and not properties & _WORD else 0)
+def has_dash_end(raw: Pointer, begin: int, end: int) -> bool:
+    """Whether a line ends with `--` or a long dash, and no space precedes it."""
+    dashes, is_long, at = 0, False, end
+    while at > begin:
+        at = step_back(raw, at)
+        code, _ = read_character(raw, at)
+        if not is_dash(code):
+            return (dashes > 1 or is_long) and not is_white(code)
+        dashes, is_long = dashes + 1, is_long or code != HYPHEN_MINUS
+    return False
 
 
 @helper
-def find_last_flags(last: int, before: int, dashes: tuple[int, int], table: Pointer) -> int:
-    """What the last two characters of a line show. dashes: how many are at its end, and the character before them."""
-    num_dashes, before_dashes = dashes
-    properties = I64(item(table, last))
+def find_first_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
+    """What the beginning of a line shows: its first character, and the case of its first letter."""
+    properties = I64(item(table, read_character(raw, begin)[0]))
+    flags = LOWER_FIRST if properties & _LOWER else 0
+    flags |= WORD_FIRST if properties & _WORD else 0
+    flags |= UNSPACED_MARK_START if properties & _UNSPACED and not properties & _WORD else 0
+    flags |= DASH_START if has_dash_start(raw, begin, end) else 0
+    at, num_marks = begin, 0
+    while at < end:
+        code, at = read_character(raw, at)
+        if is_white(code):
+            continue
+        properties, num_marks = I64(item(table, code)), num_marks + 1
+        if properties & _WORD or not properties & _OPENING or num_marks > _MAX_MARKS:
+            flags |= LOWER if properties & _LOWER else 0
+            return flags | (UPPER if properties & _UPPER else 0)
+    return flags
+
+
+@helper
+def find_last_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
+    """What the last two characters of a line show, and whether a stop stands before its closing marks."""
+    at = step_back(raw, end)
+    last, _ = read_character(raw, at)
+    before = read_character(raw, step_back(raw, at))[0] if at > begin else SPACE
+    properties, at = I64(item(table, last)), end
     flags = UNSPACED_MARK_END if properties & _UNSPACED and not properties & _WORD else 0
+    while at > begin:
+        at = step_back(raw, at)
+        code, _ = read_character(raw, at)
+        properties = I64(item(table, code))
+        if not is_white(code) and not properties & _CLOSING:
+            flags |= STOP if properties & _STOP else 0
+            break
     if last in (HYPHEN_MINUS, UNICODE_HYPHEN) and I64(item(table, before)) & _WORD:
         return flags | HYPHEN
     if last == _SOFT_HYPHEN:
         return flags | SOFT
-    is_dash_end = num_dashes > 1 or (num_dashes == 1 and last != HYPHEN_MINUS)
-    return flags | (DASH_END if is_dash_end and before_dashes != SPACE else 0)
+    return flags | (DASH_END if has_dash_end(raw, begin, end) else 0)
 
 
 @helper
-def measure_text(raw: Pointer, at: int, end: int, table: Pointer) -> tuple[int, int, int]:
-    """Columns, columns of the first word, and flags of a line without the white space around it, not empty.
+def find_letter_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
+    """Whether the first and the last letter or digit of a line are of scripts without spaces, or there is none."""
+    at, properties = begin, 0
+    while at < end and not properties & _WORD:
+        code, at = read_character(raw, at)
+        properties = I64(item(table, code))
+    if not properties & _WORD:
+        return NOT_PROSE
+    flags = UNSPACED_START if properties & _UNSPACED else 0
+    at, properties = end, 0
+    while not properties & _WORD:
+        at = step_back(raw, at)
+        properties = I64(item(table, read_character(raw, at)[0]))
+    return flags | (UNSPACED_END if properties & _UNSPACED else 0)
 
-    table: the properties of all characters.
+
+@helper
+def measure_text(raw: Pointer, begin: int, end: int, table: Pointer) -> tuple[int, int, bool]:
+    """Columns, columns of the first word, and whether it looks like a row of a table; of a line that is not empty.
+
+    begin, end: without the white space around the line.
     """
-    flags, columns, word, gap = 0, 0, -1, 0  # gap: white space right before this position
-    last, before, before_dashes, num_dashes = SPACE, SPACE, SPACE, 0
-    core = 0  # the properties of the last character that is no closing mark
-    has_begun, num_skipped, num_letters, start = False, 0, 0, at
+    columns, word, gap, is_row, at = 0, -1, 0, False, begin  # gap: white space right before this position
+    first = I64(item(table, read_character(raw, begin)[0]))
+    if first & _UNSPACED:  # a line may break after it, as after a word
+        word = 2 if first & _WIDE else 1
     while at < end:
-        if has_begun and word >= 0 and is_letter(item(raw, at)):  # most of a text: single ASCII letters show nothing
-            first = at
-            while at < end and is_letter(item(raw, at)):
-                at += 1
-            before = I64(item(raw, at - 2)) if at - first > 1 else last
-            last = I64(item(raw, at - 1))
-            core, columns, num_letters = ALPHA, columns + at - first, num_letters + at - first
-            flags, gap, num_dashes = flags & ~UNSPACED_END, 0, 0
+        if is_letter(item(raw, at)):  # most characters, so they skip the table
+            columns, gap, at = columns + 1, 0, at + 1
             continue
-        code, after = read_character(raw, at)
+        code, at = read_character(raw, at)
         if is_white(code):
             gap += 1
-            if code == TAB or gap >= 4 and columns >= 8:
-                flags |= NOT_PROSE
             word = columns if word < 0 else word
-            columns, last, before, num_dashes, at = columns + 1, SPACE, last, 0, after
-            continue
-        properties, gap = I64(item(table, code)), 0
-        columns += 2 if properties & _WIDE else 1
-        if at == start:
-            word = columns if properties & _UNSPACED else -1
-            flags |= find_first_flags(properties)
-        if not has_begun:
-            num_skipped += 1
-            if properties & _WORD or not properties & _OPENING or num_skipped > 8:
-                has_begun = True
-                flags |= LOWER if properties & _LOWER else UPPER if properties & _UPPER else 0
-        if properties & _WORD:
-            flags |= UNSPACED_START if num_letters == 0 and properties & _UNSPACED else 0
-            flags = flags | UNSPACED_END if properties & _UNSPACED else flags & ~UNSPACED_END
-            num_letters += 1
-        core = core if properties & _CLOSING else properties
-        if is_dash(code):
-            before_dashes = last if num_dashes == 0 else before_dashes
-            num_dashes += 1
+            if code == TAB or gap >= 4 and columns >= 8:  # as in NOT_PROSE
+                is_row = True
         else:
-            num_dashes = 0
-        last, before, at = code, last, after
-    flags |= NOT_PROSE if num_letters == 0 else 0
-    flags |= STOP if core & _STOP else 0
-    flags |= find_last_flags(last, before, (num_dashes, before_dashes), table)
-    return columns, columns if word < 0 else word, flags
+            gap = 0
+        columns += 2 if I64(item(table, code)) & _WIDE else 1
+    return columns, columns if word < 0 else word, is_row
+
+
+@helper
+def measure_line(fact: np.ndarray, raw: Pointer, start: int, end: int, table: Pointer) -> None:
+    """Write the facts of the line start .. end, which has no white space at its end."""
+    begin, text, indent = skip_indent(raw, start, end)
+    fact[BEGIN], fact[TEXT], fact[END], fact[INDENT] = begin, text, end, indent
+    if text == end:
+        fact[FLAGS] = BLANK if begin == end else NOT_PROSE
+        return
+    columns, word, is_row = measure_text(raw, text, end, table)
+    fact[WIDTH], fact[WORD] = indent + columns, word
+    flags = find_first_flags(raw, text, end, table) | find_last_flags(raw, text, end, table)
+    flags |= find_letter_flags(raw, text, end, table) | (NOT_PROSE if is_row else 0)
+    fact[FLAGS] = flags | (ITEM if begins_item(raw, text, end) else 0)
 
 
 @kernel
@@ -268,21 +305,14 @@ def measure_lines(
         end = stop
         while end > start and is_white(item(source, end - 1)):
             end -= 1
-        begin, text, indent = skip_indent(source, start, end)
-        fact = facts[row]
-        fact[BEGIN], fact[TEXT], fact[END], fact[INDENT] = begin, text, end, indent
-        if begin == end:
-            fact[FLAGS] = BLANK
-        elif text == end:
-            fact[FLAGS] = NOT_PROSE
-        else:
-            columns, word, flags = measure_text(source, text, end, properties)
-            fact[WIDTH], fact[WORD] = indent + columns, word
-            fact[FLAGS] = flags | (ITEM if begins_item(source, text, end) else 0)
-            fact[FLAGS] |= DASH_START if has_dash_start(source, text, end) else 0
-        longest_line = max(longest_line, end - begin)
+        measure_line(facts[row], source, start, end, properties)
+        longest_line = max(longest_line, end - facts[row, BEGIN])
         row, start = row + 1, stop + 1
-        if begin == end if ends_at_blank else num_documents < len(ends) and start >= ends[num_documents]:
+        if ends_at_blank:
+            is_end = facts[row - 1, FLAGS] == BLANK
+        else:
+            is_end = num_documents < len(ends) and start >= ends[num_documents]
+        if is_end:
             longest_document = max(longest_document, stop - begun)
             num_documents, begun = num_documents + 1, start
             document_lines[num_documents] = row

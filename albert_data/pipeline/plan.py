@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.blocks import Block, read_blocks
+from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input, find_inputs, open_counted
 from albert_data.pipeline.progress import Progress
@@ -75,13 +75,11 @@ class MapTask:
                 file.seek(part.start)
                 yield from read_blocks(
                     file,
-                    path=part.path,
-                    format=part.format,
-                    damage=damage,
+                    Origin(part.path, part.format, part.language),
+                    damage,
                     start=part.start,
                     length=part.end - part.start,
                     text=self.text,
-                    language=part.language,
                 )
 
     @property
@@ -182,12 +180,10 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
         num_read = 0
         blocks = read_blocks(
             stream,
-            path=item.path,
-            format=item.format,
-            damage=damage,
+            Origin(item.path, item.format, item.language),
+            damage,
             block_bytes=lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
             text=text,
-            language=item.language,
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()

@@ -17,14 +17,15 @@ from albert_data.unicode_tables import categories
 from albert_data.utf8 import find_width, read_character, step_back
 
 # LOWER, UPPER: letters with case. OTHER: letters without. HANGUL: letters of Korean. IDEO: letters of scripts without
-# spaces whose text has stops. DIGIT. MARK: belongs to the word before it: accents, raised numbers. BLANK: white space
+# spaces whose text has stops. DIGIT. ACCENT: belongs to the word before it: accents, raised numbers. BLANK: white space
 # and controls. JOIN: joins the parts of a word. COMMA: a sentence continues after it. DASH. LEADING: may stand before
 # the first word of a sentence. PLAIN: all others.
-PLAIN, LOWER, UPPER, OTHER, HANGUL, IDEO, DIGIT, MARK, BLANK, JOIN, COMMA, DASH, LEADING = range(13)
+PLAIN, LOWER, UPPER, OTHER, HANGUL, IDEO, DIGIT, ACCENT, BLANK, JOIN, COMMA, DASH, LEADING = range(13)
 # DOT: may belong to an abbreviation. EXCLAIM: ends a sentence before white space. FULL: ends one anywhere. ELLIPSIS.
 # WIDE_DOT: as FULL, unless a letter or digit follows. DOUBLE: ends a sentence where two stand together.
 BULLET, DOT, EXCLAIM, FULL, ELLIPSIS, WIDE_DOT, DOUBLE, STRAIGHT_SINGLE, STRAIGHT_DOUBLE, LINE_FEED = range(13, 23)
 # From here on each group of marks has two classes: an even one for its opening marks, an odd one for its closing marks.
+# So 23 is no class.
 FIRST_PAIR = 24
 (
     ROUND,
@@ -35,10 +36,10 @@ FIRST_PAIR = 24
     ANGLE,
     DOUBLE_CURLY,
     SINGLE_CURLY,
-    DOUBLE_STRAIGHT,
-    SINGLE_STRAIGHT,
+    STRAIGHT_DOUBLE_GROUP,
+    STRAIGHT_SINGLE_GROUP,
 ) = range(10)
-FIRST_QUOTE = CORNER  # the groups from here on are quotation marks
+FIRST_QUOTE_GROUP = CORNER  # the groups from here on are quotation marks
 CLOSE_ROUND = FIRST_PAIR + 2 * ROUND + 1
 OPEN_SQUARE, CLOSE_SQUARE = FIRST_PAIR + 2 * SQUARE, FIRST_PAIR + 2 * SQUARE + 1
 CLOSE_SINGLE = FIRST_PAIR + 2 * SINGLE_CURLY + 1  # also the apostrophe
@@ -48,7 +49,7 @@ _CATEGORIES = {
     UPPER: ("Lu", "Lt"),
     OTHER: ("Lo", "Lm", "Nl"),
     DIGIT: ("Nd",),
-    MARK: ("Mn", "Mc", "Me", "Cf"),
+    ACCENT: ("Mn", "Mc", "Me", "Cf"),
     BLANK: ("Zs", "Cc"),
 }
 _RANGES = {
@@ -62,7 +63,7 @@ _RANGES = {
 }
 _LISTED = {
     PLAIN: "\N{ZERO WIDTH SPACE}",  # a place for a line break, so it separates words
-    MARK: "°¹²³⁰⁴⁵⁶⁷⁸⁹\N{HALFWIDTH KATAKANA VOICED SOUND MARK}\N{HALFWIDTH KATAKANA SEMI-VOICED SOUND MARK}",
+    ACCENT: "°¹²³⁰⁴⁵⁶⁷⁸⁹\N{HALFWIDTH KATAKANA VOICED SOUND MARK}\N{HALFWIDTH KATAKANA SEMI-VOICED SOUND MARK}",
     JOIN: "-‐‑/&·",
     COMMA: ",;:、，；：،؛・",
     DASH: "–—―‒⸺⸻─━",
@@ -98,12 +99,15 @@ _PAIRS = {
 }
 
 
+LAST_SLOT, HAS_ORDINALS = 0, 1
+
+
 class Source(NamedTuple):
     """Text, and the rule of its language. Arrays in Python, pointers in helpers.
 
     utf8: uint8, lines, each followed by a line feed; ascii_classes: uint8, of the ASCII characters in this language;
-    classes: uint8, of all code points; hashes: uint64, word_classes: uint16: a hash table of words; settings: int64,
-    the last slot of that table, and whether a full stop after a number makes it an ordinal.
+    classes: uint8, of all code points; hashes: uint64, word_classes: uint16: a hash table of words; settings: int64, at
+    LAST_SLOT the last slot of that table, at HAS_ORDINALS whether a full stop after a number makes it an ordinal.
     """
 
     utf8: np.ndarray
@@ -216,7 +220,7 @@ def is_closing(char_class: int) -> bool:
 
 @helper
 def is_space(source: Source, at: int) -> bool:
-    """Whether white space is at a position, ASCII or wide: BLANK, but none of the controls that are no white space."""
+    """Whether white space is at a position, ASCII or wide. BLANK has controls, too: a sentence may end in one."""
     first = item(source.utf8, at)
     if first < 0xC2:
         return is_white(first)
@@ -266,7 +270,7 @@ def skip_plain(source: Source, at: int, size: int) -> int:
                 at += 8
                 continue
             at += count_trailing_zeros(others) >> 3
-        while 0xE0 <= item(source.utf8, at) < 0xF0:  # characters of three bytes: most text without ASCII letters
+        while 0xE0 <= item(source.utf8, at) < 0xF0:  # characters of three bytes: most of Chinese, Korean, Hindi ...
             if read_class(source, at) >= BULLET:
                 return at
             at += 3

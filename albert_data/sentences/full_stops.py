@@ -9,14 +9,15 @@ from __future__ import annotations
 from albert_data.ascii import FULL_STOP, SPACE
 from albert_data.kernels import helper, item
 from albert_data.sentences.characters import (
+    ACCENT,
     BLANK,
     CLOSE_SINGLE,
     DIGIT,
     DOT,
-    FIRST_QUOTE,
+    FIRST_QUOTE_GROUP,
     HANGUL,
+    HAS_ORDINALS,
     JOIN,
-    MARK,
     STRAIGHT_DOUBLE,
     STRAIGHT_SINGLE,
     UPPER,
@@ -49,14 +50,14 @@ from albert_data.utf8 import step_back
 
 ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)  # shapes of words
 _MAX_LEAD = 32  # bytes from the beginning of a sentence to its time, as in At half past 5 a.m.
-_I, _NUMERALS = ord("I"), tuple(b"IVXLC")  # numerals above 899 are rare, and D. and M. are initials
+_I, _NUMERALS = ord("I"), tuple(b"IVXLC")  # without D and M, which are initials; numerals above 399 are rare
 
 
 @helper
 def is_joint(line: Line, at: int, char_class: int) -> bool:
-    """Whether a hyphen or an apostrophe joins the part of a word before it to the next one."""
+    """Whether a mark, such as a hyphen or an apostrophe, continues the word before it."""
     left = class_before(line, at)
-    return char_class in (JOIN, STRAIGHT_SINGLE, CLOSE_SINGLE) and (is_letter_or_digit(left) or left in (MARK, DOT))
+    return char_class in (JOIN, STRAIGHT_SINGLE, CLOSE_SINGLE) and (is_letter_or_digit(left) or left in (ACCENT, DOT))
 
 
 @helper
@@ -89,13 +90,14 @@ def find_token(line: Line, stop: int) -> tuple[int, int, int]:
             last = at if last < 0 else last
             shape = ACRONYM if shape == INITIAL else shape
             before = initial
-        elif char_class != MARK:
+        elif char_class != ACCENT:
             break
         at = before
     if last < 0 and letters == 0 and digits > 0:
         return at, at, DIGITS
-    # One letter of a script in which a letter is a syllable or a word is no initial.
-    if letters != 1 or digits > 0 or shape == INITIAL and read_class(line.source, at) >= HANGUL:
+    # A single letter is no initial in a script in which a letter is a syllable or a word.
+    is_syllable = shape == INITIAL and read_class(line.source, at) >= HANGUL
+    if letters != 1 or digits > 0 or is_syllable:
         shape = ORDINARY
     return at, at if last < 0 else last, shape
 
@@ -111,7 +113,7 @@ def find_initial(line: Line, end: int) -> int:
         char_class = read_class(line.source, before)
         if is_letter(char_class) and letters == 0:
             letters = 1
-        elif char_class != MARK or letters == 1:
+        elif char_class != ACCENT or letters == 1:
             stands_alone = char_class in (BLANK, DOT, STRAIGHT_SINGLE, STRAIGHT_DOUBLE) or is_opening(char_class)
             return at if letters == 1 and stands_alone else -1
         at = before
@@ -124,7 +126,7 @@ def find_word_end(line: Line, at: int) -> int:
     first = at
     while at < line.end and at - first <= MAX_WORD:
         char_class = read_class(line.source, at)
-        if not (is_letter_or_digit(char_class) or char_class == MARK):
+        if not (is_letter_or_digit(char_class) or char_class == ACCENT):
             break
         at = step(line.source, at)
     return at
@@ -196,7 +198,7 @@ def is_pronoun(line: Line, word: int) -> bool:
 
 @helper
 def is_item(line: Line, word: int, stop: int, shape: int) -> bool:
-    """Whether a number, a letter or a Roman numeral begins the sentence, and so names what follows, as in 2. Second."""
+    """Whether a number, a letter or a Roman numeral begins the sentence, and so numbers it, as in 2. Second."""
     if has_word(line, word):
         return False
     if read_class(line.source, word) == DIGIT:
@@ -213,7 +215,10 @@ def find_word_classes(line: Line, word: int, last: int, stop: int) -> int:
 
 @helper
 def is_ordinary(line: Line, stop: int) -> bool:
-    """Whether the word before a full stop is no abbreviation, and no initial, acronym or Roman numeral."""
+    """Whether the word before a full stop is no abbreviation, and no initial, acronym or Roman numeral.
+
+    Only asked in text without capitals, so the numerals are in lower case.
+    """
     word, last, shape = find_token(line, stop)
     if stop - word > MAX_WORD or word == stop:
         return True
@@ -227,7 +232,7 @@ def ends_at_dot(line: Line, stop: int, next_word: int) -> bool:
     """Whether a sentence ends with a full stop, where the next word is not in lower case."""
     word, last, shape = find_token(line, stop)
     first, starts = class_at(line, next_word), is_starter(line, next_word)
-    has_ordinals = item(line.source.settings, 1) != 0
+    has_ordinals = item(line.source.settings, HAS_ORDINALS) != 0
     if stop - word > MAX_WORD or word == stop:
         return True
     if is_item(line, word, stop, shape):
@@ -251,10 +256,10 @@ def ends_at_dot(line: Line, stop: int, next_word: int) -> bool:
     if shape == INITIAL:
         next_end = find_word_end(line, next_word)
         return not is_initial(line, next_word, next_end) and (starts or is_pronoun(line, word))
-    return starts or not has_ordinals or not is_numeral_or_capital(line, word)
+    return starts or not has_ordinals or not is_numeral_or_capital(line, word)  # XIV. is an ordinal in these languages
 
 
 @helper
 def is_quote(char_class: int) -> bool:
     """Whether a class is of marks that begin a quotation, the apostrophe left out."""
-    return char_class == STRAIGHT_DOUBLE or (is_opening(char_class) and group_of(char_class) >= FIRST_QUOTE)
+    return char_class == STRAIGHT_DOUBLE or (is_opening(char_class) and group_of(char_class) >= FIRST_QUOTE_GROUP)

@@ -1,9 +1,9 @@
 """Quotation marks and brackets: which open, which close, and what they hold together.
 
-A mark between white space and a letter opens, whatever its shape; one between a letter or a stop and white space
-closes; elsewhere its shape decides. A stack holds the last 16 open marks. Where the closing mark follows within 256
-bytes, the sentence ends between the two are dropped: a short quotation stays whole, a long speech is split into its
-sentences.
+The shape of brackets, title marks and corner brackets decides. A quotation mark between white space and a letter opens,
+whatever its shape; one between a letter or a stop and white space closes; elsewhere its shape decides, too. A stack
+holds the last 16 open marks. Where the closing mark follows within 256 bytes, the sentence ends between the two are
+dropped: a short quotation stays whole, a long speech is split into its sentences.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from albert_data.sentences.characters import (
     COMMA,
     DASH,
     DOT,
-    DOUBLE_STRAIGHT,
     ELLIPSIS,
     FIRST_PAIR,
     IDEO,
     LEADING,
     OTHER,
-    SINGLE_STRAIGHT,
     STRAIGHT_DOUBLE,
+    STRAIGHT_DOUBLE_GROUP,
     STRAIGHT_SINGLE,
+    STRAIGHT_SINGLE_GROUP,
     Line,
     class_at,
     class_before,
@@ -38,14 +38,14 @@ from albert_data.sentences.characters import (
 )
 
 NO_MARK, OPENS, CLOSES = range(3)
-# The context of a mark that opens: as the first of a sentence, right after a letter of a script without case (inside a
-# sentence, as there are no spaces to show it), or elsewhere.
+# The context of a mark that opens: after a space or a mark inside a sentence (他说：“好。”); before the first word of a
+# sentence; right after a letter of a script without case (他说“好。”).
 ELSEWHERE, FIRST_IN_SENTENCE, AFTER_LETTER = range(3)
 MAX_HELD = 256  # bytes from an opening mark to the closing one
 MAX_DEPTH = 16
 # Indices in the state of a line (int64).
 SENTENCE = 0  # position where the present sentence begins
-FIRST_WORD = 1  # position of its first letter or digit; -1 if there is none before SCANNED
+FIRST_WORD = 1  # position of its first letter or digit, or one before it; -1 if there is none before SCANNED
 SCANNED = 2  # up to here the sentence was searched for FIRST_WORD
 NUM_ENDS = 3  # sentence ends found so far, in all lines
 DEPTH = 4  # number of open marks
@@ -84,9 +84,9 @@ def begin_sentence(line: Line, at: int) -> None:
 @helper
 def group_of(char_class: int) -> int:
     if char_class == STRAIGHT_DOUBLE:
-        return DOUBLE_STRAIGHT
+        return STRAIGHT_DOUBLE_GROUP
     if char_class == STRAIGHT_SINGLE:
-        return SINGLE_STRAIGHT
+        return STRAIGHT_SINGLE_GROUP
     return (char_class - FIRST_PAIR) >> 1
 
 
@@ -109,6 +109,7 @@ def find_role(line: Line, at: int) -> int:
     if mark >= FIRST_PAIR and group < ANGLE:  # brackets and corners: the shape alone decides
         return OPENS if is_opening(mark) else CLOSES
     left, right = class_before(line, at), class_at(line, step(line.source, at))
+    # A side is free if no word touches the mark there.
     left_is_free = left in (BLANK, DASH, LEADING) or is_opening(left)
     right_is_free = right in (BLANK, COMMA, DASH, STRAIGHT_SINGLE, STRAIGHT_DOUBLE) or is_stop(right)
     right_is_free |= is_closing(right)
@@ -158,5 +159,5 @@ def close_mark(line: Line, group: int, at: int) -> int:
     if num_ends < item(state, NUM_ENDS):
         put(state, NUM_ENDS, num_ends)
         begin_sentence(line, item(line.ends, num_ends - 1) if num_ends > line.first_end else line.begin)
-        put(state, FIRST_WORD, item(state, SENTENCE))  # it has a word somewhere, or no end would have been found in it
+        put(state, FIRST_WORD, item(state, SENTENCE))  # it has a word, because sentences without one are not ended
     return int(item(state, STACK + 3 * depth + 2))

@@ -103,12 +103,12 @@ def pass_stop(line: Line, at: int) -> int:
 def read_marker(line: Line, stop: int) -> tuple[int, int, int]:
     """Where the marker of a list item begins, its number, and its style, which is 0 if there is no marker.
 
-    A marker is a number of up to three digits or a small letter (a is 1), then a full stop, a closing bracket, or both:
-    2. b) 3.). White space surrounds it; a bullet may precede it. stop: where the full stop or bracket stands.
+    A marker is a number of up to three digits or a small letter (a is 1), then a full stop, a closing bracket, or both,
+    as `2.`, `b)` and `3.)`. White space surrounds it; a bullet may precede it. stop: of the full stop or bracket.
     """
     utf8, delimiter, after = line.source.utf8, item(line.source.utf8, stop), step(line.source, stop)
     if delimiter == FULL_STOP and after < line.end and item(utf8, after) == _CLOSE:
-        delimiter, after = FULL_STOP - 1, after + 1  # any number that is no other delimiter
+        delimiter, after = FULL_STOP - 1, after + 1  # both: a value that is no other delimiter
     at, number = stop, 0
     while at > line.begin and stop - at < 3 and is_digit(item(utf8, at - 1)):
         at -= 1
@@ -125,7 +125,7 @@ def read_marker(line: Line, stop: int) -> tuple[int, int, int]:
 
 @helper
 def pass_marker(line: Line, stop: int) -> None:
-    """End the sentence before the marker of the next item, where the line began with the marker of the one before."""
+    """End the sentence before a marker, if the line began with one and this is the next after the last."""
     at, number, style = read_marker(line, stop)
     if style == 0:
         return
@@ -161,7 +161,7 @@ def pass_mark(line: Line, at: int) -> None:
 
 @helper
 def trim_line(source: Source, begin: int, end: int) -> tuple[int, int]:
-    """A line without the white space at both ends; a line of white space alone is kept whole."""
+    """A line without the white space at both ends. One of white space alone is kept: no sentence may be empty."""
     first, last = begin, end
     while first < last and is_space(source, first):
         first = step(source, first)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from albert_data.kernels import helper, item, put
 from albert_data.sentences.characters import (
+    ACCENT,
     BLANK,
     CLOSE_SINGLE,
     CLOSE_SQUARE,
@@ -21,13 +22,12 @@ from albert_data.sentences.characters import (
     DOUBLE,
     ELLIPSIS,
     EXCLAIM,
-    FIRST_QUOTE,
+    FIRST_QUOTE_GROUP,
     FULL,
     IDEO,
     JOIN,
     LEADING,
     LOWER,
-    MARK,
     OPEN_SQUARE,
     OTHER,
     STRAIGHT_DOUBLE,
@@ -63,17 +63,17 @@ from albert_data.sentences.marks import (
 from albert_data.sentences.words import SPEECH, STARTER, TITLE, look_up
 
 IS_EXCLAIM, IS_FULL = 1, 2
-_URDU = 0xDB  # the first byte of "۔", which stands after abbreviations, too
+_URDU = 0xDB  # the first byte of "۔", which stands after abbreviations, too; no other stop begins with it
 _MAX_SKIPPED = 8  # marks before a word
 _MAX_NOTE = 5  # bytes from the bracket of a footnote number to its last digit
 
 
 class Run(NamedTuple):
-    """Stops in a row. strength: bits IS_EXCLAIM and IS_FULL, 0 for dots alone; dots: how many, three for "…"."""
+    """Stops in a row. kinds: bits IS_EXCLAIM and IS_FULL, 0 for dots alone; dots: how many, three for "…"."""
 
     begin: int
     end: int
-    strength: int
+    kinds: int
     dots: int
 
 
@@ -118,7 +118,7 @@ def read_run(line: Line, begin: int) -> Run:
             following = class_at(line, stop.end)
             if is_letter_or_digit(following) or is_stop(following):  # as in ". .NET" and ". ..."
                 break
-        run = Run(begin, stop.end, run.strength | stop.strength, run.dots + stop.dots)
+        run = Run(begin, stop.end, run.kinds | stop.kinds, run.dots + stop.dots)
     return run
 
 
@@ -134,7 +134,7 @@ def skip_notes(line: Line, at: int) -> int:
             if after == number or class_at(line, after) != CLOSE_SQUARE:
                 break
             after = step(line.source, after)
-        elif char_class != MARK:
+        elif char_class != ACCENT:
             break
         at = after
     return at
@@ -144,7 +144,7 @@ def skip_notes(line: Line, at: int) -> int:
 def can_end(line: Line, run: Run, closing: Closing) -> bool:
     """Whether what follows a run and its closing marks allows an end: white space, mostly."""
     at = closing.end
-    following, is_quotation = class_at(line, at), closing.group >= FIRST_QUOTE
+    following, is_quotation = class_at(line, at), closing.group >= FIRST_QUOTE_GROUP
     if following == BLANK:
         return True
     if following == DASH:  # “So.”—“No.”
@@ -152,14 +152,14 @@ def can_end(line: Line, run: Run, closing: Closing) -> bool:
         return after < line.end and find_role(line, after) == OPENS
     if following in (COMMA, JOIN) or is_stop(following):
         return False
-    if run.strength & IS_FULL != 0:
+    if run.kinds & IS_FULL != 0:
         return True
     opens = find_role(line, at) == OPENS
     if opens and is_quotation:
         return True
     before = class_before(line, run.begin)
-    if following == OTHER and run.strength != 0:  # Burmese, Khmer
-        return before in (OTHER, MARK) or is_quotation
+    if following == OTHER and run.kinds != 0:  # ! and ? inside Burmese or Khmer, which has no spaces
+        return before in (OTHER, ACCENT) or is_quotation
     return (following == IDEO or opens) and (is_quotation or before == IDEO)
 
 
@@ -182,7 +182,7 @@ def skip_marks(line: Line, at: int) -> tuple[int, bool]:
 
 @helper
 def read_first(line: Line, word: int) -> int:
-    """The class of a word's first letter; for the Dutch 's and 't that of the next word: 's Avonds."""
+    """The class of a word's first letter. After the Dutch 's and 't the next word counts: 's Avonds."""
     first, after = class_at(line, word), step(line.source, word)
     if first != LOWER or class_at(line, after) != BLANK:
         return first
@@ -236,39 +236,40 @@ def is_lower_text(line: Line) -> bool:
 @helper
 def continues_in_lower_case(line: Line, run: Run, is_quotation: bool) -> bool:
     """Whether a sentence continues in lower case after a run. is_quotation: whether a quotation ends there."""
-    if is_quotation or (run.strength == 0 and run.dots > 1) or not is_lower_text(line):
+    if is_quotation or (run.kinds == 0 and run.dots > 1) or not is_lower_text(line):
         return True
-    return run.strength == 0 and not is_ordinary(line, run.begin)
+    return run.kinds == 0 and not is_ordinary(line, run.begin)
 
 
 @helper
 def is_end(line: Line, run: Run, closing: Closing) -> bool:
     """Whether a sentence ends after a run and what closes after it, where `can_end` allows it."""
     group = closing.group
-    is_spaced, is_quotation = class_at(line, closing.end) == BLANK, group >= FIRST_QUOTE
-    is_one_dot, are_dots = run.strength == 0 and run.dots == 1, run.strength == 0 and run.dots > 1
+    is_spaced, is_quotation = class_at(line, closing.end) == BLANK, group >= FIRST_QUOTE_GROUP
+    is_one_dot, are_dots = run.kinds == 0 and run.dots == 1, run.kinds == 0 and run.dots > 1
     next_word, is_quoted = skip_marks(line, skip_blanks(line, closing.end))
     first = read_first(line, next_word)
     if not has_word(line, closing.end):
         return False
-    if 0 <= group < FIRST_QUOTE and closing.context != FIRST_IN_SENTENCE:
+    if 0 <= group < FIRST_QUOTE_GROUP and closing.context != FIRST_IN_SENTENCE:
         return False  # the stop belongs to a parenthesis
-    if group == TITLE_MARKS and not is_spaced:
+    if group == TITLE_MARKS and not is_spaced:  # 《谁？》 names a work
         return False
     left = class_before(line, run.begin)
-    if run.dots > 1 and is_opening(left) and group_of(left) < FIRST_QUOTE:  # [...]
+    if run.dots > 1 and is_opening(left) and group_of(left) < FIRST_QUOTE_GROUP:  # [...]
         return False
     if is_quotation and OTHER <= first <= IDEO and not is_quoted:
-        # No capital shows whether the sentence continues: “真的吗？”她问。 So a quotation ends one only inside one.
+        # No capital shows whether the sentence continues: “真的吗？”她问。 So a stop at the end of a quotation ends the
+        # sentence only if the quotation began inside it, after a space or a mark. Hiragana, as in と, continue it.
         return closing.context == ELSEWHERE and not is_hiragana(line, next_word)
-    if run.strength & IS_FULL != 0:
+    if run.kinds & IS_FULL != 0:
         return item(line.source.utf8, run.begin) != _URDU or ends_at_dot(line, run.begin, next_word)
-    # After one full stop a quotation that begins in lower case is like any other word: 'it is so.' 'is it?'
+    # After one full stop a quotation in lower case may begin a sentence: 'it is so.' 'is it?'
     if first == LOWER and not (is_quoted and is_one_dot) and continues_in_lower_case(line, run, is_quotation):
         return False
     is_speech = is_quotation or class_at(line, item(line.state, SENTENCE)) == DASH  # — Go! Tom cried.
     if is_speech and not is_one_dot and names_speaker(line, next_word):
         return False
-    if are_dots:  # three before I are a pause, more also end a sentence: I ... I know.... I do.
+    if are_dots:  # before I, three dots are a pause, and more end a sentence: I ... I know.... I do.
         return is_spaced and first != DIGIT and (run.dots > 3 or not is_i(line, next_word))
     return not is_one_dot or is_quotation or ends_at_dot(line, run.begin, next_word)

@@ -21,10 +21,10 @@ from albert_data.sentences.segmenting import segment_lines
 from albert_data.sentences.words import make_source
 
 _MAX_HEADING = 200  # bytes
-_MAX_TITLE = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
+_MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
 _MAX_HEADINGS = 3  # lines in a row; more without a stop are verse, a list, or text of a language without stops
 _WIDE_COLON = "：".encode()
-_MIN_SENTENCE = 2  # bytes: a stop, and a letter before it or white space after it
+_MIN_SENTENCE = 2  # bytes of a sentence that another one follows, with the white space between: a letter and a stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> l
 
 
 def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where sentences begin and end, and their number in each line, negative if the line doesn't end with a stop."""
+    """Where sentences begin and end, and how many each line has, negative if it ends with neither stop nor dash."""
     num_lines = len(lines.line_offsets) - 1
     capacity = len(lines.utf8) // _MIN_SENTENCE + num_lines + 1
     begins, ends, counts = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(num_lines, np.int64)
@@ -108,8 +108,8 @@ def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]
 def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
     """Which sentences belong with the next one: bool."""
     counts, are_headings = np.abs(signed_counts), _find_headings(lines, signed_counts > 0)
-    are_titles = are_headings & (np.diff(lines.line_offsets) <= _MAX_TITLE)
-    is_heading: np.ndarray = np.repeat(are_titles, counts)
+    are_short = are_headings & (np.diff(lines.line_offsets) <= _MAX_SHORT_HEADING)
+    is_heading: np.ndarray = np.repeat(are_short, counts)
     is_heading[np.cumsum(counts)[are_headings] - 1] = True
     return is_heading
 
@@ -118,7 +118,7 @@ def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
     """Which lines are headings: bool.
 
     They end without a stop, are short or end in a colon, and stand at most three in a row before a line with a stop.
-    Before any other line, one that ends in a colon is a heading by itself, unless the next one ends in a colon, too.
+    A line that ends in a colon is a heading also before a line without a stop, unless that one ends in a colon, too.
 
     has_stop: bool, of each line, whether it ends with a stop or is broken off.
     """

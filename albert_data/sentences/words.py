@@ -14,12 +14,12 @@ import numpy as np
 
 from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, helper, item
-from albert_data.sentences.characters import BLANK, DOUBLE, EXCLAIM, Source, make_classes, read_class, step
+from albert_data.sentences.characters import BLANK, DOUBLE, EXCLAIM, LAST_SLOT, Source, make_classes, read_class, step
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
 _CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun", "name")
 TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN, NAME = (1 << i for i in range(len(_CLASSES)))
-# What `is_ordinary` takes for abbreviations. Words of `number` are left out: no, sun and art are ordinary words, too.
+# What `is_ordinary` takes for abbreviations. Words of `number` are left out: no, sun and mar are ordinary words, too.
 ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME
 _CASE_SENSITIVE = ("lead", "starter", "speech", "pronoun")  # words count only as they are listed
 # Pairs of small and capital letters. str.upper would follow the Unicode version of the running Python, and so would the
@@ -32,7 +32,8 @@ _LOWER += "աբգդեզէըթժիլխծկհձղճմյնշոչպջռսվտրցւ�
 _UPPER += "ԱԲԳԴԵԶԷԸԹԺԻԼԽԾԿՀՁՂՃՄՅՆՇՈՉՊՋՌՍՎՏՐՑՒՓՔՕՖ"
 _CAPITALS = dict(zip(_LOWER, _UPPER, strict=True)) | {chr(97 + i): chr(65 + i) for i in range(26)}
 _SMALL = {capital: small for small, capital in _CAPITALS.items()}
-# ASCII characters that end sentences in some languages: the Greek question mark, typed dandas and Armenian full stops.
+# ASCII characters that end sentences in some languages: the Greek question mark, the Armenian full stop, dandas typed
+# as |, and two Ethiopic colons.
 _ASCII_STOPS = {"el": (";", EXCLAIM), "grc": (";", EXCLAIM), "hy": (":", EXCLAIM)}
 _ASCII_STOPS |= dict.fromkeys(("hi", "mr", "ne", "sa", "bho", "mai", "bn", "as", "or", "pa", "gu"), ("|", EXCLAIM))
 _ASCII_STOPS |= dict.fromkeys(("am", "ti"), (":", DOUBLE))
@@ -113,7 +114,7 @@ def look_up(source: Source, begin: int, end: int) -> int:
                 found = add_byte(found, item(source.utf8, at))
                 at += 1
         at = after
-    last_slot = item(source.settings, 0)
+    last_slot = item(source.settings, LAST_SLOT)
     slot = I64(found & U64(last_slot))
     while item(source.hashes, slot) != 0:
         if item(source.hashes, slot) == found:
