@@ -63,7 +63,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
         return f"{out} is finished: {count_of(splits['train'].num_rows, 'training row')}; nothing to do"
     lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
     if report.resumed_tasks:
-        lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} were finished before the interruption")
+        lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} from before the interruption")
     lines.append(
         f"documents  {counts.documents:,} ({counts.text_bytes / 1e6:,.1f} MB, "
         f"{count_of(counts.sentences, 'sentence')}, {count_of(counts.tokens, 'token')})"
