@@ -20,7 +20,7 @@ Made by `python -m benchmarks train`: see the end. Both contenders make whole up
 AdamW) of the same model on the same padded batch and take turns; the figures are medians of the turns. Ids are random,
 rows are 94 to 100 % full, and 15 % of the tokens are masked. *transformers* is `AlbertForPreTraining` with SDPA, on a
 GPU under bf16 autocast and torch.compile. *fused gelu* is the same with PyTorch's own kernel for tanh-gelu
-(`gelu_pytorch_tanh`): no released ALBERT has this setting, but without a compiler the comparison is fairer with it. Tokens do not
+(`gelu_pytorch_tanh`): no released ALBERT has this setting, but without a compiler it is the fairer rival. Tokens do not
 include padding. TFLOP/s count our model's executed layers ([the formula](architecture.md)), for the rivals too, even if
 they compute more; they include padding, 3 %. *MFU* is their share of the GPU's published peak, *of ceiling* their share
 of the fastest product of two large matrices that was measured on the same machine.
