@@ -133,7 +133,10 @@ split_texts = scripts.flatmap(
 
 def has_mark_after_stacker(text: str) -> bool:
     """Whether a mark is between a sign that stacks consonants and the next one: no spelling (see graphemes.py)."""
-    return any(first in "\u1039\u17d2\u1a60\u1b44\ua9c0" and category(second).startswith("M") for first, second in pairwise(text))
+    return any(
+        first in "\u1039\u17d2\u1a60\u1b44\ua9c0" and category(second).startswith("M")
+        for first, second in pairwise(text)
+    )
 
 
 @given(split_texts)
