@@ -74,8 +74,8 @@ def describe_part(part: Part) -> str:
     versions = ", ".join(f"{name} {machine['versions'].get(name, 'none')}" for name in ("torch", "transformers"))
     return (
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python "
-        f"{machine['python']}, {versions}. Processes that ran when each part began "
-        f"(load average): {{loads}}.\n\n    {part.command}"
+        f"{machine['python']}, {versions}. Load average when each part "
+        f"began: {{loads}}.\n\n    {part.command}"
     )
 
 

@@ -117,8 +117,8 @@ def test_help_loads_none_of_the_large_libraries():
 def test_commands_load_numpy_without_threads(monkeypatch: pytest.MonkeyPatch):
     code = """
 import os
-from albert_data.cli.entry import load_lightly
-with load_lightly():
+from albert_data.cli.entry import fast_imports
+with fast_imports():
     import numpy
 print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
 """

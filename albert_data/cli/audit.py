@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.entry import load_lightly
+from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, find_corpus, json_option, shards_argument
 from albert_data.cli.output import show
 
@@ -28,7 +28,7 @@ def audit(shards: Path, corpus: tuple[str, ...], as_json: bool) -> None:
       albert-data audit shards --corpus books.jsonl.gz
       albert-data audit shards --json > audit.json
     """
-    with load_lightly():
+    with fast_imports():
         from albert_data.inspect.audit.audit import audit_folder
 
     found = audit_folder(shards, find_corpus(shards, corpus))

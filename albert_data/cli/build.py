@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from albert_data.cli.entry import load_lightly
+from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import inputs_argument, setting, take_build_config, text_options, workers_option
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
@@ -71,7 +71,7 @@ def build(
       albert-data build corpus/ --tokenizer vocab -o shards
       zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
-    with load_lightly():
+    with fast_imports():  # around the calls too, because functions import more modules when they first run
         config = take_build_config(settings)
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages

@@ -1,6 +1,6 @@
-"""Where the process of `albert-data` begins and ends.
+"""The entry point of `albert-data`.
 
-It imports next to nothing before Ctrl-C is taken care of; the command line itself, and click, come after.
+It imports almost nothing before the handler for Ctrl-C is set; click and the commands are imported afterwards.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ def main() -> None:
     from albert_data.cli.main import run
 
     code = run(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done: let Python end in peace
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done: Ctrl-C must not report it as interrupted
     sys.exit(code)
 
 
 def open_standard_streams() -> None:
     """Open the null device in place of a standard stream that is closed.
 
-    Otherwise the next file that is opened, a shard say, gets the stream's number, and what a library prints goes into
-    that file.
+    Otherwise the next file that is opened, a shard for example, gets the stream's file descriptor, and what a library
+    prints ends up in that file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
-            if number:  # a command that reads a closed stdin says so
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # os.open takes the lowest free one: number
+            if number:  # sys.stdin stays None, so that a command that reads it reports that it is closed
                 setattr(sys, name, os.fdopen(number, "w"))
 
 
 @contextmanager
-def load_lightly() -> Iterator[None]:
-    """Import Numba, NumPy and Arrow without garbage collection, now or later, and without starting threads.
+def fast_imports() -> Iterator[None]:
+    """Import Numba, NumPy and Arrow without garbage collection and without starting threads.
 
     Numba alone makes 200,000 objects. Collections during the imports took 0.09 s, and the last one, as Python ends,
-    0.15 s. OpenBLAS, which NumPy loads, starts a thread for each core to multiply large matrices; the commands that use
-    this function multiply none.
+    0.15 s: so these objects are also exempt from later collections. OpenBLAS, which NumPy loads, starts a thread
+    for each core to multiply large matrices, which costs 0.16 s of processor time; commands that use this function
+    multiply no such matrices.
     """
     is_set = _BLAS_THREADS in os.environ
     os.environ.setdefault(_BLAS_THREADS, "1")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from albert_data.cli.entry import load_lightly
+from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, find_corpus, json_option, moved_option, shards_argument
 from albert_data.cli.output import show
 from albert_data.train.folder import RUN_FILE
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _SOP_LABELS = {"in-order": 0, "swapped": 1}
 _PATH = click.Path(path_type=Path)
-# An option, what it does, and the options that have no effect beside it.
+# An option, what it does, and the options that would have no effect with it.
 _CONFLICTS = (
     ("--row", "names the rows itself", ("--grep", "--label", "--num-examples", "--random", "--seed")),
     ("--grep", "shows the first rows that contain the text", ("--random", "--seed")),
-    ("--random", "draws other rows at each call", ("--seed",)),
+    ("--random", "draws other rows each time", ("--seed",)),
 )
 
 
@@ -54,9 +54,9 @@ _CONFLICTS = (
     default=0,
     show_default=True,
     metavar="SEED",
-    help="Seed of the choice of rows.",
+    help="Seed of the random choice of rows.",
 )
-@click.option("--random", "is_random", is_flag=True, help="Choose other rows at each call.")
+@click.option("--random", "is_random", is_flag=True, help="Show other rows each time.")
 @click.option(
     "--row",
     "numbers",
@@ -89,13 +89,13 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
     if (shards / RUN_FILE).is_file():
         raise click.UsageError(f"{shards} is a training run; `albert-data runs {shards}` shows it")
     _refuse_conflicts()
-    with load_lightly():
+    with fast_imports():
         from albert_data.files import check_output, write_output
         from albert_data.inspect.report import inspect_folder
         from albert_data.shards.paths import list_files
 
     inputs = find_corpus(shards, corpus)
-    if html:
+    if html:  # before the work: it must not replace the corpus or a shard
         check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(shards)])
     chosen = _make_choice(NUM_IN_HTML if html else NUM_SHOWN, **choice)
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
@@ -106,12 +106,12 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
         show(json.dumps(report.to_dict(), indent=2))
     elif html is None:
         _print_text(report)
-    elif is_file and not _is_stdout(html):
+    elif is_file and not _is_stdout(html):  # after a page on stdout this line would become part of it
         show(f"{html}: {len(page) / 1e6:.1f} MB; open it in a browser")
 
 
 def _refuse_conflicts() -> None:
-    """Raise UsageError for an option that has no effect beside another one."""
+    """Raise UsageError for an option that would have no effect with another one."""
     context = click.get_current_context()
     given = {
         max(parameter.opts, key=len)
@@ -149,12 +149,12 @@ def _is_stdout(path: Path) -> bool:
     """Whether a path such as /dev/stdout leads to where this command prints."""
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # ValueError: Python code has put an object without a file descriptor there
+    except (OSError, ValueError):  # ValueError: sys.stdout has no file descriptor, for example in tests
         return False
 
 
 def _print_text(report: Report) -> None:
-    """Print the report. It has escaped its text itself: `show` would escape its colours too."""
+    """Print the report. Its text is escaped already, and `show` would escape the colour codes as well."""
     from albert_data.escaping import make_encodable
 
     width = shutil.get_terminal_size(fallback=(80, 24)).columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from difflib import get_close_matches
 from io import StringIO
@@ -12,8 +11,8 @@ from typing import Any
 import click
 
 from albert_data import __version__
-from albert_data.cli.entry import main as main  # so that tests and scripts find both here
-from albert_data.cli.output import tell, tell_bug, tell_error
+from albert_data.cli.entry import main as main  # tests and scripts import `main` and `run` from here
+from albert_data.cli.output import discard, tell, tell_bug, tell_error
 from albert_data.errors import AlbertDataError, explain_os_error
 from albert_data.interrupts import INTERRUPTED
 
@@ -36,16 +35,15 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of stdout wants no more; click would exit with 1
-            # Python writes the rest of its buffer when it exits, which would fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader of stdout has closed the pipe, as `| head` does; click would exit with 1
+            discard(sys.stdout)
             return 0
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command of these arguments; suggest one with a similar name if there is none."""
-        name = args[0]
+        name = args[0]  # an unknown option if it begins with a hyphen: click reports that
         if name not in COMMANDS and not name.startswith("-"):
             similar = " or ".join(f"'{found}'" for found in get_close_matches(name, COMMANDS))
             hint = f"Did you mean {similar}?" if similar else "`albert-data --help` lists all commands."
@@ -96,7 +94,8 @@ def run(arguments: list[str]) -> int:
     except AlbertDataError as error:
         tell_error(str(error))
         return 1
-    except (KeyboardInterrupt, click.Abort):  # click raises Abort for Ctrl-C, after a line feed
+    # A second Ctrl-C in `train`, or one in a program that calls `run`; click makes an Abort of it.
+    except (KeyboardInterrupt, click.Abort):
         tell("Interrupted.")
         return INTERRUPTED
     except OSError as error:

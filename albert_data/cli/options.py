@@ -99,7 +99,7 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(
         TextConfig,
         "--language",
-        "Language (ISO 639 code) whose rules end a sentence; `--language help` lists all.",
+        "Language (ISO 639 code) whose rules split text into sentences; `--language help` lists all.",
         metavar="CODE",
         is_eager=True,
         callback=_list_languages,
@@ -121,7 +121,7 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(
         TextConfig,
         "--encoding",
-        "Encoding of all inputs.  [default: UTF-8, or UTF-16 with a byte order mark]",
+        "Encoding of all inputs.  [default: UTF-8, or UTF-16 or UTF-32 with a byte order mark]",
         metavar="NAME",
     ),
     setting(
@@ -145,6 +145,7 @@ def workers_option(command: Command) -> Command:
     return click.option(
         "--workers",
         type=click.IntRange(1, 1024),
+        metavar="N",
         default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         show_default="one per core",
         help="Number of workers that share the work.",
@@ -174,11 +175,11 @@ def moved_option(flag: str, place: str, *, is_flag: bool = False) -> Callable[[C
     """A hidden option of an earlier version. Its error says which command does that now."""
 
     def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
-        if value and not context.resilient_parsing:
+        if value and not context.resilient_parsing:  # which means shell completion: it must not fail
             raise click.UsageError(f"{flag} has moved to `albert-data {place}`")
 
     # Eager options are processed first, so a missing argument does not hide this error.
-    name = f"moved_{flag.removeprefix('--')}"  # not that of the command's argument
+    name = f"moved_{flag.removeprefix('--')}"  # as --shards would otherwise set the argument `shards`
     return click.option(flag, name, is_flag=is_flag, hidden=True, is_eager=True, expose_value=False, callback=refuse)
 
 

@@ -1,4 +1,4 @@
-"""What the command line prints: escaped for terminals. A stderr that can't be written ends no command."""
+"""What the command line prints: escaped for terminals. If stderr can't be written to, a command continues."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
+from typing import TextIO
 
 import click
 
@@ -26,8 +27,13 @@ def tell(text: str) -> None:
     with suppress(ValueError):  # Python's file object is closed
         try:
             click.echo(make_harmless(text, sys.stderr.encoding), err=True)
-        except OSError:  # Python writes the rest of its buffer when it exits, which would fail again
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        except OSError:
+            discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Redirect a stream that can't be written to the null device: flushing its buffer at exit would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def make_harmless(text: str, encoding: str) -> str:

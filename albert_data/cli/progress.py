@@ -1,4 +1,4 @@
-"""A progress bar on stderr, or one line per stage if that is no terminal."""
+"""A progress bar on stderr, or one line per stage if stderr is no terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from albert_data.escaping import escape_controls
 class Bar:
     """Shows the stages of a command: share done, MB of text per second, time left.
 
-    tells_stages: without a terminal, print a line for each stage.
+    tells_stages: without a terminal, print a line for each stage. False for a command of one stage.
     """
 
     def __init__(self, *, tells_stages: bool = True) -> None:
@@ -22,6 +22,7 @@ class Bar:
         self._counts_text = False
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
+        """Begin a stage. total: None if unknown; unit: empty if nothing is counted, and only the time is shown."""
         self.close()
         self._text_bytes, self._counts_text = 0, total is None and unit == "bytes"
         if not sys.stderr.isatty():
@@ -30,7 +31,7 @@ class Bar:
             return
         from tqdm import tqdm
 
-        tqdm.monitor_interval = 0  # it starts a thread, and workers are forked later
+        tqdm.monitor_interval = 0  # the monitor is a thread, and forking workers from a process with threads is unsafe
         self._bar = tqdm(
             total=total,
             desc=stage,
@@ -46,7 +47,7 @@ class Bar:
             elapsed = self._bar.format_dict["elapsed"]
             if self._text_bytes and elapsed > 0:
                 self._bar.set_postfix_str(f"{self._text_bytes / elapsed / 1e6:.1f} MB/s of text", refresh=False)
-            # Of a pipe no total is known, and its bytes are not counted: the text that was read is.
+            # The bytes that are read from a pipe are not counted, so the bar shows the bytes of text.
             self._bar.update(text_bytes if self._counts_text else done)
 
     def say(self, line: str) -> None:
@@ -70,7 +71,7 @@ class Bar:
 
 
 def _choose_format(total: int | None, unit: str) -> str | None:
-    """The format of tqdm's line: with a total, a share; with a unit alone, tqdm's default; else only the time."""
+    """The format of tqdm's line: a percentage if the total is known; else tqdm's own, or without a unit the time."""
     if total is not None:
         return "{desc} {percentage:3.0f} %|{bar}| {elapsed}<{remaining}{postfix}"
     return None if unit else "{desc} {elapsed}"

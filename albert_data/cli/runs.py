@@ -30,7 +30,7 @@ _PATH = click.Path(path_type=Path)
     "--plot",
     type=_PATH,
     metavar="PATH",
-    help="Draw these changes, as a page for a browser (.html). Needs --shards.",
+    help="Draw what --shards measures as charts on an HTML page. Needs --shards.",
 )
 @json_option
 def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json: bool) -> None:

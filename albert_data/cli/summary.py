@@ -18,10 +18,12 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_share
 
-_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # None means this; in all other settings, auto
+_WIDTH = 80  # columns of the list of settings
+_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # how None is shown; for all other settings, auto
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
+    """Size and sample of a new vocabulary, with damage and advice."""
     trained = report.trained
     total = trained.num_bytes + trained.skipped_bytes
     lines = [
@@ -38,6 +40,7 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
 
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
+    """What `build --dry-run` prints: the inputs and the settings."""
     files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
     size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text))
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
@@ -53,13 +56,14 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
 
 
 def describe_build(report: BuildReport, out: Path) -> str:
+    """Counts, damage, advice and settings of a build, and the next commands."""
     manifest = report.manifest
     counts, splits = manifest.counts, manifest.splits
     if report.was_finished:
         return f"{out} is finished: {count_of(splits['train'].num_rows, 'training row')}; nothing to do"
     lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
     if report.resumed_tasks:
-        lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} had been done before")
+        lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} from before the interruption")
     lines.append(
         f"documents  {counts.documents:,} ({counts.text_bytes / 1e6:,.1f} MB, "
         f"{count_of(counts.sentences, 'sentence')}, {count_of(counts.tokens, 'token')})"
@@ -87,8 +91,8 @@ def describe_stages(report: BuildReport) -> str:
 
 
 def _rate(report: BuildReport) -> str:
-    if report.resumed_tasks:
-        return "the rest of a build that was started before"
+    if report.resumed_tasks:  # the seconds are not those of the whole text
+        return "which completed an interrupted build"
     return f"{report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
 
 
@@ -104,7 +108,7 @@ def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
     lines, line = [], "config    "
     for name, value in config.to_flat_dict().items():
         item = f" {name}={_UNSET.get(name, 'auto') if value is None else value}"
-        if len(line) + len(item) > 80:
+        if len(line) + len(item) > _WIDTH:
             lines.append(line)
             line = " " * 10
         line += item

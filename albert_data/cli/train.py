@@ -19,7 +19,7 @@ PRESETS = ("base", "tiny")  # those whose settings --help shows
 
 
 def _default(field: str) -> str | None:
-    """The default of a setting as --help shows it: one value, or one for each preset."""
+    """The default of a setting in the default recipe, as --help shows it: one value, or one for each preset."""
     values = {name: getattr(RECIPES[RECIPE][name], field) for name in PRESETS}
     if len(set(values.values())) == 1:
         value = values[PRESETS[0]]
@@ -28,15 +28,15 @@ def _default(field: str) -> str | None:
 
 
 def _setting(flag: str, kind: Any, metavar: str, text: str) -> Callable[[Command], Command]:
-    """An option for the field of TrainConfig with the same name. None: not given."""
+    """An option for the field of TrainConfig with the same name. Its value is None if it is not given."""
     field = flag.removeprefix("--").replace("-", "_")
     default = _default(field)
     return click.option(flag, field, type=kind, default=None, metavar=metavar, show_default=default or False, help=text)
 
 
-def _switch(flag: str, field: str, text: str, *, turns: bool) -> Callable[[Command], Command]:
-    """An option without a value that sets a field of TrainConfig to `turns`."""
-    return click.option(flag, field, flag_value=turns, default=None, help=text)
+def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Command], Command]:
+    """An option without a value that sets a field of TrainConfig to `value`."""
+    return click.option(flag, field, flag_value=value, default=None, help=text)
 
 
 @click.command()
@@ -54,7 +54,7 @@ def _switch(flag: str, field: str, text: str, *, turns: bool) -> Callable[[Comma
     "--init-from",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Start with the weights of a run, a checkpoint or a Hugging Face folder; they decide the size of the model.",
+    help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder.",
 )
 @click.option(
     "--preset",
@@ -73,25 +73,25 @@ def _switch(flag: str, field: str, text: str, *, turns: bool) -> Callable[[Comma
     help="Settings to start from: quick is for a short run, paper has those of ALBERT.",
 )
 @_setting("--steps", int, "N", "Number of updates. The learning rate falls to 0 at the last one.")
-@_setting("--epochs", float, "N", "Instead of --steps: how often all rows are read.")
-@_setting("--minutes", float, "N", "Instead of --steps: duration, with the last evaluation.")
+@_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
+@_setting("--minutes", float, "N", "Instead of --steps: duration, the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
 @_setting("--micro-tokens", int, "N", "Most tokens that a GPU computes at once; gradients are summed.")
 @_setting("--optimizer", click.Choice(OPTIMIZERS), "|".join(OPTIMIZERS), "LAMB is for very large batches.")
 @_setting("--lr", float, "RATE", "Highest learning rate.")
-@_setting("--warmup-share", float, "SHARE", "Share of the run in which the learning rate rises.")
+@_setting("--warmup-share", float, "SHARE", "Share of the run at its start in which the learning rate rises.")
 @_setting("--weight-decay", float, "DECAY", "Weight decay of matrices. Biases and LayerNorms have none.")
 @_setting("--dropout", float, "PROB", "Dropout. 0.1 helps if little text is read many times.")
-@_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", turns=False)
+@_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
-@_switch("--no-compile", "compile", "Do not use torch.compile on a GPU.", turns=False)
+@_switch("--no-compile", "compile", "Do not use torch.compile on a GPU.", value=False)
 @_setting("--seed", int, "SEED", "Seed of the first weights, the order of rows and the dropout.")
 @_setting("--log-every", int, "STEPS", "Steps from one line of metrics to the next.")
 @_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.")
 @_setting("--eval-rows", int, "ROWS", "Most validation rows that an evaluation reads.")
 @_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.")
-@_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", turns=True)
+@_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(
     shards: Path,
@@ -118,8 +118,8 @@ def train(
         raise click.UsageError(f"{' and '.join(budgets)} exclude one another")
     if resume and (init_from or recipe):
         raise click.UsageError(f"--resume excludes {'--init-from' if init_from else '--recipe'}")
-    if budgets:  # it replaces the budget of the recipe or of the resumed run, which may be another one
-        given = dict.fromkeys(BUDGETS) | given
+    if budgets:  # replaces the budget of the recipe or of the resumed run, even one of another kind
+        given = dict.fromkeys(BUDGETS) | given  # the other two become None
     require_packages("torch", extra="train")
     from albert_data.interop.initial import load_initial
     from albert_data.train import loop

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.entry import load_lightly
+from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import shards_argument, workers_option
 
 
@@ -24,7 +24,7 @@ def verify(shards: Path, quick: bool, workers: int) -> None:
       albert-data verify shards
       albert-data verify shards --quick
     """
-    with load_lightly():
+    with fast_imports():
         from albert_data.cli.progress import Bar
         from albert_data.inspect.verify import describe_sound
         from albert_data.inspect.verify import verify as find_faults
