@@ -18,6 +18,7 @@ from albert_data.errors import AlbertDataError, explain_os_error
 from albert_data.interrupts import INTERRUPTED
 
 COMMANDS = {
+    "quickstart": "Do all of it: vocabulary, shards, a report, a small model.",
     "vocab": "Train a SentencePiece vocabulary on text.",
     "build": "Turn text into pretraining shards.",
     "inspect": "Show what is in a shard folder.",
@@ -74,6 +75,7 @@ def cli() -> None:
 
     \b
     Example:
+      albert-data quickstart corpus/ -o first
       albert-data vocab corpus/ -o vocab
       albert-data build corpus/ --tokenizer vocab -o shards
       albert-data inspect shards
