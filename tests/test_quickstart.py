@@ -136,8 +136,9 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
 
     with monkeypatch.context() as patch:
         patch.setattr("albert_data.train.loop.update", update)
-        assert quickstart("corpus", "-o", "first", "--minutes", "3") == 143
+        assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 143
     shown = capsys.readouterr().out
+    assert ["--minutes", "2.5"] == next(words for words in read_commands(shown) if words[0] == "train")[-2:]
     assert "The same command resumes it." in shown
     assert read_commands(shown)[-1][0] == "train"
     assert "right: " not in shown
@@ -191,6 +192,7 @@ def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
         (["corpus:en", "-o", "corpus/first"], "overlap"),
         (["corpus", "-o", "first", "--language", "xx"], "language"),
         (["corpus", "-o", "first", "--vocab-size", "3"], "vocab_size is 3"),
+        (["corpus", "-o", "first", "--minutes", "nan"], "minutes is nan"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_written(

@@ -18,7 +18,7 @@ from albert_data.errors import AlbertDataError, explain_os_error
 from albert_data.interrupts import INTERRUPTED
 
 COMMANDS = {
-    "quickstart": "Do all of it: vocabulary, shards, a report, a small model.",
+    "quickstart": "Train a vocabulary, build shards, train a small model.",
     "vocab": "Train a SentencePiece vocabulary on text.",
     "build": "Turn text into pretraining shards.",
     "inspect": "Show what is in a shard folder.",

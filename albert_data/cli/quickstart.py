@@ -28,6 +28,7 @@ from albert_data.cli.output import show
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.interrupts import say_when_interrupted
+from albert_data.train.config import TrainConfig
 
 PRESET = "tiny"  # the model that a CPU trains in minutes
 MAX_SEQ_LEN = 128
@@ -110,6 +111,8 @@ def quickstart(
     """
     text = take_text_config(settings)
     vocab = VocabConfig(vocab_size=vocab_size, cased=cased)
+    if minutes:
+        TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
     layout, options = Layout(folder=output), _list_options(text)
     if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
         options += ["--workers", str(workers)]
@@ -279,9 +282,12 @@ def _train(layout: Layout, minutes: float) -> int:
     if _has_run(layout):
         options += ["--resume"]
         if (stored := load_config(layout.run).minutes) != minutes:
-            show(f"\n{layout.run} keeps the settings that it was started with: minutes {stored or 'not given'}.")
+            show(
+                f"\n{layout.run} keeps the settings that it was started with: minutes {stored or 'not given'}.\n"
+                "To train with others, move it away."
+            )
     else:
-        options += ["--preset", PRESET, "--minutes", f"{minutes:g}"]
+        options += ["--preset", PRESET, "--minutes", str(minutes).removesuffix(".0")]
     code = _run(title, "train", [str(layout.shards)], options)
     if code == 0:
         _show_guesses(layout)
@@ -294,6 +300,12 @@ def _has_run(layout: Layout) -> bool:
     from albert_data.train.folder import RUN_FILE
 
     return os.path.lexists(layout.run / RUN_FILE)
+
+
+def _has_model(layout: Layout) -> bool:
+    from albert_data.train.folder import CHECKPOINTS_FOLDER
+
+    return any((layout.run / CHECKPOINTS_FOLDER).glob("step-*"))
 
 
 def _show_guesses(layout: Layout) -> None:
@@ -315,14 +327,14 @@ def _say_next(layout: Layout) -> None:
     made = [(layout.vocab, "the vocabulary"), (layout.shards, "the shards"), (layout.report, "open it in a browser")]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
     training = ["--preset", PRESET, "--minutes", "60", "-o"]
-    if _has_run(layout):
+    if _has_model(layout):
         made.append((layout.run, "the model; its report.html has the learning curves"))
         steps += [
             ("See the learning curves", "runs", run, []),
             ("Use the model with transformers", "export", run, ["-o", str(layout.folder / "model")]),
             ("Train longer", "train", shards, [*training, str(layout.folder / "longer-run")]),
         ]
-    else:
+    elif not _has_run(layout):
         steps.append(("Train a model", "train", shards, [*training, run]))
     width = max(len(str(path)) for path, _ in made)
     show("\n".join([_head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), _head("Next")]))
