@@ -138,7 +138,7 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
         patch.setattr("albert_data.train.loop.update", update)
         assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 143
     shown = capsys.readouterr().out
-    assert ["--minutes", "2.5"] == next(words for words in read_commands(shown) if words[0] == "train")[-2:]
+    assert next(words for words in read_commands(shown) if words[0] == "train")[-2:] == ["--minutes", "2.5"]
     assert "The same command resumes it." in shown
     assert read_commands(shown)[-1][0] == "train"
     assert "right: " not in shown
