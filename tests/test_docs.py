@@ -69,9 +69,11 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     (folder / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("albert-data ")]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         words = shlex.split(command)
+        if words[1] == "quickstart":
+            words += ["--minutes", "0"]
         entry = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *words[1:]]
         done = subprocess.run(entry, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -79,6 +81,7 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_commands_of_the_readme_make_what_it_says(readme_folder: Path):
+    assert (readme_folder / "first" / "report.html").is_file()
     assert (readme_folder / "shards" / "manifest.json").is_file()
     assert any((readme_folder / "run").iterdir())
     assert (readme_folder / "model" / "config.json").is_file()

@@ -17,6 +17,7 @@ from albert_data.errors import AlbertDataError, explain_os_error
 from albert_data.interrupts import INTERRUPTED
 
 COMMANDS = {
+    "quickstart": "Train a vocabulary, build shards, train a small model.",
     "vocab": "Train a SentencePiece vocabulary on text.",
     "build": "Turn text into pretraining shards.",
     "inspect": "Show what is in a shard folder.",
@@ -72,6 +73,7 @@ def cli() -> None:
 
     \b
     Example:
+      albert-data quickstart corpus/ -o first
       albert-data vocab corpus/ -o vocab
       albert-data build corpus/ --tokenizer vocab -o shards
       albert-data inspect shards

@@ -1,0 +1,177 @@
+"""Shows what a model guesses for masked words of real text.
+
+In: a model, rows of a split and their tokenizer. Out: lines for a terminal. Of each row one word is masked, one that
+the build masked too, and the model sees all others. Control characters of the text are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from albert_data.escaping import escape_controls
+from albert_data.examples.ragged import Examples
+from albert_data.shards.rows import restore_ids
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
+from albert_data.train.batch import NO_LABEL, collate
+from albert_data.train.loader import Rows
+from albert_data.train.model import Albert, Output
+from albert_data.wording import format_share
+
+_NUM_GUESSES = 3  # shown of a word of one piece
+_CONTEXT_TOKENS = 12  # shown on each side of the gap: about a line of 80 columns in all
+_ROWS_PER_QUESTION = 8  # rows that are searched for a suitable word
+_WIDTH, _INDENT = 80, 3
+_GAP = "____"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A row before masking, the bounds of the word to guess, and those of the tokens to show around it."""
+
+    ids: np.ndarray
+    segment_a_len: int
+    begin: int
+    end: int
+    first: int
+    last: int
+    is_cut_left: bool
+    is_cut_right: bool
+
+
+def examples_of_guesses(model: Albert, rows: Rows, tokenizer: Tokenizer, *, count: int = 5) -> list[str]:
+    """Return the sentences of up to `count` rows with a masked word, the right word, and the model's best guesses.
+
+    Rows of a split are in random order, so the first ones are examples of all. Equal weights give equal lines. The
+    model stays on its device and in its mode.
+    """
+    questions = choose_questions(rows, tokenizer, count)
+    if not questions:
+        return []
+    logits_NV = _predict(model, questions, tokenizer)
+    is_ordinary_V = torch.zeros(logits_NV.shape[1], dtype=torch.bool)
+    is_ordinary_V[torch.from_numpy(tokenizer.ordinary_ids.astype(np.int64))] = True
+    probs_NV = logits_NV.masked_fill(~is_ordinary_V, -torch.inf).softmax(-1)
+    parts = torch.split(probs_NV, [question.end - question.begin for question in questions])
+    return [
+        line
+        for number, (question, probs) in enumerate(zip(questions, parts, strict=True), 1)
+        for line in _describe(number, question, probs, tokenizer)
+    ]
+
+
+def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Question]:
+    """Choose at most one masked word of each row, until there are `count`."""
+    numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
+    examples, manifest = rows.rows(numbers), rows.manifest
+    rule = tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
+    found = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
+    return [question for question in found if question is not None][:count]
+
+
+def _find_question(examples: Examples, row: int, rule: WordRule, tokenizer: Tokenizer) -> Question | None:
+    """The best masked word of a row: of one piece if possible, and with much text on both sides."""
+    begin, end = examples.offsets[row : row + 2]
+    ids, a_len = restore_ids(examples)[begin:end], int(examples.segment_a_len[row])
+    masked = set(examples.masked_positions[slice(*examples.mask_offsets[row : row + 2])].tolist())
+    best: tuple[tuple[bool, int], Question] | None = None
+    for segment_begin, segment_end in ((1, 1 + a_len), (2 + a_len, len(ids) - 1)):
+        starts = segment_begin + np.flatnonzero(find_word_starts(ids[segment_begin:segment_end], rule))
+        bounds = [*starts.tolist(), segment_end]
+        for at, word_end in zip(bounds, bounds[1:], strict=False):
+            if at not in masked or not _is_word(ids[at:word_end], tokenizer):
+                continue
+            rank = (word_end - at > 1, -min(at - segment_begin, segment_end - word_end))
+            if best is None or rank < best[0]:
+                first = next(start for start in bounds if start >= at - _CONTEXT_TOKENS)
+                last = max(bound for bound in bounds if bound <= word_end + _CONTEXT_TOKENS)
+                question = Question(
+                    ids=ids,
+                    segment_a_len=a_len,
+                    begin=at,
+                    end=word_end,
+                    first=first,
+                    last=last,
+                    is_cut_left=first > segment_begin,
+                    is_cut_right=last < segment_end,
+                )
+                best = rank, question
+    return None if best is None else best[1]
+
+
+def _is_word(ids: np.ndarray, tokenizer: Tokenizer) -> bool:
+    """Whether these pieces have a letter or digit, and none is special or unknown."""
+    is_ordinary = np.isin(ids, tokenizer.ordinary_ids).all()
+    return bool(is_ordinary) and any(character.isalnum() for character in tokenizer.decode(ids))
+
+
+@torch.no_grad()
+def _predict(model: Albert, questions: Sequence[Question], tokenizer: Tokenizer) -> Tensor:
+    """The logits of all masked tokens, in float32 on the CPU."""
+    batch = collate(_mask(questions, tokenizer.mask_id), pad_id=tokenizer.pad_id)
+    was_training = model.training
+    model.eval()
+    output: Output = model(batch.to(next(model.parameters()).device))
+    model.train(was_training)
+    return output.mlm_logits_NV.float().cpu()
+
+
+def _mask(questions: Sequence[Question], mask_id: int) -> Examples:
+    """The rows of the questions, each with its word masked."""
+    rows = [question.ids.copy() for question in questions]
+    words = [np.arange(question.begin, question.end) for question in questions]
+    masked_ids = np.concatenate([row[word] for row, word in zip(rows, words, strict=True)])
+    for row, word in zip(rows, words, strict=True):
+        row[word] = mask_id
+    return Examples(
+        input_ids=np.concatenate(rows),
+        offsets=np.cumsum([0, *map(len, rows)]),
+        segment_a_len=np.array([question.segment_a_len for question in questions], np.int32),
+        sop_label=np.full(len(rows), NO_LABEL, np.int8),
+        masked_positions=np.concatenate(words).astype(np.uint16),
+        masked_ids=masked_ids,
+        mask_offsets=np.cumsum([0, *map(len, words)]),
+        document_keys=np.zeros(len(rows), np.uint64),
+    )
+
+
+def _describe(number: int, question: Question, probs_NV: Tensor, tokenizer: Tokenizer) -> Iterator[str]:
+    """The sentence with a gap, then the right word and the guesses. probs_NV: of the word's pieces."""
+    head, indent = f"{number}.".ljust(_INDENT), " " * _INDENT
+    sentence = escape_controls(_show_gap(question, tokenizer))
+    yield from wrap(sentence, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+    right = _show_pieces(question.ids[question.begin : question.end], tokenizer)
+    guesses = ", ".join(f'"{guess}" {format_share(share, 1)}' for guess, share in _guess(probs_NV, tokenizer))
+    yield escape_controls(f'{indent}right: "{right}"; guessed: {guesses}')
+
+
+def _show_gap(question: Question, tokenizer: Tokenizer) -> str:
+    """The text around the word, with a gap in its place. Cut ends are shown as three dots."""
+    parts = ["..."] if question.is_cut_left else []
+    pieces, text = tokenizer.pieces, ""
+    for begin, end in ((question.first, question.begin), (question.begin, question.end), (question.end, question.last)):
+        if begin < end:
+            is_spaced = bool(text) and pieces[question.ids[begin]].startswith(SPACE)
+            shown = _GAP if begin == question.begin else tokenizer.decode(question.ids[begin:end]).strip()
+            text += f" {shown}" if is_spaced else shown
+    return " ".join([*parts, text, *(["..."] if question.is_cut_right else [])])
+
+
+def _guess(probs_NV: Tensor, tokenizer: Tokenizer) -> list[tuple[str, float]]:
+    """The best guesses for a word and their probabilities; of several pieces the best of each, as one guess."""
+    if len(probs_NV) > 1:
+        best_N, ids_N = probs_NV.max(-1)
+        return [(_show_pieces(ids_N.numpy(), tokenizer), float(best_N.prod()))]
+    shares, ids = probs_NV[0].topk(min(_NUM_GUESSES, probs_NV.shape[1]))
+    return [(_show_pieces(i.numpy(), tokenizer), share) for i, share in zip(ids[:, None], shares.tolist(), strict=True)]
+
+
+def _show_pieces(ids: np.ndarray, tokenizer: Tokenizer) -> str:
+    """Their text; or the pieces themselves where they have none, as the piece of a lone space."""
+    return tokenizer.decode(ids).strip() or "".join(tokenizer.pieces[i] for i in ids)

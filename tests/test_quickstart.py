@@ -1,0 +1,218 @@
+"""`quickstart` runs the commands that it prints, resumes, and keeps what is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+
+from albert_data.cli.main import run
+from albert_data.cli.quickstart import format_command
+from albert_data.shards.reader import open_shards
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a copy of the sample corpus."""
+    fixtures.skip_syncing(monkeypatch)
+    shutil.copytree(ROOT / "sample_corpus", tmp_path / "corpus")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `first` of a quickstart without training, beside its corpus."""
+    folder = tmp_path_factory.mktemp("finished")
+    shutil.copytree(ROOT / "sample_corpus", folder / "corpus")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.skip_syncing(monkeypatch)
+        monkeypatch.chdir(folder)
+        assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    return folder
+
+
+@pytest.fixture
+def resumed(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a copy of the finished folder and its corpus, with the times of the files."""
+    fixtures.skip_syncing(monkeypatch)
+    shutil.copytree(finished, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each training have two steps, of few rows."""
+    from albert_data.train import loop
+
+    def train(shards: Path, output: Path, config: Any, **options: Any) -> Path | None:
+        config = dataclasses.replace(config, minutes=None, steps=2, batch_tokens=256, eval_rows=4)
+        return original(shards, output, config, **options)
+
+    original = loop.train
+    monkeypatch.setattr(loop, "train", train)
+
+
+def quickstart(*arguments: str) -> int:
+    return run(["quickstart", *arguments])
+
+
+def read_commands(shown: str) -> list[list[str]]:
+    """The words of all commands that were printed, as a shell reads them."""
+    lines = shown.replace(" \\\n", " ").split("\n")
+    return [shlex.split(line)[1:] for line in lines if line.startswith("albert-data ")]
+
+
+def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.CaptureFixture[str]):
+    assert quickstart("corpus/e*.txt", "-o", "first", "--minutes", "0", "--vocab-size", "600", "--workers", "2") == 0
+    commands = read_commands(capsys.readouterr().out)
+    assert [words[0] for words in commands] == ["vocab", "build", "audit", "inspect", "inspect", "train"]
+    for words in commands[:4]:
+        assert run([word.replace("first", "second") for word in words]) == 0
+    first, second = (fixtures.digest_folder(here / name) for name in ("first", "second"))
+    del first["report.html"], second["report.html"]  # it names the folder
+    assert first == second
+
+
+def test_a_vocabulary_is_shrunk_to_what_the_text_supports(finished: Path):
+    assert 100 < len((finished / "first/vocab/pieces.txt").read_text().splitlines()) < 8000
+
+
+def test_both_splits_have_rows(finished: Path):
+    assert len(open_shards(finished / "first/shards", "validation")) >= 20
+    assert len(open_shards(finished / "first/shards")) > 200
+
+
+def test_what_is_finished_stays_as_it_is(resumed: Path, capsys: pytest.CaptureFixture[str]):
+    before = fixtures.digest_folder(resumed)
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    assert fixtures.digest_folder(resumed) == before
+    shown = capsys.readouterr().out
+    assert shown.count("nothing to do") == 3
+    assert [words[0] for words in read_commands(shown)] == ["build", "inspect", "train"]
+
+
+def test_the_missing_step_alone_is_done(resumed: Path):
+    (resumed / "first/report.html").unlink()
+    before = fixtures.digest_folder(resumed)
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    after = fixtures.digest_folder(resumed)
+    assert set(after) - set(before) == {"first/report.html"}
+    assert before.items() <= after.items()
+
+
+def test_a_model_is_trained_and_shows_what_it_guesses(
+    resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
+):
+    for _ in range(2):  # the second call finds the run finished
+        assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
+        shown = capsys.readouterr().out
+        assert shown.count("right: ") == 5
+        assert shown.count("____") == 5
+        assert [words[0] for words in read_commands(shown)][-4:] == ["inspect", "runs", "export", "train"]
+    assert ["train", "first/shards", "-o", "first/run", "--resume"] in read_commands(shown)
+
+
+def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
+    resumed: Path, two_steps: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from albert_data.train import session
+
+    original = session.update
+
+    def update(*arguments: Any, **options: Any) -> None:
+        original(*arguments, **options)
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("albert_data.train.loop.update", update)
+        assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 143
+    shown = capsys.readouterr().out
+    assert next(words for words in read_commands(shown) if words[0] == "train")[-2:] == ["--minutes", "2.5"]
+    assert "The same command resumes it." in shown
+    assert read_commands(shown)[-1][0] == "train"
+    assert "right: " not in shown
+    assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
+    assert "right: " in capsys.readouterr().out
+
+
+def test_without_torch_all_but_the_training_is_done(
+    resumed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert quickstart("corpus", "-o", "first") == 0
+    shown = capsys.readouterr().out
+    assert "needs torch; install it with: pip install 'albert-data[train]'" in shown
+    assert not (resumed / "first/run").exists()
+
+
+def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pytest.CaptureFixture[str]):
+    options = ["--language", "de", "--unwrap", "--documents", "file", "--sentences", "lines"]
+    code = quickstart("corpus/english-1.txt", "-o", "first", "--minutes", "0", "--uncased", *options)
+    vocab, *others = read_commands(capsys.readouterr().out)
+    assert code == 0
+    assert "--uncased" in vocab
+    build = next(words for words in others if words[0] == "build")
+    for words in (vocab, build):
+        assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
+
+
+@pytest.mark.parametrize("name", ["it's a $HOME.txt", "-x.txt", 'a"b\\c.txt', "é\n世.txt"])
+def test_odd_names_are_quoted(here: Path, name: str, capsys: pytest.CaptureFixture[str]):
+    shutil.copy("corpus/english-1.txt", name)
+    assert quickstart("-o", "the folder", "--minutes", "0", "--vocab-size", "300", "--", name) == 0
+    shown = capsys.readouterr().out
+    assert " -- -x.txt" in shown or f" {shlex.quote(name)} " in shown
+    assert "'the folder/shards'" in shown
+
+
+def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
+    words = ["build", *(f"a file number {number}.txt" for number in range(9)), "-o", "x" * 100]
+    shown = format_command(words)
+    assert max(map(len, shown.split("\n")[:-2])) <= 80
+    assert shlex.split(shown.replace("\\\n", "")) == ["albert-data", *words]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["corpsu", "-o", "first"], "input corpsu does not exist"),
+        (["-", "-o", "first"], "reads its inputs twice, and - can be read only once"),
+        (["corpus", "-o", "corpus/first"], "overlap"),
+        (["corpus:en", "-o", "corpus/first"], "overlap"),
+        (["corpus", "-o", "first", "--language", "xx"], "language"),
+        (["corpus", "-o", "first", "--vocab-size", "3"], "vocab_size is 3"),
+        (["corpus", "-o", "first", "--minutes", "nan"], "minutes is nan"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_written(
+    here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    before = fixtures.digest_folder(here)
+    assert quickstart(*arguments) == 1
+    assert message in capsys.readouterr().err
+    assert fixtures.digest_folder(here) == before
+    assert not (here / "first").exists()
+
+
+@pytest.mark.parametrize("option", ["--uncased", "--vocab-size=100"])
+def test_a_vocabulary_of_another_kind_is_not_used(resumed: Path, option: str, capsys: pytest.CaptureFixture[str]):
+    assert quickstart("corpus", "-o", "first", "--minutes", "0", option) == 1
+    assert "first/vocab holds another vocabulary, cased and of " in capsys.readouterr().err
+
+
+def test_files_of_the_user_in_the_folder_stay(here: Path):
+    (here / "first/vocab").mkdir(parents=True)
+    (here / "first/vocab/pieces.txt").write_text("mine")
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
+    assert (here / "first/vocab/pieces.txt").read_text() == "mine"
