@@ -7,12 +7,10 @@ import random
 import sys
 from collections.abc import Iterator
 
-_ADJECTIVES = "old young small large quiet loud clever tired happy green red strange slow quick".split()
-_NOUNS = "cat dog teacher student river city book child bird doctor farmer ship house story friend king".split()
-_VERBS = "sleep walk sing wait fall run swim speak laugh work listen move stop travel".split()
-_PLACES = (
-    "near the water,in the garden,on the mountain,at the old school,behind a small house,with their friends".split(",")
-)
+_ADJECTIVES = "old young small large quiet loud clever tired happy green red strange slow quick"
+_NOUNS = "cat dog teacher student river city book child bird doctor farmer ship house story friend king"
+_VERBS = "sleep walk sing wait fall run swim speak laugh work listen move stop travel"
+_PLACES = "near the water,in the garden,on the mountain,at the old school,behind a small house,with their friends"
 
 
 def _plural(noun: str) -> str:
@@ -23,9 +21,9 @@ def make_pairs(count: int, seed: int = 0) -> Iterator[dict[str, str]]:
     """Yield different pairs, by turns of agreement (the verb's number) and of word order (two words swapped)."""
     rng, seen = random.Random(seed), set()
     while len(seen) < count:
-        noun, verb, is_plural = rng.choice(_NOUNS), rng.choice(_VERBS), rng.random() < 0.5
-        subject = f"The {rng.choice(_ADJECTIVES)} {_plural(noun) if is_plural else noun}"
-        place = rng.choice(_PLACES)
+        noun, verb, is_plural = rng.choice(_NOUNS.split()), rng.choice(_VERBS.split()), rng.random() < 0.5
+        subject = f"The {rng.choice(_ADJECTIVES.split())} {_plural(noun) if is_plural else noun}"
+        place = rng.choice(_PLACES.split(","))
         forms = [verb, verb + "s"] if is_plural else [verb + "s", verb]
         good = f"{subject} {forms[0]} {place}."
         if len(seen) % 2 == 0:

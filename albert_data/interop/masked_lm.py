@@ -77,6 +77,7 @@ class TransformersLm:
         transformers.utils.logging.set_verbosity_error()
         self._model = _load_model(transformers, folder)
         self._tokenizer = _load_tokenizer(transformers, folder)
+        _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
         self.mask_id: int = self._tokenizer.mask_token_id
         self.max_len = min(self._tokenizer.model_max_length, _count_positions(self._model))
 
@@ -132,6 +133,15 @@ def _load_tokenizer(transformers: Any, folder: Path) -> Any:
     if tokenizer.mask_token_id is None:
         raise TokenizerError(f"{folder}: its tokenizer has no mask token; give a masked language model")
     return tokenizer
+
+
+def _check_vocabulary(folder: Path, num_pieces: int, vocab_size: int) -> None:
+    """Without a vocabulary transformers makes a tokenizer of special pieces only. Padding may enlarge the model's."""
+    if not vocab_size // 2 < num_pieces <= vocab_size:
+        raise TokenizerError(
+            f"{folder}: its tokenizer has {num_pieces:,} pieces, but the model has {vocab_size:,}; "
+            "copy the tokenizer's files of this model into the folder"
+        )
 
 
 def _count_positions(model: Any) -> int:

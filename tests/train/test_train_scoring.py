@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from build_fixtures import run_build, write_corpus
+from build_fixtures import run_build
 from sentence_pairs import make_pairs
 from toy_language import make_sentences, train_model
 
@@ -102,7 +102,8 @@ def test_scores_equal_the_reference(model, tokenizer, pairs):
     expected = [[reference_score(model, tokenizer, text) for text in (pair.good, pair.bad)] for pair in pairs]
     scored = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
     np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
-    assert scored.num_pieces == sum(map(len, AlbertLm(model, tokenizer).encode([p.good for p in pairs]))) or True
+    texts = {text for pair in pairs for text in (pair.good, pair.bad)}
+    assert scored.num_pieces == sum(len(tokenizer.encode([text])[0]) for text in texts)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 50, 1000])
@@ -228,7 +229,7 @@ def test_pairs_are_read_from_stdin(monkeypatch):
         ('{"good": "a", "bad": null}', "bad is None; a text is needed"),
         ('{"good": "a", "bad": " \\t"}', "bad is empty"),
         ('{"good": "a", "bad": "b", "group": 3}', "group is 3; a text is needed"),
-        ('{"good": "a", "bad": "\\ud800"}', "half a surrogate pair"),
+        ('{"good": "a", "bad": "\\ud800"}', "bad is .*, with half a surrogate pair"),
     ],
 )
 def test_a_bad_line_is_refused_with_file_and_line(tmp_path, line, message):
@@ -258,10 +259,12 @@ def test_files_that_hold_no_pairs_are_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
+def trained(tmp_path_factory, tokenizer) -> Path:
     """A run of two steps over a real build."""
     here = tmp_path_factory.mktemp("trained")
-    run_build(write_corpus(here), here / "shards")
+    documents = ["\n".join(make_sentences(12, seed)) for seed in range(40)]
+    (here / "corpus.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    run_build(here / "corpus.txt", here / "shards", tokenizer, max_seq_len=64)
     config = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, save_every=1, device="cpu", eval_every=2)
     loop.train(here / "shards", here / "run", config)
     return here / "run"
@@ -338,7 +341,7 @@ def test_a_folder_without_a_model_is_an_error_in_one_line(trained, tmp_path, cap
 
 # ---- other architectures ----
 
-WORDS = "the cats sleep near water ##ing ##s walk a strange house un ##mis ##takable .".split()
+WORDS = "the cats sleep near water ##ing ##s walk a strange house un ##mis ##takable ."
 
 
 @pytest.fixture(scope="module", params=["Bert", "DistilBert", "Roberta", "Electra", "ModernBert"])
@@ -350,7 +353,9 @@ def foreign(request, tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp(request.param)
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    backend = Backend(models.WordPiece({word: i for i, word in enumerate([*specials, *WORDS])}, unk_token="[UNK]"))
+    backend = Backend(
+        models.WordPiece({word: i for i, word in enumerate([*specials, *WORDS.split()])}, unk_token="[UNK]")
+    )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = {f"{name.strip('[]').lower()}_token": name for name in specials}
@@ -419,7 +424,7 @@ def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_pat
     with pytest.raises(CheckpointError, match="lacks the weights"):
         masked_lm.load_masked_lm(tmp_path)
     transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(TokenizerError, match="transformers can't load its tokenizer"):
+    with pytest.raises(TokenizerError, match="tokenizer has . pieces, but the model has 20|can't load its tokenizer"):
         masked_lm.load_masked_lm(tmp_path)
 
 
