@@ -25,6 +25,7 @@ COMMANDS = {
     "verify": "Check a shard folder against its manifest.",
     "train": "Pretrain a small ALBERT on a shard folder.",
     "runs": "Show training runs side by side.",
+    "score": "Measure which of two sentences a model finds likelier.",
     "export": "Write a trained model as a Hugging Face folder.",
     "presets": "Count the parameters of a model preset.",
 }

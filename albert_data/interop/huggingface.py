@@ -90,12 +90,20 @@ def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokeni
             f"{run}: is not a training run ({RUN_FILE} is missing); name the RUN of `albert-data train`"
         )
     _refuse_file(out)
+    path, model, pieces = load_run(run, checkpoint=checkpoint, tokenizer=tokenizer)
+    write_folder(model, pieces, out, card=make_card(run, path, model.config))
+    return path
+
+
+def load_run(run: Path, *, checkpoint: Path | None, tokenizer: Path | None) -> tuple[Path, Albert, Tokenizer]:
+    """Load a checkpoint of a run, by default the newest, and the run's tokenizer. Returns the checkpoint's path first.
+
+    Raises CheckpointError, TokenizerError and ConfigError.
+    """
     path = _newest(run) if checkpoint is None else checkpoint
     pieces = _find_tokenizer(run, tokenizer)
     _check_tokenizer(run, pieces, tokenizer)
-    model = load_model(path)
-    write_folder(model, pieces, out, card=make_card(run, path, model.config))
-    return path
+    return path, load_model(path), pieces
 
 
 def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes | None = None) -> None:

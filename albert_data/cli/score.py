@@ -1,0 +1,111 @@
+"""`albert-data score`: which of two sentences a trained model finds likelier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from albert_data.cli.options import json_option, require_packages, setting
+from albert_data.cli.output import show
+from albert_data.cli.progress import Bar
+from albert_data.escaping import escape_controls
+from albert_data.inspect.terminal import count_columns
+from albert_data.train.config import PRECISIONS
+from albert_data.train.sentence_pairs import ScoreConfig, read_pairs
+from albert_data.wording import format_share
+
+if TYPE_CHECKING:
+    from albert_data.train.sentence_pairs import ScoredPairs
+
+_PATH = click.Path(path_type=Path)
+_NAME_COLUMNS = 48
+
+
+@click.command()
+@click.argument("model", metavar="RUN", type=_PATH)
+@click.argument("pairs", metavar="PAIRS")
+@click.option("-o", "--output", type=_PATH, metavar="PATH", help="Write each pair with its two scores (.jsonl).")
+@click.option(
+    "--checkpoint", type=_PATH, metavar="PATH", help="Checkpoint of RUN to score with.  [default: the newest]"
+)
+@click.option(
+    "--tokenizer",
+    type=_PATH,
+    metavar="PATH",
+    help="SentencePiece model of the shards, or its folder. Needed only if RUN contains none.",
+)
+@setting(ScoreConfig, "--batch-tokens", "Tokens that the model computes at once.", metavar="N")
+@setting(ScoreConfig, "--device", "Device to compute on.", metavar="auto|cpu|cuda[:N]")
+@setting(ScoreConfig, "--precision", "Number format of the computation.", type=click.Choice(PRECISIONS))
+@json_option
+def score(
+    model: Path,
+    pairs: str,
+    output: Path | None,
+    checkpoint: Path | None,
+    tokenizer: Path | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Measure how often a model finds the good sentence of a pair likelier.
+
+    RUN is a training run, or the folder of a Hugging Face model. PAIRS is a file of JSON lines with the fields good
+    and bad, and a group if you like; plain, .gz, or - for stdin. A sentence's score is its pseudo-log-likelihood. Needs
+    PyTorch; models other than ALBERT need transformers.
+
+    \b
+    Example:
+      albert-data score run pairs.jsonl
+      albert-data score model pairs.jsonl.gz -o scores.jsonl --json
+    """
+    config = ScoreConfig(**settings)
+    require_packages("torch", "safetensors", extra="train")
+    from albert_data.files import check_output, write_output
+    from albert_data.interop.masked_lm import load_masked_lm
+    from albert_data.train.scoring import score_pairs
+
+    if output is not None:
+        check_output(output, [Path(pairs)])
+    found = read_pairs(pairs)
+    loaded, origin = load_masked_lm(model, checkpoint=checkpoint, tokenizer=tokenizer)
+    bar = Bar(tells_stages=False)
+    try:
+        scored = score_pairs(loaded, found, config, bar)
+    finally:
+        bar.close()
+    if output is not None:
+        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in scored.to_records())
+        write_output(output, "".join(lines).encode())
+    show(json.dumps({"model": str(origin), **scored.to_dict()}, indent=2) if as_json else _describe(scored, origin))
+
+
+def _describe(scored: ScoredPairs, origin: Path) -> str:
+    """A table of at most 80 columns, except for a long path."""
+    groups, overall = scored.groups(), scored.overall
+    mean, mean_error = scored.mean_of_groups()
+    rows = [(name, group.num_pairs, group.share, group.standard_error) for name, group in groups.items()]
+    rows.append(("all pairs", overall.num_pairs, overall.share, overall.standard_error))
+    if len(groups) > 1:
+        rows.append((f"mean of {len(groups):,} groups", overall.num_pairs, mean, mean_error))
+    return "\n".join(
+        [
+            f"Model {origin}",
+            f"{'Group':<{_NAME_COLUMNS}}{'pairs':>9}{'right':>11}{'error':>9}",
+            *(_describe_row(*row) for row in rows),
+            f"{scored.num_sentences:,} distinct sentences of {scored.num_pieces / scored.num_sentences:.1f} pieces in "
+            f"{scored.seconds:.1f} s: {scored.num_sentences / max(scored.seconds, 1e-9):,.0f} a second",
+        ]
+    )
+
+
+def _describe_row(name: str, num_pairs: int, share: float, error: float) -> str:
+    name = escape_controls(name)
+    if count_columns(name) > _NAME_COLUMNS - 3:
+        while count_columns(name) > _NAME_COLUMNS - 6:
+            name = name[:-1]
+        name += "..."
+    padding = " " * (_NAME_COLUMNS - 2 - count_columns(name))
+    return f"  {name}{padding}{num_pairs:>9,}{format_share(share, 1):>11}{format_share(error, 1):>9}"

@@ -1,0 +1,164 @@
+"""Loads a masked language model with its tokenizer, for scoring: a training run, or a Hugging Face folder.
+
+In: a path. Out: a MaskedLm. A run and an ALBERT with its SentencePiece model are read without transformers. Any other
+masked language model with safetensors and a fast tokenizer is read by transformers; its words are those of the
+tokenizer's pre-tokeniser.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from albert_data.errors import CheckpointError, ConfigError, TokenizerError
+from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
+from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
+from albert_data.train.folder import RUN_FILE
+from albert_data.train.reading import explain, read_object, show
+from albert_data.train.scoring import AlbertLm, EncodedSentence, MaskedLm
+
+_TOKENIZER_SETTINGS = "tokenizer_config.json"
+
+
+def load_masked_lm(
+    path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None
+) -> tuple[MaskedLm, Path]:
+    """Return the model, and the folder that its weights are from. checkpoint, tokenizer: as in `export_model`.
+
+    Raises CheckpointError, ConfigError and TokenizerError.
+    """
+    if (path / RUN_FILE).is_file():
+        origin, model, pieces = load_run(path, checkpoint=checkpoint, tokenizer=tokenizer)
+        return AlbertLm(model, pieces), origin
+    if checkpoint is not None or tokenizer is not None:
+        raise ConfigError(f"{path}: is not a training run; leave out --checkpoint and --tokenizer")
+    if not (path / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{path}: is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
+        )
+    settings = _read_object(path / CONFIG_FILE)
+    if settings.get("model_type") == "albert" and _tokenizes_like_pieces(path):
+        return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME)), path
+    return TransformersLm(path, settings), path
+
+
+def _tokenizes_like_pieces(folder: Path) -> bool:
+    """Whether the SentencePiece model alone gives the ids. Google's models lower text or remove accents before it."""
+    if not (folder / MODEL_NAME).is_file() or not (folder / _TOKENIZER_SETTINGS).is_file():
+        return False
+    settings = _read_object(folder / _TOKENIZER_SETTINGS)
+    return settings.get("do_lower_case") is False and settings.get("keep_accents") is True
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        return read_object(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); save the model again") from error
+
+
+class TransformersLm:
+    """A masked language model of transformers, from a folder on the disk. Runs no code and no pickle of the folder."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        try:
+            transformers = importlib.import_module("transformers")
+        except ImportError as error:
+            raise ConfigError(
+                f"{folder}: its model_type {show(settings.get('model_type'))} needs transformers; "
+                "install it with: pip install 'albert-data[huggingface]'"
+            ) from error
+        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.set_verbosity_error()
+        self._model = _load_model(transformers, folder)
+        self._tokenizer = _load_tokenizer(transformers, folder)
+        _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
+        self.mask_id: int = self._tokenizer.mask_token_id
+        self.max_len = min(self._tokenizer.model_max_length, _count_positions(self._model))
+
+    def encode(self, sentences: list[str]) -> list[EncodedSentence]:
+        # No "longer than the maximum" warning: the caller raises an error with the line.
+        found = self._tokenizer([sentence.strip() for sentence in sentences], verbose=False)
+        return [
+            EncodedSentence(np.array(ids, np.int64), _find_word_ends(found.word_ids(index)))
+            for index, ids in enumerate(found["input_ids"])
+        ]
+
+    def to(self, device: torch.device) -> None:
+        self._model.to(device)
+
+    def predict(self, input_ids_BT: Tensor, positions_B: Tensor) -> Tensor:
+        rows_B = torch.arange(len(positions_B), device=positions_B.device)
+
+        def select(module: nn.Module, given: Any, output: Any) -> Any:
+            # So the head computes one position of each row, not T: for T = 16 and 30,000 pieces, a sixteenth of 2 GB.
+            output.last_hidden_state = output.last_hidden_state[rows_B, positions_B][:, None]
+            return output
+
+        encoder = getattr(self._model, self._model.base_model_prefix, None)
+        if not isinstance(encoder, nn.Module):
+            raise ConfigError(f"a {type(self._model).__name__} has no encoder apart from its head; score another model")
+        with encoder.register_forward_hook(select):
+            logits_B1V: Tensor = self._model(input_ids_BT, torch.ones_like(input_ids_BT)).logits
+        return logits_B1V[:, 0]
+
+
+def _load_model(transformers: Any, folder: Path) -> Any:
+    options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+    try:
+        model, report = transformers.AutoModelForMaskedLM.from_pretrained(folder, **options)
+    except Exception as error:  # transformers raises many kinds
+        raise CheckpointError(
+            f"{folder}: transformers can't load a masked language model ({explain(error)})"
+        ) from error
+    if lacking := sorted(report["missing_keys"]):  # transformers would draw them at random
+        raise CheckpointError(f"{folder}: lacks the weights {lacking[0]}; give a model with its MLM head")
+    return model.eval()
+
+
+def _load_tokenizer(transformers: Any, folder: Path) -> Any:
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        raise TokenizerError(f"{folder}: transformers can't load its tokenizer ({explain(error)})") from error
+    if not tokenizer.is_fast:
+        raise TokenizerError(
+            f"{folder}: its tokenizer does not tell which pieces make a word; save it as tokenizer.json"
+        )
+    if tokenizer.mask_token_id is None:
+        raise TokenizerError(f"{folder}: its tokenizer has no mask token; give a masked language model")
+    return tokenizer
+
+
+def _check_vocabulary(folder: Path, num_pieces: int, vocab_size: int) -> None:
+    """Without a vocabulary transformers makes a tokenizer of special pieces only. Padding may enlarge the model's."""
+    if not vocab_size // 2 < num_pieces <= vocab_size:
+        raise TokenizerError(
+            f"{folder}: its tokenizer has {num_pieces:,} pieces, but the model has {vocab_size:,}; "
+            "copy the tokenizer's files of this model into the folder"
+        )
+
+
+def _count_positions(model: Any) -> int:
+    """The longest sequence. RoBERTa and its like number positions from padding_idx + 1."""
+    positions = int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return positions - int(module.padding_idx) - 1
+    return positions
+
+
+def _find_word_ends(words: list[int | None]) -> np.ndarray:
+    """EncodedSentence.word_ends from the number of each token's word; None for a special token."""
+    ends = np.zeros(len(words), np.int64)
+    end = len(words)
+    for index in range(len(words) - 1, -1, -1):
+        if index + 1 == len(words) or words[index] != words[index + 1]:
+            end = index + 1
+        ends[index] = 0 if words[index] is None else end
+    return ends

@@ -1,0 +1,440 @@
+"""Scores of sentence pairs equal a slow reference, whatever the batches; bad pairs are errors that name their line."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from build_fixtures import run_build
+from sentence_pairs import make_pairs
+from toy_language import make_sentences, train_model
+
+from albert_data.cli.main import run as run_command
+from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import find_word_starts
+from albert_data.train import loop
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.model import Albert
+from albert_data.train.scoring import AlbertLm, score_pairs
+from albert_data.train.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
+
+pytest.importorskip("safetensors", reason="the train extra is not installed")
+huggingface = pytest.importorskip("albert_data.interop.huggingface")
+masked_lm = pytest.importorskip("albert_data.interop.masked_lm")
+
+CPU = ScoreConfig(device="cpu")
+SHAPE = AlbertConfig(
+    vocab_size=500, max_positions=64, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(train_model(), "toy")
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer) -> Albert:
+    torch.manual_seed(1)
+    model = Albert(dataclasses.replace(SHAPE, vocab_size=tokenizer.vocab_size)).eval()
+    with torch.no_grad():  # with weights from N(0, 0.02) all scores would be nearly equal
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[SentencePair]:
+    """English and Chinese, of many lengths, with words of several pieces, a long one, unknown characters."""
+    texts = [*make_sentences(36, seed=5), "extraordinary unmistakable words", "a", "🙂 signs", "水", "naïve Café"]
+    texts.append(" ".join(["water"] * 30))
+    return [SentencePair(good=one, bad=two, group=one[:1]) for one, two in zip(texts, texts[1:], strict=False)]
+
+
+@torch.no_grad()
+def reference_score(model: Albert, tokenizer: Tokenizer, text: str) -> float:
+    """One sentence, one mask at a time, by the model's own forward pass for training."""
+    pieces = tokenizer.encode([text])[0].astype(np.int64).tolist()
+    starts = find_word_starts(np.array(pieces), tokenizer.word_rule()).tolist()
+    total = 0.0
+    for target in range(len(pieces)):
+        seen = list(pieces)
+        for later in range(target, len(pieces)):
+            if later > target and starts[later]:
+                break
+            seen[later] = tokenizer.mask_id
+        ids_BT = torch.tensor([[tokenizer.cls_id, *seen, tokenizer.sep_id]])
+        batch = Batch(
+            input_ids_BT=ids_BT,
+            segment_ids_BT=torch.zeros_like(ids_BT),
+            valid_BT=torch.ones_like(ids_BT, dtype=torch.bool),
+            masked_indices_N=torch.tensor([target + 1]),
+            masked_labels_N=torch.tensor([pieces[target]]),
+            sop_labels_B=torch.tensor([-1]),
+            num_tokens=ids_BT.numel(),
+            num_masked=1,
+            num_pairs=0,
+        )
+        total += float(torch.log_softmax(model(batch).mlm_logits_NV[0].double(), 0)[pieces[target]])
+    return total
+
+
+def scores_of(scored: ScoredPairs) -> np.ndarray:
+    return np.array([scored.good_scores, scored.bad_scores]).T
+
+
+# ---- scores ----
+
+
+def test_scores_equal_the_reference(model, tokenizer, pairs):
+    expected = [[reference_score(model, tokenizer, text) for text in (pair.good, pair.bad)] for pair in pairs]
+    scored = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
+    np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
+    texts = {text for pair in pairs for text in (pair.good, pair.bad)}
+    assert scored.num_pieces == sum(len(tokenizer.encode([text])[0]) for text in texts)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 50, 1000])
+def test_scores_do_not_depend_on_the_batches(model, tokenizer, pairs, batch_tokens):
+    one = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
+    other = score_pairs(AlbertLm(model, tokenizer), pairs, dataclasses.replace(CPU, batch_tokens=batch_tokens))
+    np.testing.assert_allclose(scores_of(one), scores_of(other), rtol=0, atol=1e-4)
+
+
+def test_a_piece_is_masked_with_the_later_pieces_of_its_word(model, tokenizer):
+    [sentence] = AlbertLm(model, tokenizer).encode(["unmistakable water"])
+    words = [tokenizer.pieces[i] for i in sentence.input_ids]
+    second = max(i for i, piece in enumerate(words) if piece.startswith("▁"))
+    assert second > 2, "the first word has several pieces"
+    assert sentence.word_ends.tolist() == [
+        0,
+        *[second] * (second - 1),
+        *[len(words) - 1] * (len(words) - 1 - second),
+        0,
+    ]
+
+
+def test_sentences_of_equal_pieces_tie_and_count_as_wrong(model, tokenizer):
+    pairs = [SentencePair(good="the  water", bad="the water "), SentencePair(good="water", bad="the water")]
+    scored = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
+    assert scored.good_scores[0] == scored.bad_scores[0] == scored.bad_scores[1]
+    assert scored.is_right[0] is False
+    assert scored.num_sentences == 2
+
+
+def test_bfloat16_changes_scores_by_rounding_only(model, tokenizer, pairs):
+    one = scores_of(score_pairs(AlbertLm(model, tokenizer), pairs, CPU))
+    other = scores_of(score_pairs(AlbertLm(model, tokenizer), pairs, dataclasses.replace(CPU, precision="bf16")))
+    np.testing.assert_allclose(one, other, rtol=0.02)
+    assert (one != other).any()
+
+
+def test_a_sentence_longer_than_the_positions_is_refused_with_its_line(model, tokenizer):
+    lm = AlbertLm(model, tokenizer)
+    fitting = " ".join(["water"] * (SHAPE.max_positions - 2))
+    assert len(lm.encode([fitting])[0].input_ids) == SHAPE.max_positions
+    score_pairs(lm, [SentencePair(good="water", bad=fitting)], CPU)
+    with pytest.raises(InputError, match=r"^x.jsonl, line 7: bad has 65 tokens, but the model has 64 positions"):
+        score_pairs(lm, [SentencePair(good="water", bad=fitting + " water", origin="x.jsonl, line 7")], CPU)
+
+
+def test_a_sentence_without_pieces_is_refused_with_its_line(model, tokenizer):
+    with pytest.raises(InputError, match=r"^x.jsonl, line 7: good has no pieces"):
+        score_pairs(AlbertLm(model, tokenizer), [SentencePair(good="\u200b", bad="a", origin="x.jsonl, line 7")], CPU)
+
+
+def test_weights_that_give_no_number_are_refused(model, tokenizer):
+    broken = Albert(model.config)
+    torch.nn.init.constant_(broken.mlm_head.bias, math.nan)
+    with pytest.raises(CheckpointError, match="line 1: the model's score is not a number"):
+        score_pairs(AlbertLm(broken, tokenizer), [SentencePair(good="a", bad="b", origin="line 1")], CPU)
+
+
+def test_a_tokenizer_of_another_size_is_refused(model):
+    other = Tokenizer(train_model(vocab_size=300), "other")
+    with pytest.raises(ConfigError, match="the tokenizer has 300 pieces, but the model has"):
+        AlbertLm(model, other)
+
+
+@pytest.mark.parametrize("setting", [{"batch_tokens": 0}, {"device": "tpu"}, {"precision": "fp8"}])
+def test_settings_outside_their_range_are_refused(setting):
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        ScoreConfig(**setting)
+
+
+# ---- accuracy ----
+
+
+def test_the_accuracy_is_counted_by_group_with_its_standard_error():
+    pairs = [SentencePair(good="a", bad="b", group=name) for name in ("x", "x", "x", "x", "y", "y")]
+    scored = ScoredPairs(
+        pairs=pairs,
+        good_scores=[-1, -1, -1, -3, -1, -2],
+        bad_scores=[-2, -2, -2, -2, -2, -2],  # the last one is a tie
+        num_sentences=2,
+        num_pieces=2,
+        seconds=1.0,
+    )
+    assert scored.groups() == {"x": Accuracy(num_pairs=4, num_right=3), "y": Accuracy(num_pairs=2, num_right=1)}
+    assert scored.overall == Accuracy(num_pairs=6, num_right=4)
+    errors = [math.sqrt(0.75 * 0.25 / 4), math.sqrt(0.5 * 0.5 / 2)]
+    assert [group.standard_error for group in scored.groups().values()] == pytest.approx(errors)
+    assert scored.mean_of_groups() == pytest.approx((0.625, math.hypot(*errors) / 2))
+
+
+# ---- reading ----
+
+GOOD_LINE = '{"good": "a b", "bad": "b a"}'
+
+
+@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.jsonl.gz"])
+def test_pairs_are_read_from_plain_and_compressed_files(tmp_path, name):
+    path = tmp_path / name
+    text = f'\ufeff{GOOD_LINE}\r\n\n{{"good": "水", "bad": "x", "group": "g", "more": 1}}'.encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    first, second = read_pairs(str(path))
+    assert first == SentencePair(good="a b", bad="b a", group="all", origin=f"{path}, line 1")
+    assert second == SentencePair(good="水", bad="x", group="g", origin=f"{path}, line 3")
+
+
+def test_pairs_are_read_from_stdin(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(GOOD_LINE.encode())))
+    assert read_pairs("-") == [SentencePair(good="a b", bad="b a", origin="stdin, line 1")]
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="stdin is closed"):
+        read_pairs("-")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"good": "\udcff"}', "is not JSON"),
+        ("[1, 2]", r"is \[1, 2\], not an object"),
+        ('{"good": "a"}', "has no bad"),
+        ('{"good": 1, "bad": "a"}', "good is 1; a text is needed"),
+        ('{"good": "a", "bad": null}', "bad is None; a text is needed"),
+        ('{"good": "a", "bad": " \\t"}', "bad is empty"),
+        ('{"good": "a", "bad": "b", "group": 3}', "group is 3; a text is needed"),
+        ('{"good": "a", "bad": "\\ud800"}', "bad is .*, with half a surrogate pair"),
+    ],
+)
+def test_a_bad_line_is_refused_with_file_and_line(tmp_path, line, message):
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(f"{GOOD_LINE}\n{line}\n".encode(errors="surrogateescape"))
+    with pytest.raises(InputError, match=f"pairs.jsonl, line 2: {message}") as caught:
+        read_pairs(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_hold_no_pairs_are_refused(tmp_path):
+    (tmp_path / "empty.jsonl").write_bytes(b"\n")
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(GOOD_LINE.encode() * 100)[:-12])
+    (tmp_path / "plain.jsonl.gz").write_text(GOOD_LINE)
+    for name, message in {
+        "empty.jsonl": "holds no pairs",
+        "cut.jsonl.gz": "can't be read: Compressed file ended",
+        "plain.jsonl.gz": "can't be read: Not a gzipped file",
+        "missing.jsonl": "can't be read: No such file",
+        ".": "can't be read: Is a directory",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            read_pairs(str(tmp_path / name))
+
+
+# ---- models ----
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tokenizer) -> Path:
+    """A run of two steps over a real build."""
+    here = tmp_path_factory.mktemp("trained")
+    documents = ["\n".join(make_sentences(12, seed)) for seed in range(40)]
+    (here / "corpus.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    run_build(here / "corpus.txt", here / "shards", tokenizer, max_seq_len=64)
+    config = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, save_every=1, device="cpu", eval_every=2)
+    loop.train(here / "shards", here / "run", config)
+    return here / "run"
+
+
+def write_pairs(path: Path, count: int = 6) -> list[dict[str, str]]:
+    made = list(make_pairs(count))
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in made))
+    return made
+
+
+def command(*arguments: object) -> int:
+    return run_command(["score", *map(str, arguments), "--device", "cpu"])
+
+
+def test_the_command_prints_a_table_of_at_most_80_columns(trained, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(trained.parent)
+    write_pairs(tmp_path / "pairs.jsonl")
+    with (tmp_path / "pairs.jsonl").open("a") as file:
+        file.write(json.dumps({"good": "a", "bad": "b", "group": "水" * 60 + "\n\x1b[31m"}))
+    assert command("run", tmp_path / "pairs.jsonl") == 0
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    assert head == "Model run/checkpoints/step-00000002"
+    assert [row.split("  ")[1].strip() for row in rows[:2]] == ["agreement", "word order"]
+    assert [row.split()[0] for row in rows[3:]] == ["all", "mean", "14"]
+    assert max(len(row) + row.count("水") for row in rows) <= 80
+    assert "\x1b" not in "".join(rows)
+
+
+def test_the_command_writes_the_scores_of_each_pair(trained, tmp_path, capsys):
+    made, out = write_pairs(tmp_path / "pairs.jsonl"), tmp_path / "scores.jsonl"
+    assert command(trained, tmp_path / "pairs.jsonl", "--json", "-o", out) == 0
+    summary = json.loads(capsys.readouterr().out)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    lm, _ = masked_lm.load_masked_lm(trained)
+    expected = score_pairs(lm, read_pairs(str(tmp_path / "pairs.jsonl")), CPU)
+    assert [{name: line[name] for name in ("good", "bad", "group")} for line in lines] == made
+    assert [[line["good_score"], line["bad_score"]] for line in lines] == scores_of(expected).tolist()
+    assert summary == {"model": str(list_checkpoints(trained)[-1]), **expected.to_dict()}
+    assert list(summary["groups"]) == ["agreement", "word order"]
+
+
+def test_a_run_is_scored_by_any_of_its_checkpoints_and_its_own_tokenizer(trained):
+    first = list_checkpoints(trained)[0]
+    lm, origin = masked_lm.load_masked_lm(trained, checkpoint=first)
+    own = Tokenizer((trained / "tokenizer" / "spiece.model").read_bytes(), "own")
+    pairs = [SentencePair(good="The water.", bad="Water the.")]
+    assert origin == first
+    assert scores_of(score_pairs(lm, pairs, CPU)) == pytest.approx(
+        np.array([[reference_score(load_model(first), own, text) for text in ("The water.", "Water the.")]]), abs=1e-4
+    )
+
+
+def test_an_exported_folder_gives_the_scores_of_its_run_without_transformers(trained, tmp_path, pairs, monkeypatch):
+    huggingface.export_model(trained, tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    scored = [score_pairs(masked_lm.load_masked_lm(path)[0], pairs, CPU) for path in (trained, tmp_path / "model")]
+    np.testing.assert_allclose(*map(scores_of, scored), rtol=0, atol=1e-5)
+
+
+def test_a_folder_without_a_model_is_an_error_in_one_line(trained, tmp_path, capsys):
+    write_pairs(tmp_path / "pairs.jsonl")
+    for arguments, message in (
+        ([tmp_path, tmp_path / "pairs.jsonl"], "is neither a training run nor a Hugging Face folder"),
+        ([tmp_path, tmp_path / "pairs.jsonl", "--checkpoint", "x"], "is not a training run; leave out --checkpoint"),
+        ([trained, tmp_path / "missing.jsonl"], "can't be read: No such file or directory"),
+        ([trained, tmp_path / "pairs.jsonl", "-o", tmp_path / "pairs.jsonl"], "which is read here"),
+        ([trained, tmp_path / "pairs.jsonl", "--batch-tokens", "0"], "batch_tokens is 0"),
+    ):
+        assert command(*arguments) == 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert message in line
+
+
+# ---- other architectures ----
+
+WORDS = "the cats sleep near water ##ing ##s walk a strange house un ##mis ##takable ."
+
+
+@pytest.fixture(scope="module", params=["Bert", "DistilBert", "Roberta", "Electra", "ModernBert"])
+def foreign(request, tmp_path_factory) -> Path:
+    """A tiny model of another architecture, saved by transformers."""
+    transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp(request.param)
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    backend = Backend(
+        models.WordPiece({word: i for i, word in enumerate([*specials, *WORDS.split()])}, unk_token="[UNK]")
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = {f"{name.strip('[]').lower()}_token": name for name in specials}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=1000, **names).save_pretrained(
+        folder
+    )
+    torch.manual_seed(2)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    if request.param == "DistilBert":
+        sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
+    options = {"vocab_size": 20, "max_position_embeddings": 32, "pad_token_id": 0}
+    config = getattr(transformers, f"{request.param}Config")(**sizes, **options, initializer_range=0.5)
+    getattr(transformers, f"{request.param}ForMaskedLM")(config).save_pretrained(folder)
+    return folder
+
+
+@torch.no_grad()
+def test_another_architecture_scores_as_transformers_one_mask_at_a_time(foreign, capfd):
+    transformers = pytest.importorskip("transformers")
+    texts = ["the cats sleep near water.", "a house", "walking cats unmistakable", "unmistakables water near the the"]
+    pairs = [SentencePair(good=one, bad=two) for one, two in zip(texts, texts[1:], strict=False)]
+    lm, _ = masked_lm.load_masked_lm(foreign)
+    scored = score_pairs(lm, pairs, CPU)
+    assert capfd.readouterr() == ("", "")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(foreign)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(foreign).eval()
+
+    def reference(text: str) -> float:
+        found, total = tokenizer(text), 0.0
+        for target in range(1, len(found["input_ids"]) - 1):
+            ids = list(found["input_ids"])
+            for later in range(target, len(ids) - 1):
+                if found.word_ids()[later] == found.word_ids()[target]:
+                    ids[later] = tokenizer.mask_token_id
+            logits = model(torch.tensor([ids])).logits[0, target]
+            total += float(torch.log_softmax(logits.double(), 0)[found["input_ids"][target]])
+        return total
+
+    expected = [[reference(pair.good), reference(pair.bad)] for pair in pairs]
+    np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
+
+
+def test_the_positions_of_another_architecture_limit_its_sentences(foreign):
+    lm, _ = masked_lm.load_masked_lm(foreign)
+    fitting = " ".join(["cats"] * (lm.max_len - 2))
+    assert lm.max_len == (31 if "Roberta" in foreign.name else 32)
+    score_pairs(lm, [SentencePair(good="a", bad=fitting)], CPU)
+    with pytest.raises(InputError, match="but the model has"):
+        score_pairs(lm, [SentencePair(good="a", bad=fitting + " cats")], CPU)
+
+
+def test_another_architecture_without_transformers_is_an_error_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"model_type 'bert' needs transformers; install it with: pip install"):
+        masked_lm.load_masked_lm(tmp_path)
+
+
+def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
+    with pytest.raises(CheckpointError, match="transformers can't load a masked language model"):
+        masked_lm.load_masked_lm(tmp_path)
+    config = transformers.AutoConfig.from_pretrained(foreign)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="lacks the weights"):
+        masked_lm.load_masked_lm(tmp_path)
+    transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(TokenizerError, match="tokenizer has . pieces, but the model has 20|can't load its tokenizer"):
+        masked_lm.load_masked_lm(tmp_path)
+
+
+def test_an_albert_whose_text_is_lowered_first_is_tokenised_by_transformers(trained, tmp_path):
+    pytest.importorskip("transformers")
+    huggingface.export_model(trained, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": True}))
+    lm, _ = masked_lm.load_masked_lm(tmp_path / "model")
+    assert isinstance(lm, masked_lm.TransformersLm)
+    ours, _ = masked_lm.load_masked_lm(trained)
+    text = ["the river is very little"]
+    assert lm.encode(text)[0].input_ids.tolist() == ours.encode(text)[0].input_ids.tolist()
