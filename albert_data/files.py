@@ -100,15 +100,16 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
 def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Replace files of a folder that belong together.
 
-    All new files are written first, so a full disk changes nothing. Then all old ones are removed, so that a kill can
-    leave too few files, but never old and new ones mixed. Then the new ones get their names, in the order given.
+    All new files are written first, so a full disk changes nothing. Then all old ones are removed, the first one last,
+    and the new ones get their names, the first one first. So a kill can leave too few files, but never old and new ones
+    mixed, and never others without the first, which describes them.
     """
     written: dict[str, Path] = {}
     try:
         for name, data in files.items():
             written[name] = _choose_temporary(folder / name)
             write_bytes(written[name], data)  # synced, and complete before any old file is removed
-        for name in files:
+        for name in reversed(list(files)):
             (folder / name).unlink(missing_ok=True)
         for name, temporary in written.items():
             os.replace(temporary, folder / name)

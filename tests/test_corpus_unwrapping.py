@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import unwrapping_reference as reference
 from corpus_fixtures import as_jsonl, block_sizes, read, small_sizes
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
@@ -135,8 +135,13 @@ def test_what_stands_between_joined_lines(text: str, expected: str | None):
 
 # ---- every layout ----
 
+# The indentation of its first line decides where its paragraphs begin.
+LINE = "The quick brown fox jumps over the lazy dog and then it runs aw"
+INDENTED = f"    {LINE[:58]}\n{LINE}\n{LINE}\n  {LINE}\n  {LINE}\n  {LINE}\n"
+
 
 @given(any_text, block_sizes, st.booleans())
+@example(INDENTED, 1000, False)
 def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, block_bytes: int, ensure_ascii: bool):
     text = text.lstrip("\ufeff")
     for sizes in ({}, {"max_line": 1 << 20, "max_document": 4 << 20}):
@@ -145,6 +150,7 @@ def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, bloc
             found = read(lines, "jsonl", config=FILE)[0]
             assert read(text.encode(), config=FILE)[0] == found
             assert read(text.encode(), config=FILE, block_bytes=block_bytes)[0] == found
+            assert read(text.encode(), "auto", config=FILE)[0] == found, "the first line of a stream is indented, too"
 
 
 @given(st.lists(any_lines, max_size=5), block_sizes)

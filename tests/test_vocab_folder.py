@@ -89,6 +89,31 @@ def test_a_full_disk_leaves_the_older_vocabulary_whole(
     assert learn(140) == 0
 
 
+@pytest.mark.parametrize("step", range(6))
+def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(step: int, monkeypatch: pytest.MonkeyPatch):
+    assert learn(130) == 0
+    steps = 0
+
+    def kill_at(function: Any) -> Any:
+        def call(*paths: Any, **options: Any) -> Any:
+            nonlocal steps
+            if any(Path(path).name in FILES for path in paths):
+                steps += 1
+                if steps > step:
+                    raise SystemExit("killed")
+            return function(*paths, **options)
+
+        return call
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "replace", kill_at(os.replace))
+        context.setattr(Path, "unlink", kill_at(Path.unlink))
+        with pytest.raises(SystemExit):
+            train_vocab("in.txt", "out", config=VocabConfig(vocab_size=140))
+    assert steps == step + 1
+    assert learn(140) == 0
+
+
 def test_temporary_files_of_other_programs_stay():
     Path("out").mkdir()
     Path("out/.0123456789abcdef.tmp").write_bytes(b"mine")

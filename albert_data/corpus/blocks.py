@@ -29,6 +29,7 @@ MAX_JSON_LINE = 128 << 20
 _WHITE_IN_LINE = WHITE_SPACE.replace(b"\n", b"")
 BLANK_LINE = re.compile(rb"\n[%b]*\n" % _WHITE_IN_LINE)
 _REST_OF_BLANK_LINE = re.compile(rb"[%b]*\n" % _WHITE_IN_LINE)
+_MAX_INDENTATION = 4096  # bytes of the first line of a stream; more changes nothing for --unwrap
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
@@ -107,16 +108,23 @@ class _Source:
             self._look_at_beginning()
 
     def _look_at_beginning(self) -> None:
-        """Drop a byte order mark; find stdin's format by its first character."""
+        """Drop a byte order mark. Find the format of a stream whose name does not show it by its first character."""
         self.fill(len(_BOM))
         if self.pending.startswith(_BOM):
             self.take(len(_BOM))
         if self.format == "auto":
-            while self.fill(1) and (white := len(self.pending) - len(self.pending.lstrip(WHITE_SPACE))):
-                self.take(white)
+            white = b""
+            while self.fill(1) and (size := len(self.pending) - len(self.pending.lstrip(WHITE_SPACE))):
+                white = (white + self.take(size))[-_MAX_INDENTATION:]
             self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
+            if self.format == "txt" and self.pending:  # --unwrap looks at the indentation of the first line
+                self._give_back(white[max(white.rfind(b"\n"), white.rfind(b"\r")) + 1 :])
             data, self.pending = self.pending, b""
             self._add(data)  # now that the format is known, with the line ends of text replaced
+
+    def _give_back(self, data: bytes) -> None:
+        self.start -= len(data)
+        self.pending = data + self.pending
 
     def fill(self, size: int) -> bool:
         """Read until `size` bytes are pending or the stream ends. Returns whether any are pending."""

@@ -100,8 +100,8 @@ def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     """Write the model, its pieces and the settings to a folder; returns the settings.
 
-    The settings are written first. With the hashes in them the other two files are recognised as ours, even if this is
-    killed in between.
+    The settings are the first file: the other two are never there without them, even if this is killed, so their hashes
+    in the settings show that they are ours.
     """
     model = report.trained.model
     pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
