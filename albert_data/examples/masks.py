@@ -32,11 +32,14 @@ MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
 _MASK_BELOW, _RANDOM_BELOW = threshold(MASK_SHARE), threshold(MASK_SHARE + RANDOM_SHARE)
 _BUDGET, _TURN, _LENGTHS = range(3)  # the counters of a row's draws; the lengths take all from _LENGTHS on
 
-# Piece flags say where words begin. There are four states in front of a piece: the piece before leaves its word open,
-# or ends it, or is special (as at the start of a segment), or demands that the next piece joins its word. Bit s of the
-# flags: a word begins at this piece if the state is s. The bits from _STATE_SHIFT on: the state after this piece.
-# Example: "▁I" and "'" have bits _OPEN, _ENDED and _SPECIAL, "m" has _ENDED and _SPECIAL; "▁I" and "m" leave _OPEN, "'"
-# leaves _ENDED. So "▁I", "'", "m" are three words, but "▁th", "em" is one.
+# Piece flags say where words begin. The piece before sets one of four states:
+#   _OPEN     its word goes on, unless this piece begins one by itself
+#   _ENDED    its word ends, unless this piece never begins one
+#   _SPECIAL  it is special, as at the start of a segment: a word begins at any ordinary piece
+#   _JOINED   this piece belongs to its word, whatever it is
+# Bit s of the flags: a word begins at this piece if the state is s. The bits from _STATE_SHIFT on: the state that this
+# piece sets. Example: "▁I" and "'" have bits _OPEN, _ENDED and _SPECIAL, "m" has _ENDED and _SPECIAL; "▁I" and "m"
+# leave _OPEN, "'" leaves _ENDED. So "▁I", "'", "m" are three words, but "▁th", "em" is one.
 _OPEN, _ENDED, _SPECIAL, _JOINED = range(4)
 _STATE_SHIFT = 4
 _STRIDE = 4  # tokens of a span that are written without a loop; few spans are longer
@@ -70,7 +73,9 @@ class Rows(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """Capacity for the masked tokens of rows: offsets (int64, the first is 0), positions (uint16), original ids."""
+    """Buffers for the masked tokens of rows, filled by mask_rows: offsets (int64, the first is 0), positions (uint16),
+    original ids.
+    """
 
     offsets: np.ndarray
     positions: np.ndarray
@@ -124,8 +129,8 @@ def mask_pairs(
 
     ordinary_ids: uint32, the pieces that may replace a token: no special, control, unused or byte piece.
     """
-    longest = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
-    tables = span_tables(longest, config.ngram, config.mask_prob)
+    max_row_len = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
+    tables = span_tables(max_row_len, config.ngram, config.mask_prob)
     pieces = Pieces.of(specials, words, ordinary_ids)
     return mask_by_tables(pairs, pairs.document_keys, np.uint64(config.seed), pass_index, tables, pieces)
 
@@ -136,8 +141,8 @@ def mask_by_tables(
     """Mask every row, in `pairs.ids` itself. keys: uint64; a row's draws depend on its key and its index."""
     rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices, seed, pass_index)
     masks = Masks(np.zeros(len(pairs) + 1, np.int64), np.empty(len(pairs.ids), np.uint16), np.empty_like(pairs.ids))
-    _, ngram, num_words, _ = tables.cumulative.shape
-    num_masked = mask_rows(rows, tables, pieces, make_scratch(num_words, ngram), masks)
+    _, ngram, max_tokens, _ = tables.cumulative.shape  # a row has no more words than tokens
+    num_masked = mask_rows(rows, tables, pieces, make_scratch(max_tokens, ngram), masks)
     return Examples(
         input_ids=pairs.ids,
         offsets=pairs.offsets,
@@ -164,9 +169,9 @@ def find_piece_flags(specials: Specials, words: WordRule) -> np.ndarray:
     return flags
 
 
-def make_scratch(max_words: int, ngram: int) -> MaskScratch:
-    """Scratch buffers for rows of up to max_words words."""
-    capacity = max_words + ngram + _STRIDE  # the last span may exceed the budget, and is written in whole strides
+def make_scratch(max_tokens: int, ngram: int) -> MaskScratch:
+    """Scratch buffers for rows of up to max_tokens tokens, so of no more words."""
+    capacity = max_tokens + ngram + _STRIDE  # the last span may exceed the budget, and is written in whole strides
     word_begins, lengths, tokens, replaced = (np.empty(capacity, np.int64) for _ in range(4))
     return MaskScratch(word_begins, lengths, np.empty(capacity // 64 + 1, np.uint64), tokens, replaced)
 
@@ -212,8 +217,9 @@ def draw_lengths(
 ) -> tuple[int, int]:
     """Draw span lengths until their sum reaches the bound; returns their number and sum.
 
-    cumulative: ngram - 1 thresholds of the distribution. The draw also ends at a span that does not fit on the circle
-    any more, and then less is masked. With spans of up to 3 words and 15 % masked all fit: at most 2 bound + 2 words.
+    cumulative: the thresholds of the distribution; the last, for 1.0, is not read. The draw also ends at a span that
+    does not fit on the circle any more, and then less is masked. With spans of up to 3 words and 15 % masked all fit:
+    with an unmasked word after each they take at most 2 bound + 2 words.
     """
     count, total = 0, 0
     while total < bound:
@@ -269,7 +275,8 @@ def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, tota
     shift = below(draw(state, _TURN), num_words)
     # Each item has one unmasked word. Only a span that covers the whole circle has none, and it is the only item.
     num_items = max(count, num_words - total)
-    # A stream of its own: the counters in choose_items are items, from 0 on, like _BUDGET and _TURN.
+    # A stream of its own: the counters in choose_items are item numbers, from 0 on, so with the row's own stream they
+    # would repeat its draws of _BUDGET, _TURN and the lengths.
     choose_items(at.is_chosen, mix(state), num_items, count)
     span, filled, lowest = 0, 0, 0
     for index in range((num_items + 63) >> 6):
@@ -293,10 +300,11 @@ def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, tota
 
 @helper
 def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: int, lowest: int, filled: int) -> int:
-    """Put [MASK], a random piece or the original in place of the row's tokens in `tokens`, in the order of the row.
+    """Put [MASK], a random piece or the original in place of the tokens listed in `tokens`, in the order of the row.
 
-    Appends positions and originals; `filled` of them are there already. Returns the new number. Nothing branches on
-    what is drawn, as that can't be predicted: the few random pieces are collected, and written in a loop of their own.
+    Appends their positions and originals to the `filled` ones of the rows before; returns how many there are then.
+    Nothing branches on what is drawn, as that can't be predicted: the few random pieces are collected, and written in
+    a loop of their own.
     """
     num_replaced = 0
     for i in range(lowest, lowest + num_tokens):
@@ -331,7 +339,7 @@ def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScrat
         put(at.word_begins, words, end - 1)  # the last [SEP] ends the last word
         if words > 0:  # a row of special pieces alone has no words
             # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole
-            # segment and a word on either side.
+            # segment and a word on either side, so one of shorter + 1 words can't.
             has_pair = 0 < words_a < words
             shorter = min(words_a, words - words_a) if has_pair else words
             ends, longest = (1 if has_pair else 0), min(ngram, shorter + 1) - 1  # indices of the tables

@@ -2,7 +2,7 @@
 
 In: token ids with the offsets of sentences and documents. Out: rows `[CLS] A [SEP] B [SEP]`.
 Whole consecutive sentences fill a row; a boundary between two of them splits A from B; half of the pairs are swapped.
-Every token is in exactly one row a pass, and both segments are always of one document. A row of one sentence has no
+Every token is in exactly one row per pass, and both segments are always of one document. A row of one sentence has no
 order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence.
 
 Deviations, see docs/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for each
@@ -113,15 +113,16 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
         config.max_tokens,
         threshold(config.short_seq_prob),
     )
-    # Each row of whole sentences has one that no other row has. A sentence of x max_tokens tokens, x > 1, has fewer
-    # than 4 x + 1 rows, since any two that follow each other hold over max_tokens / 2: a row of less ends before a word
-    # that reaches beyond its equal share, and the next one ends after that word or is an equal share of the rest. So it
-    # has at most 4 floor(x) + 4 rows, which is at most 8 floor(x).
-    num_sentences = len(documents.sentence_offsets)
-    capacity = num_sentences + 8 * (len(documents.ids) // config.max_tokens)
+    # Each row of whole sentences has a sentence that no other row has. Of a longer sentence, any two successive rows
+    # hold over max_tokens / 2 together (cut_long_sentence): an equal share of what is left is max_tokens / 2 or more,
+    # and a row that is shorter than it ends before a word that reaches beyond it. The next row then ends after that
+    # word, or is an equal share itself, or all of the rest. So a sentence of x max_tokens tokens, x > 1, has fewer than
+    # 4 x + 1 rows: at most 4 floor(x) + 4, which is at most 8 floor(x).
+    num_offsets = len(documents.sentence_offsets)
+    capacity = num_offsets + 8 * (len(documents.ids) // config.max_tokens)
     begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))
     rows = RowBounds(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
-    scratch = PlanScratch(*(np.empty(num_sentences, np.int64) for _ in PlanScratch._fields))
+    scratch = PlanScratch(*(np.empty(num_offsets, np.int64) for _ in PlanScratch._fields))
     num_rows = choose_pairs(arrays, rule, scratch, rows)
     return RowBounds(*(array[:num_rows] for array in rows))
 
@@ -147,14 +148,21 @@ def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarr
 def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_first: bool) -> int:
     """Draw the boundary between A and B, one of those between the sentences `first` to `stop` - 1.
 
-    Swapping A and B turns the row on a circle: the split becomes the outer edge, and the outer edge the split. The
-    sentence that did not fit the row before is the first or the last one, as rows are filled from either end. The
-    longer a sentence, the likelier it did not fit, so a row occurs in proportion to the sum of these two lengths. So
-    each boundary gets an arc on a circle, as long as the two sentences beside it; all arcs together are twice as long
-    as the row. From a random point in the arc of the outer edge we move by a random distance, which always leaves the
-    arc, and the boundary whose arc we reach is the split. A move and its reverse are equally likely, so a row and its
-    swapped twin are too, and no length tells the order. In the first row of a section there is no sentence that did not
-    fit before (`is_first`), so there all boundaries are equally likely.
+    The aim: P(row) P(split | row) is the same for a row and its swapped twin, so that no length tells the order. On a
+    circle both are the same sentences. Only the outer edge, where the row ends and begins, and the split change places.
+
+    P(row): the sentence that did not fit the row before is the first or the last one, as rows are filled from either
+    end. The longer a sentence, the likelier it did not fit, so P(row) is proportional to the lengths of the first and
+    the last sentence together.
+
+    P(split | row): each boundary gets an arc on a circle, as long as the two sentences beside it; all arcs together are
+    twice as long as the row. From a random point in the arc of the outer edge we move by a random distance, which
+    always leaves the arc, and the boundary whose arc we reach is the split. The length of the outer arc cancels out of
+    the product, which is then proportional to the number of moves from one arc to the other. Each of them can be
+    reversed, so the twin has as many.
+
+    In the first row of a section no sentence is there because it did not fit before (`is_first`), so all boundaries are
+    equally likely.
     """
     if is_first:  # n sentences have n - 1 inner boundaries
         return int(edges[first + 1 + below(draw(state, _SPLIT), stop - first - 1)])
@@ -234,7 +242,7 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
                 put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1
-        # All rows of the document, of sections and of long sentences, are numbered through.
+        # All rows of the document, of sections and of long sentences, are numbered consecutively.
         for i in range(first_row, row):
             rows.owners[i], rows.indices[i] = document, i - first_row
     return row

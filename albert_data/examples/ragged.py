@@ -1,4 +1,4 @@
-"""The ragged arrays that this package hands on: flat values and offsets, never lists of lists.
+"""The ragged arrays of rows: flat values and offsets, never lists of lists.
 
 Row i of a flat array `x` with offsets `o` is `x[o[i]:o[i + 1]]`.
 """

@@ -27,8 +27,8 @@ _SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sent
 class PlanScratch(NamedTuple):
     """Scratch buffers for the sentences of a document or section, all int64.
 
-    edges: where each sentence of the document begins, and last where they end; bounds: the same of the section, from 0;
-    cost, row_ends: the table, for each sentence of the section; queue: ends of a row.
+    edges: where each sentence of the document begins, and, as the last item, where the last one ends; bounds: the same
+    of the section, from 0; cost, row_ends: the table, for each sentence of the section; queue: ends of a row.
     """
 
     edges: np.ndarray
@@ -40,7 +40,10 @@ class PlanScratch(NamedTuple):
 
 @helper
 def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> None:
-    """Fill in `cost` from each sentence on, and `row_ends`: the last of the cheapest ends of a row from there."""
+    """Fill in `cost` from each sentence on, and `row_ends`: the cheapest end of a row from there.
+
+    Of equally cheap ends that is the farthest.
+    """
     bounds, cost, row_ends, queue = scratch.bounds, scratch.cost, scratch.row_ends, scratch.queue
     cost[num_sentences] = 0
     head = tail = 0
@@ -90,9 +93,9 @@ def cut_long_sentence(
 ) -> int:
     """The end of the first row of what is left of a long sentence, such that its rows have nearly equal lengths.
 
-    That is the word boundary nearest to an equal share among those from `low` on, which leave no more for the other
-    rows than they hold. If there is none, it is the last one before `low`, and the rest takes a row more; if one word
-    fills the row, it is the equal share.
+    `low` is the first end after which the rest fits the other rows. The row ends at the word boundary from `low` on
+    that is nearest to an equal share. If a row can reach none of these, it ends at the last boundary before `low`, and
+    the rest takes one more row. Without any boundary, it ends at the equal share, inside a word.
     """
     num_rows = -(-(end - begin) // max_tokens)
     if num_rows == 1:

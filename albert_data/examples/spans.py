@@ -4,9 +4,9 @@ The paper masks spans of n words with p(n) = (1/n) / sum(1/k), n <= N (ALBERT, s
 budget of 15 % of the words, and so in expectation of the tokens. Two effects would change these figures:
 
 - *The end of the budget.* Lengths are drawn until their sum reaches a bound b; the span that crosses it
-  is kept. The number of spans is then a stopping time, so by Wald's identity the shares stay p(n)
-  exactly. The expected sum m(b) exceeds b; b is chosen at random between two neighbours so that the
-  expected sum is exactly the budget.
+  is kept. The number of spans is then a stopping time, so by Wald's identity the shares of the lengths stay exactly
+  those of the distribution that they are drawn from. The expected sum m(b) exceeds b; b is chosen at random between two
+  neighbours so that the expected sum is exactly the budget.
 - *The ends of segments.* Spans are on a circle of the row's W words (see masks.py). A span across
   the end of a segment is split there into two spans. A span of n words has n - 1 inner boundaries, so each of
   the k ends splits it with probability (n - 1) / W, and every split of n into two parts is equally likely. Lengths
@@ -14,7 +14,7 @@ budget of 15 % of the words, and so in expectation of the tokens. Two effects wo
       p(m) is proportional to q(m) (1 - (m - 1) k / W) + sum over n > m of q(n) 2 k / W.
   Where W is so small that some q(m) would be negative, the longest span is shortened until none is.
 
-All of this depends on (k, N, W) alone, so it is computed once, into tables.
+All of this depends on k, N, W and the share in the budget alone, so it is computed once, into tables.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def ngram_shares(ngram: int) -> np.ndarray:
 class SpanTables(NamedTuple):
     """Tables with the axes [ends, longest, words]: index k - 1 is for k segment ends, n - 1 for spans of 1 to n words.
 
-    cumulative: uint64 [2, N, W, N], thresholds: 64 random bits below the first mean length 1, below the second 2, ..
-    bounds: int32 [2, N, W], the bound b in words; extra: uint64 [2, N, W], threshold for the bound b + 1.
+    The axis of words has max_words + 1 items, here called M. cumulative: uint64 [2, N, M, N], thresholds: 64 random
+    bits below the first mean length 1, below the second 2, ..; the last is for 1.0. bounds: int32 [2, N, M], the bound
+    b in words; extra: uint64 [2, N, M], threshold for the bound b + 1.
     """
 
     cumulative: np.ndarray
@@ -100,9 +101,10 @@ def choose_bounds(distributions: np.ndarray, budget: np.ndarray) -> tuple[np.nda
     # No matrix product: its order of additions, and so the last bit, depends on the machine.
     mean, square = (sum(n**power * distributions[:, n - 1] for n in range(1, ngram + 1)) for power in (1, 2))
     overshoot = (square / mean - 1) / 2  # the limit of m(b) - b, by renewal theory
+    # b, the largest bound with m(b) <= budget: by the table where that holds b + 1 too, else by the limit.
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
-    exact = np.count_nonzero(sums <= budget, axis=0) - 1  # the largest b in the table with m(b) <= budget
-    low = np.where(low < _EXACT_BOUNDS - 1, exact, low)  # where b + 1 is in the table too
+    exact = np.count_nonzero(sums <= budget, axis=0) - 1
+    low = np.where(low < _EXACT_BOUNDS - 1, exact, low)
     floor, ceiling = (
         np.where(bound <= _EXACT_BOUNDS, sums[np.minimum(bound, _EXACT_BOUNDS), rows], bound + overshoot)
         for bound in (low, low + 1)

@@ -50,10 +50,10 @@ class Alphabet:
         return sum(self.lost.values())
 
     def describe(self) -> list[str]:
-        """Lines of text on what is lost, and on the options that keep it."""
+        """Lines of text on what is lost, and on the options that keep it, to be shown after the word "characters"."""
         head = f"{len(self.codes):,} have a piece"
         if not self.lost:
-            return [f"{head}; none of the corpus is lost"]
+            return [f"{head}; no character of the corpus is lost"]
         share = 100 * self.num_lost / self.num_characters
         shown = ", ".join(f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN))
         more = f" and {len(self.lost) - _NUM_SHOWN:,} more" if len(self.lost) > _NUM_SHOWN else ""

@@ -1,8 +1,8 @@
 """A model's table of replacements (`precompiled_charsmap`): what normalisation makes of characters.
 
 At each position the normaliser replaces the longest string that the table holds. The table is a double-array trie of
-these strings, in the layout of darts-clone, followed by the replacements, each with a 0 after it. A node of the trie
-is a uint32, called unit. Its bits: 0 to 7 the label, a byte of the string; 8 whether a string ends here; 9 and 10 to 30
+these strings, in the layout of darts-clone, followed by the replacements, each with a 0 after it. A node of the trie is
+a uint32, called a unit. Its bits: 0 to 7 the label, a byte of the string; 8 whether a string ends here; 9 and 10 to 30
 give the base (`find_base`). The child by a label is at index base ^ label. Where a string ends, the unit at the base
 itself is a leaf: bit 31 is set and the others say where in the replacements the string's replacement begins.
 """
@@ -28,17 +28,18 @@ class Replacements(NamedTuple):
     """What normalisation makes of the characters of the basic plane. In brackets: the rule nmt_nfkc.
 
     single: bool, alone it becomes one character or stays what it is [A, but not the ligature fi];
-    solid: bool, what it becomes alone is not empty, holds no space, and begins and ends in the basic plane;
-    first, last: uint16, the first and last character of what it becomes, if it is solid;
+    solid_alone: bool, what it becomes alone is not empty, holds no space, and begins and ends in the basic plane;
+    first, last: uint16, the first and last character of what it becomes alone, if it is solid_alone;
     joined: bool, some replaced string holds it after another character [U+0301 after e], or it is a replaced space;
-    unsure: bool, it is in a replaced string of several characters whose replacement is empty or holds a space, or it
-    begins a replaced string of several characters whose replacement begins beyond the basic plane;
+    unsure: bool, what it becomes with its neighbours rules out a cut beside it [none]: either it is in a replaced
+    string of several characters whose replacement is empty or holds a space, or it begins a replaced string of several
+    characters whose replacement begins beyond the basic plane, so that `contractions` has no entry for the string;
     contractions: uint32, of each replaced string of several characters: the first character of the replacement << 16 |
     the first character of the string [é << 16 | e].
     """
 
     single: np.ndarray
-    solid: np.ndarray
+    solid_alone: np.ndarray
     first: np.ndarray
     last: np.ndarray
     joined: np.ndarray
@@ -74,7 +75,7 @@ def read_charsmap(charsmap: bytes) -> Replacements:
     yes, codes = np.ones(NUM_BASIC, np.bool_), np.arange(NUM_BASIC, dtype=np.uint16)
     found = Replacements(yes, yes.copy(), codes, codes.copy(), ~yes, ~yes, np.empty(_MAX_STEPS, np.uint32))
     scratch = WalkScratch(
-        youngest=np.zeros((len(units) | 255) + 1, np.int64),  # a base, index ^ label, is anywhere in a block of 256
+        youngest=np.zeros((len(units) | 255) + 1, np.int64),  # rounded up to 256: index ^ label changes 8 bits
         elder=np.zeros(len(units), np.int64),
         nodes=np.zeros(_MAX_KEY + 2, np.int64),
         key=np.zeros(_MAX_KEY + 8, np.uint8),
@@ -164,7 +165,7 @@ def add_character(code: int, strings: Pointer, begin: int, found: Replacements) 
     while item(strings, position) != 0:
         last, position = read_character(strings, position)
     found.single[code] = position == after_first
-    found.solid[code] = 0 < first < NUM_BASIC and last < NUM_BASIC and not has_space(strings, begin)
+    found.solid_alone[code] = 0 < first < NUM_BASIC and last < NUM_BASIC and not has_space(strings, begin)
     found.joined[code] |= code == _SPACE  # forbids all cuts, see make_cut_rule
-    if found.solid[code]:
+    if found.solid_alone[code]:
         found.first[code], found.last[code] = first, last

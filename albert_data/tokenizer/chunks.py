@@ -2,9 +2,9 @@
 
 In: sentences. Out: ids and how many each sentence has, equal to SentencePiece's. A compiled loop (encoding.py) cuts,
 hashes and looks up each chunk. New chunks of a unigram model mostly get their ids in that loop. The others, and those
-of a BPE model, wait until a slice of sentences is through. Then SentencePiece is asked for all of them at once, and
-their sentences are encoded again. The table is bounded: when it is full, a new one is begun. What is in the table
-changes the speed, never the ids.
+of a BPE model, wait until a slice of sentences is through. Then SentencePiece is asked for all of them at once, for
+their normalised text (unigram) or their ids (BPE), and their sentences are encoded again. The table is bounded: a large
+one that fills up is replaced by an empty one. What is in the table changes the speed, never the ids.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20
 _BYTES_PER_LONG_ID = 16  # capacity of long_ids: an id for so much text. Chunks that find it full wait for `_learn`
 _MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
-# The first look-up learns new chunks, the second finds them. Where the first left the table full, the second begins
-# a new table and learns, and the third finds them. SentencePiece encodes what is left: fragile and long sentences.
+# The first look-up learns new chunks, the second finds them. Where the first left the table full, the second doubles it
+# or begins a new one, and learns, and the third finds them. SentencePiece encodes what is left: long sentences, and
+# those whose score reaches the limit of a fragile chunk.
 _LOOK_UPS = 3
 
 
@@ -91,7 +92,7 @@ class ChunkEncoder:
         )
 
     def compile_rare(self) -> None:
-        """Compile the kernels that the encoding of a few words does not call, by calls without work."""
+        """Compile the kernels that the encoding of a few words does not call, by empty calls."""
         nothing, no_ids = np.zeros(0, np.int64), np.zeros(0, self._dtype)
         if self._model.is_unigram:
             encode_chunks(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._rules.trie)
@@ -144,9 +145,12 @@ class ChunkEncoder:
         """
         num_bytes = int((sentences.ends - sentences.begins).sum())
         self._reserve(num_bytes)
+        # Hardly any text has more ids than bytes and a "▁" for each sentence. A sentence for whose ids no capacity is
+        # left is NOT_DONE (encoding.write_ids).
         capacity = num_bytes + len(lengths) + SPARE_IDS
         ids = self._id_buffers[buffer_index] = grow(self._id_buffers[buffer_index], capacity)
         free_slots = len(self._table.slots) // SLOT - int(self._table.counts[0])
+        # Each fresh chunk has a byte or more, and takes a free slot.
         out = Output(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
         filled, num_fresh = encoding.encode_sentences(
             sentences, self._cuts, self._rules, self._table, self._scratch, out

@@ -2,7 +2,7 @@
 
 In: sentences. Out: how often each character occurs in them after normalisation, so that the characters of a vocabulary
 can be chosen from the whole corpus and not from a sample of it. Counts are added up, so they do not depend on how the
-corpus is split. Memory: 11 MB, whatever the corpus.
+corpus is split. Memory: 10 MB, 19 MB at the end, whatever the corpus.
 
 At each position the normaliser replaces the longest string of its table (charsmap.py). So the kernel counts *symbols*,
 without writing normalised text: a character that stays as it is has its code as its symbol; a replaced string has
@@ -42,7 +42,7 @@ class NormalRule:
         return "nmt_nfkc" if self.cased else "nmt_nfkc_cf"
 
     def normalise(self, text: str) -> str:
-        """Make the replacements. Spaces stay as they are."""
+        """Make the replacements of the table. Spaces are neither merged nor removed, nor written as "▁"."""
         return str(self._normaliser.Normalize(text))
 
     @cached_property
@@ -165,8 +165,8 @@ def find_symbols(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray,
 def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tuple[int, int]:
     """The symbol at a position, and where the next one begins.
 
-    ASCII before ASCII or an end is its own symbol even if the table replaces it, and the callers replace it afterwards:
-    no replaced string of nmt_nfkc and nmt_nfkc_cf begins with two ASCII characters.
+    ASCII before ASCII or an end is its own symbol even if the table replaces it: CharacterCounter.finish and
+    CharacterFinder replace it. No replaced string of nmt_nfkc and nmt_nfkc_cf begins with two ASCII characters.
     """
     byte = I64(item(text, position))
     if byte < _NUM_ASCII and (position + 1 == end or I64(item(text, position + 1)) < _NUM_ASCII):

@@ -6,9 +6,9 @@ neighbours, then no piece can cover both, and no merge can join them. So the cho
 position between them are independent. Four things need care:
 
 - *Normalisation* replaces the longest string of a table of replacements (charsmap.py). A cut lies only before a
-  character that no replaced string holds after another one (as many hold a combining mark), so no replaced string lies
-  across a cut. The characters on both sides are *solid*: what they become, alone or with others, is not empty and holds
-  no space.
+  character that no replaced string holds after another one (many hold a combining mark there), so no replaced string
+  lies across a cut. The characters on both sides are *solid*: what they become, alone or with others, is not empty and
+  holds no space.
 - *Spaces* become "▁", one for each run of spaces. A cut at spaces leaves them out, and the part after them gets the "▁"
   again. No piece may hold a "▁" except as its first character. The first part of a sentence gets a "▁" too if the model
   adds one there (add_dummy_prefix); if not, it is normalised like a part that continues a word, without a "▁". The same
@@ -17,9 +17,9 @@ position between them are independent. Four things need care:
   space they meet only where "▁" itself is no piece, so that it is unknown too.
 - *Rounding.* A unigram model sums scores in float32 along the sentence, so SentencePiece may prefer either of two
   ways of nearly equal scores. Both sums start from the same value, and each addition errs by at most 2^-24 of the
-  sum. So a part is *fragile* if its two best ways are closer than that error for a sum of CERTAIN_LIMIT. Its slot then
-  stores the sum below which its best way is certain (lattice.find_limit). A sentence whose sum reaches the limit of one
-  of its parts is given to SentencePiece whole.
+  sum. So a part is *fragile* if its two best ways are closer than these errors could be in a sentence whose score is
+  CERTAIN_LIMIT. Its slot then stores the score below which its best way is certain (lattice.find_limit). A sentence
+  whose score reaches the limit of one of its parts is given to SentencePiece whole. (All scores here are magnitudes.)
 
 `explain_unsafe` names the condition that a model breaks; then all text goes through SentencePiece.
 """
@@ -60,11 +60,13 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     Characters beyond the basic plane have the entry of character 0, which is never beside a cut.
     """
     found = read_charsmap(settings.charsmap)
-    solid = found.solid & ~found.unsure
+    solid = found.solid_alone & ~found.unsure
     solid[[0, ord(" "), ord(SPACE)]] = False
     solid[_SURROGATES] = False
     # A model that replaces spaces, or strings with a space after another character, gets no cuts at all.
     solid &= not found.joined[ord(" ")]
+    # AFTER needs it too: a character that is joined to the one before it may become another with it (e and U+0301
+    # become é), and then the pair that is looked up is not the one in the text.
     independent = solid & ~found.joined
     flags = BEFORE * independent + AFTER * independent + SOLID * solid + SINGLE * (solid & found.single)
     bigrams = find_bigrams(pieces)
@@ -89,7 +91,8 @@ def find_contracted(bigrams: np.ndarray, contractions: np.ndarray, first: np.nda
     contractions = np.unique(contractions & 0xFFFF0000 | first[contractions & 0xFFFF])
     begins, ends = (np.searchsorted(contractions >> 16, bigrams & 0xFFFF, side) for side in ("left", "right"))
     counts = ends - begins
-    # All of begins[i] .. ends[i] - 1, for each i. Begins 5, 9 and ends 7, 10: 0, 1, 2 and 5, 5, 7 add up to 5, 6, 9.
+    # All of begins[i] .. ends[i] - 1, for each i. Begins 5, 9 and ends 7, 10, so counts 2, 1 and their sums 2, 3:
+    # 0, 1, 2 and 7 - 2, 7 - 2, 10 - 3 add up to 5, 6, 9.
     indices = np.arange(counts.sum()) + np.repeat(ends - np.cumsum(counts), counts)
     contracted: np.ndarray = np.repeat(bigrams, counts) & 0xFFFF0000 | contractions[indices] & 0xFFFF
     return contracted

@@ -3,8 +3,8 @@
 A cut may lie where two characters meet that are not both ASCII letters. Bit masks of 64 bytes find these positions, and
 decide most of them: a space between two visible ASCII characters is a cut. The other positions are candidates. They
 are written to lists and checked one after another without a branch on the result, since no processor could predict it.
-Those between two ASCII characters have a list of their own: one look-up in a table decides each. cuts.py says which
-pairs of characters may be cut.
+Those between two ASCII characters, the second of which is no space, have a list of their own: one look-up in a table
+decides each. cuts.py says which pairs of characters may be cut.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _UNCONDITIONAL = 4  # stores of list_positions for each block; few blocks of pro
 # Flags of a character. BEFORE: a cut may lie before it. AFTER: a cut may lie after it, inside a word. SOLID: a cut may
 # lie after it, at a space. SINGLE: normalisation makes exactly one character of it. NARROW: it is below U+0E00 and not
 # ASCII. No cut is made between two of these, though allowed: letters of alphabets form words, and a word is a good
-# chunk. ASCII letters are no candidates anyway. Thai and most of the scripts above it in Unicode set no spaces.
+# chunk. ASCII letters are no candidates anyway. The scripts without spaces (Thai, Lao, Khmer, CJK and others) are
+# above, so there each cut that is allowed is made; scripts with spaces that are above too (as Hangul) only get shorter
+# chunks.
 BEFORE, AFTER, SOLID, SINGLE, NARROW = 1, 2, 4, 8, 16
 NARROW_CODES = slice(0x80, 0x0E00)
 _FLAGS_SHIFT = 32
@@ -78,7 +80,10 @@ class CutRulePointers(NamedTuple):
 
 
 class CutScratch(NamedTuple):
-    """Scratch buffers: candidates of a window (int64), those between two ASCII characters and all others."""
+    """Scratch buffers: the candidates of a window (int64).
+
+    ascii: those between two ASCII characters, the second of which is no space; others: all others.
+    """
 
     ascii: np.ndarray
     others: np.ndarray
@@ -149,7 +154,7 @@ def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarra
     text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
     ascii_listed, others_listed = pointer(scratch.ascii), pointer(scratch.others)
     spaces_cut = are_spaces_cuts(rule)
-    last = item(rule.characters, 0)  # see check_others
+    last = item(rule.characters, 0)  # the last non-ASCII character (check_others): none yet; entry 0 allows no cut
     # The last bits of the masks of the block before. A window begins where the one before ends, so they carry over.
     rest_before, visible_before, wide_before = _0, _0, _0
     for window in range(0, size, _WINDOW):
@@ -161,9 +166,10 @@ def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarra
             continuations = find_bytes(text, at, *_CONTINUATIONS)
             wide = find_bytes(text, at, *_NON_ASCII)
             visible = find_bytes(text, at, *_VISIBLE)
-            # "ab, c": before the comma and before the space, not before a letter. Only the first of several spaces
-            # counts, and nothing inside a character. A second space at the start of a block does, but is no cut, as
-            # the first one is not SOLID.
+            # "ab, c": before the comma and before the space; "a,b": before the comma and before b. A letter after a
+            # space is no candidate: that cut is marked at the space. Only the first of several spaces counts, and
+            # nothing inside a character. A second space that begins a block is a candidate too, as `<< 1` does not see
+            # the first one, but it is no cut, as the first one is not SOLID.
             candidates = (rest | spaces | rest << _1 | rest_before) & ~(continuations | spaces & spaces << _1)
             # The byte after the block is unknown here (`>> 1` shifts in a 0), so a space at its end is checked below.
             certain = spaces & (visible << _1 | visible_before) & visible >> _1 & spaces_cut

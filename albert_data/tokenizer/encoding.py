@@ -2,8 +2,8 @@
 
 Chunks are looked up in batches. A chunk is hashed as soon as its end is known, and the processor is asked for the cache
 line of its slot. When 32 chunks or more are waiting, they are looked up one after another; by then their lines have
-arrived. The loops are bound by the number of their instructions, so a batch lies in one array: with more addresses than
-there are registers, addresses are loaded again for each chunk.
+arrived. The loops are bound by the number of their instructions, so a batch lies in one array: several would have more
+base addresses than there are registers, and each chunk would load them again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ from albert_data.tokenizer.trie import LEAF
 
 NOT_DONE = -1
 LONG_SENTENCE = 32768  # bytes; a longer one goes through SentencePiece, as the length of a chunk has 16 bits in its tag
-_MAX_PIECES = 18  # unknown pieces for each byte, at most: U+FDFA, the longest, is normalised to 18 characters
+# A safe bound on the characters that normalisation makes of one byte, each an unknown piece at worst. NFKC makes the
+# most of U+FDFA: 18 of its 3 bytes.
+_MAX_PIECES = 18
 _1, _ALL_BITS, _ID, _TWO_BYTES, _TWO_SPACES = U64(1), U64(2**64 - 1), U64(0xFFFF), U64(0xFFFF), U64(0x2020)
 
 # A batch holds up to _BATCH - 1 chunks before a block, then one for each byte of the block, and the last of a sentence.
@@ -110,7 +112,10 @@ class Output(NamedTuple):
     """Filled in by encode_sentences.
 
     ids: uint16 or uint32, with a capacity of SPARE_IDS or more; lengths: int64, ids of each sentence, or NOT_DONE;
-    fresh: int64, a row for each new chunk that needs SentencePiece: its slot, begin and end.
+    fresh: int64, a row for each fresh chunk: its slot, begin and end.
+
+    A new chunk is one that the table lacked; it is pending as long as it is in the table without ids; it is fresh if it
+    is still pending after learn_chunk, so that SentencePiece must be asked.
     """
 
     ids: np.ndarray
@@ -273,7 +278,8 @@ def write_common(entry: int, batch_end: int, filled: int, work: Work) -> tuple[i
     while entry < batch_end:
         slot = I64(item(work.batch, entry + _HOME))
         tag = item(work.table.slots, slot + TAG)
-        # One branch for four comparisons: all differences are joined by OR. An entry has no flags.
+        # One branch for four comparisons: all differences are joined by OR. The tag in the entry has no flags,
+        # so each flag of the slot is a difference.
         unlike = (tag ^ item(work.batch, entry + TAG)) & (IDENTITY | UNCOMMON)
         unlike |= item(work.table.slots, slot + LOW) ^ item(work.batch, entry + LOW)
         unlike |= item(work.table.slots, slot + HIGH) ^ item(work.batch, entry + HIGH)
@@ -335,8 +341,8 @@ def write_ids(slot: int, first: int, filled: int, work: Work) -> int:
 def bound_score(first: int, filled: int, work: Work) -> float:
     """An upper bound of the magnitude of the score of a sentence so far, and of any part of it.
 
-    One unknown id may stand for several unknown pieces. scores[unk_id] is 0; the greatest number that these pieces can
-    have is added below.
+    One unknown id may stand for several unknown pieces. So scores[unk_id] is 0, and unknown_score is counted for as
+    many unknown pieces as there can be at most.
     """
     trie, num_summed = work.rules.trie, item(work.state, _NUM_SUMMED)
     total = item(work.score, 0) if num_summed else 0.0

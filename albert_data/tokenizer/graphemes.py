@@ -1,11 +1,12 @@
 """Which characters can't be separated from their neighbours: a masked word is never less than a grapheme cluster.
 
 In: a character. Out: whether it continues the character before it, and whether the character after it continues it.
-Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the shipped Unicode tables. Four
+Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the shipped Unicode tables. Five
 deviations. Two make clusters larger: every mark continues, also the few of Myanmar, Tai Tham and Ahom that UAX #29 lets
 begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a Thai nikhahit are joined to any character
-after them. Two make clusters smaller: two regional indicators (a flag) in two pieces are two, and so are a sign that
-stacks consonants with another mark after it, which no spelling has, and the next letter.
+after them. Three make clusters smaller: a flag whose two regional indicators are in two pieces becomes two clusters; a
+sign that stacks consonants and is followed by another mark, which no spelling has, does not join the next letter; GB9c
+is applied in scripts without spaces only. In the others a piece without "▁" continues a word of letters anyway.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int, int]:
         at += 8 if wire_type == _FIXED64 else 4
     else:
         raise ValueError("the protocol buffer holds a field of an unknown wire type")
-    # The value of a varint is no position, and read_varint has checked its end. Overlong sizes may even be negative.
+    # Of bytes and fixed numbers `value` is a position; of a varint it is not, and read_varint has checked where that
+    # ends. A size may be negative, if its varint has ten bytes.
     if not value <= at <= end and wire_type != _VARINT:
         raise ValueError("the protocol buffer is cut short")
     return tag, value, at

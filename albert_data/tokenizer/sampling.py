@@ -29,9 +29,9 @@ class SentenceSample:
 
     def add(self, found: dict[bytes, int]) -> None:
         """Add sentences and their hashes."""
-        for sentence, key in found.items():
-            if key <= self.limit and sentence not in self._kept:
-                self._kept[sentence] = key
+        for sentence, hashed in found.items():
+            if hashed <= self.limit and sentence not in self._kept:
+                self._kept[sentence] = hashed
                 self._num_bytes += len(sentence)
         if self._num_bytes > 2 * self._max_bytes:
             self._trim()

@@ -90,7 +90,10 @@ class TablePointers(NamedTuple):
 
 
 class ChunkKey(NamedTuple):
-    """A chunk to look up: where it begins in the text, and the first three uint64 of its slot."""
+    """A chunk to look up: where it begins in the text, and the first three uint64 of its slot.
+
+    low: of a chunk of over INLINE_BYTES not used here, as its slot has an index there.
+    """
 
     begin: int
     low: U64

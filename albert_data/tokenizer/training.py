@@ -8,7 +8,8 @@ Left to itself, the trainer would choose the characters from the sample, and dro
 frequency, and stops as soon as those taken cover the share asked for. So it is asked for all characters, and the
 lost ones are replaced by <unk> beforehand, which it treats as an unknown character. Where little is lost, the covered
 share, a float32, would be rounded to 1 before the last rare characters are taken, and the trainer would stop. So
-sentences of <unk> are added, at least one <unk> in 1,000,000 characters, which keep it below 1.
+sentences of <unk> are added, at least one <unk> in 1,000,000 characters: as these are never covered, the share stays
+below 1 to the end.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def train_model(
 ) -> TrainedModel:
     """Train on the sentences.
 
-    config.dummy_prefix: True or False. Raises TokenizerError where the sentences don't support the vocabulary.
+    config.dummy_prefix must be decided (not None). Raises TokenizerError where the sentences don't support the
+    vocabulary.
     """
     assert config.dummy_prefix is not None, "it must be decided before the training"
     used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]

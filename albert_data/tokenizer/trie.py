@@ -45,8 +45,8 @@ class TrieSettings(NamedTuple):
 
 class Trie(NamedTuple):
     """entries: uint64, see above. first_entries: uint64, for each character of the basic plane the entry that its bytes
-    lead to from the root, 0 for none: most pieces are looked up from their second character on, and a character of
-    three bytes costs one load. scores: float64 over the vocabulary, 0 for what is not matched against text.
+    lead to from the root, 0 for none; so the first character of a piece costs one load, however many bytes it has.
+    scores: float64 over the vocabulary, 0 for what is not matched against text.
     """
 
     entries: np.ndarray
@@ -218,8 +218,8 @@ def number_nodes(
     is_used[LEAF] = True  # no node with children may have this number
     index, num_children_at_start = 0, _BLOCK
     for parent in most_first:
-        # The search resumes where the last one ended, since nodes with as many children did not fit before that.
-        # Nodes with half as many children may fit into the gaps, so it begins anew for these.
+        # The search resumes where the last one ended: before that, nodes with at least as many children did not fit, so
+        # this one hardly would. Nodes with half as many children may fit into the gaps, so it begins anew for these.
         if 2 * num_children[parent] <= num_children_at_start:
             index, num_children_at_start = 0, num_children[parent]
         while True:

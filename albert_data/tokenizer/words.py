@@ -44,9 +44,10 @@ _CONTINUATION_BYTES = range(0x80, 0xC0)  # of UTF-8
 class WordRule:
     """Two numbers of each piece, int8 over the vocabulary.
 
-    starts: 1 if the piece begins a word; 0 if only after a standalone piece; NEVER if not even there.
-    standalone: 1 if the next piece begins a word; 0 if only where its `starts` is 1; NEVER if not even then.
-    A word begins where a segment begins, and where `standalone` of a piece + `starts` of the next one is positive.
+    A word begins where a segment begins, and where `standalone` of a piece + `starts` of the next one is positive. So:
+    starts: 1 if a word begins at the piece, 0 if only after a standalone piece, NEVER if not even there;
+    standalone: 1 if a word begins after the piece, 0 if only where the next piece's `starts` is 1, NEVER if not even
+    there. A NEVER on either side outweighs the 1 on the other.
     """
 
     starts: np.ndarray
