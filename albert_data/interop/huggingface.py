@@ -4,9 +4,9 @@ In: a run of `albert-data train`, or such a folder. Out: config.json, model.safe
 model card, or an Albert. Writing needs no transformers. Reading accepts only safetensors, never a pickle.
 The weights are the same numbers under other names, with two differences. Query, key and value are three matrices in
 transformers and one here. In transformers the layers of a group share everything; a model here may share only the
-attention or only the feed-forward. It is written with a group for each layer, and the shared part is repeated in every
-group. The logits are exactly the same, except in training mode, where transformers has a dropout before the SOP
-classifier and none after the feed-forward.
+attention, only the feed-forward, or nothing. Such a model is written with a group for each layer, and a shared part is
+repeated in every group. The logits are the same up to rounding, except in training mode, where transformers has a
+dropout before the SOP classifier and none after the feed-forward.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
 
     card: the content of README.md. All files that the folder already has stay, a README.md too.
     Raises OutputError if a file with other content has the name of one of ours, if a file is there that transformers
-    would read too, and if the disk is full; the files of this call are then removed again.
+    would read too, and if a file can't be written. In the last case the files of this call are removed again.
     """
     if tokenizer.vocab_size != model.config.vocab_size:
         raise ConfigError(
@@ -123,7 +123,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
         **({} if card is None or os.path.lexists(out / CARD_FILE) else {CARD_FILE: card}),
         **tokenizer_files(tokenizer, max_len=model.config.max_positions),
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
-        CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_special_ids(tokenizer)}),
+        CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_id_settings(tokenizer)}),
     }
     for name in _ALSO_READ:
         if os.path.lexists(out / name):
@@ -227,6 +227,7 @@ def to_huggingface(model: Albert) -> dict[str, Tensor]:
 def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Tensor]:
     """Convert weights under transformers' names to a state_dict of `model`, whose config has share "all".
 
+    With another share, one parameter of the model would be read from several groups, which may differ.
     Raises CheckpointError for a tensor that is missing, unknown or of another shape.
     """
     names, expected = list(_match_names(model)), model.state_dict()
@@ -281,7 +282,7 @@ def _num_groups(config: AlbertConfig) -> int:
     return config.num_groups if config.share == "all" else config.num_layers
 
 
-def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+def _id_settings(tokenizer: Tokenizer) -> dict[str, int]:
     """The ids as the released models have them: [CLS] and [SEP] are also the beginning and end of a sentence."""
     return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
 
@@ -312,12 +313,13 @@ def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
 
 
 def _check_tokenizer(run: Path, tokenizer: Tokenizer, given: Path | None) -> None:
-    """Raise TokenizerError unless it is the tokenizer that run.json names by its hash."""
-    known = read_run_file(run)["identity"].get(TOKENIZER_KEY)
+    """Raise TokenizerError unless it is the tokenizer that run.json names by its hash. given: for the message."""
+    known, own = read_run_file(run)["identity"].get(TOKENIZER_KEY), run / "tokenizer" / MODEL_NAME
     if tokenizer.sha256 != known:
+        advice = f"put that of its shards into {own.parent}" if own.is_file() else "give that of its shards"
         raise TokenizerError(
-            f"{given or run / 'tokenizer' / MODEL_NAME}: is not the tokenizer that {run} was trained with "
-            f"(SHA-256 {tokenizer.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); give that of its shards"
+            f"{given or own}: is not the tokenizer that {run} was trained with "
+            f"(SHA-256 {tokenizer.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); {advice}"
         )
 
 

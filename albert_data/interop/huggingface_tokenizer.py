@@ -5,8 +5,8 @@ and normalisation; transformers can derive these from spiece.model only if proto
 A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class has rules of its own that can't be
 changed: two backticks or two apostrophes become a quotation mark, and text after [MASK] begins a new word, with "▁".
 A model without this dummy prefix is loaded as PreTrainedTokenizerFast, which takes every rule from tokenizer.json;
-AlbertTokenizer would drop all of its spaces. Apart from those rules and from ties between segmentations of equal score,
-the ids are those of the model.
+AlbertTokenizer splits at spaces and drops them, and would put no "▁" in their place. Apart from those rules and from
+ties between segmentations of equal score, the ids are those of the model.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
 
 UNK_ID = 1  # fixed in AlbertTokenizer
 # A temporary mark at the start of a text. SentencePiece's usual normalisation removes this character from the text.
+# With one that keeps it, a text that begins with this character loses it.
 _START = "\u0001"
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
-    """Return the three files by name. Raises TokenizerError if transformers would give other ids than the model."""
+    """Return the three files by name. Raises TokenizerError for a model that `explain_unsupported` refuses."""
     settings = read_settings(tokenizer.model)
     if reason := explain_unsupported(tokenizer, settings):
         raise TokenizerError(
@@ -45,7 +46,7 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | None:
-    """Return why transformers can't give the same ids as this model, or None if it can."""
+    """Return why transformers can't give the ids of this model, or None if it can, except as the module's text says."""
     if settings.model_type != UNIGRAM:
         return "its model is not a unigram model"
     if tokenizer.unk_id != UNK_ID:
@@ -59,6 +60,7 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
     if any("▁" in piece[1:] for piece in tokenizer.pieces):
         return "it has pieces of more than one word"
     for number, (piece, score) in enumerate(zip(tokenizer.pieces, settings.scores, strict=True)):
+        # A surrogate stands for a byte of the model that is not UTF-8. isascii spares most pieces the slow loop.
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             return f"its piece {number}, {piece!r}, is not valid text"
         if not math.isfinite(score):
@@ -67,7 +69,7 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
 
 
 def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
-    """Return tokenizer.json for the tokenizers library. AlbertTokenizer uses only pieces and normalisation from it."""
+    """Return tokenizer.json. AlbertTokenizer uses only its pieces, scores and normalisation."""
     scores = [float(score) for score in settings.scores]
     normalizers = [_describe_charsmap(settings)] if settings.charsmap else []
     if settings.add_dummy_prefix:
@@ -112,8 +114,9 @@ def _drop_first_space() -> list[dict[str, Any]]:
     """Return pre-tokenisers that drop a space at the start of a text, and only there.
 
     The tokenizers library splits the text at [MASK] first and normalises each part, so a normaliser would also drop
-    the space after a mask. Only Metaspace with the scheme "first" knows which part starts the text. At this point all
-    spaces are "▁" already, so Metaspace only prepends _START to that part; then _START is removed with a "▁" after it.
+    the space after a mask. Only Metaspace with the scheme "first" knows which part starts the text: it prepends its
+    `replacement`, here _START, to that part. (It also replaces spaces, but all of them are "▁" already.) Then Split
+    removes _START, with a "▁" after it.
     (If normalisation leaves a literal "▁" in text, one at the very start is dropped too.)
     """
     mark = {"type": "Split", "pattern": {"Regex": rf"\A{_START}▁?"}, "behavior": "Removed", "invert": False}
@@ -151,8 +154,8 @@ def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
 def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int) -> dict[str, Any]:
     """Return tokenizer_config.json. Case and accents are left to the model's own normalisation.
 
-    do_lower_case to add_prefix_space are options of AlbertTokenizer, which PreTrainedTokenizerFast ignores;
-    remove_space is one of transformers 4.
+    do_lower_case, keep_accents, remove_space (only in transformers 4) and add_prefix_space are options of
+    AlbertTokenizer, which PreTrainedTokenizerFast ignores.
     """
     specials = tokenizer.specials.to_dict()
     names = {f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in specials.items()}

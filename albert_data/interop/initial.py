@@ -1,4 +1,4 @@
-"""Loads the weights that a run begins with from another run, a checkpoint or a Hugging Face folder."""
+"""Loads, from another run, a checkpoint or a Hugging Face folder, the weights that a run begins with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def load_initial(path: Path) -> Initial:
     if (path / RUN_FILE).is_file():
         checkpoints = list_checkpoints(path)
         if not checkpoints:
-            raise CheckpointError(f"{path}: the run has no checkpoint yet; begin with another, or without --init-from")
+            raise CheckpointError(
+                f"{path}: the run has no checkpoint yet; begin with another run, or without --init-from"
+            )
         path = checkpoints[-1]
     if (path / STATE_FILE).is_file():
         _, _, state = load_checkpoint(path)

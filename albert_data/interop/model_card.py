@@ -49,7 +49,8 @@ Language, sources and licence of the text are not known to albert-data. Add them
     from transformers import pipeline
     pipeline("fill-mask", model=".")("A sentence with one [MASK].")
 
-`AlbertForPreTraining` has the MLM and SOP heads; the other Albert classes begin with the same encoder.
+`AlbertForPreTraining` loads the MLM and SOP heads, `AlbertForMaskedLM` the MLM head. The other Albert classes load the
+same encoder; their own heads are new and untrained.
 """
 _FIGURES = """
 On validation rows, which the model was not trained on, at the step of this checkpoint:
@@ -86,6 +87,7 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
         digest=_as_code(stored["identity"].get("shards' digest")),
         figures=_NO_FIGURES if line is None else _FIGURES.format(cells=" | ".join(_format_cells(line))),
     )
+    # _as_code has escaped names that are not UTF-8 already; backslashreplace is a second safeguard.
     return text.encode(errors="backslashreplace")
 
 

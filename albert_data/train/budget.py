@@ -16,8 +16,8 @@ class Budget:
 
     began: time.perf_counter() at the start of this process; seconds: spent on the run by earlier processes.
     With `minutes`, the share is 0 until the end of the first update. That update compiles, and the learning rate
-    would otherwise skip a part of its warm-up. schedule_begin: the time of that moment in seconds of the run; None
-    before it.
+    would otherwise skip a part of its warm-up. schedule_begin: the seconds of the run at the end of the first update;
+    None before it.
     """
 
     def __init__(
@@ -87,5 +87,8 @@ class Budget:
         return share + per_step >= 1
 
     def _share_per_step(self, share: float) -> float:
-        """The share of the run that the previous update took; about 0 if there is none yet."""
+        """The share of the run that the previous update of this process took.
+
+        1e-9 if there is none: `lr_at` divides by it. So the warm-up of a run with `minutes` begins with almost 0.
+        """
         return max(1e-9, share - self._last_share) if self._last_share is not None else 1e-9

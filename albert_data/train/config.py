@@ -23,9 +23,9 @@ class AlbertConfig:
     """The shape of an ALBERT (Lan et al. 2020, table 1). The defaults are ALBERT base, version 2.
 
     share: which parameters the layers of a group share. "all" is the published model; the others are the rows of
-    table 4. num_groups: the layers are divided into so many groups of consecutive layers; groups share nothing.
-    num_inner_groups: the inner layers of each layer. An inner layer is an attention and then a feed-forward; they run
-    one after another, each with its own parameters.
+    table 4. num_groups: the number of groups of consecutive layers; groups share nothing.
+    num_inner_groups: the number of inner layers in each layer (inner_group_num in transformers). An inner layer is an
+    attention and then a feed-forward; they run one after another, each with its own parameters.
     dropout: of embeddings, attention weights and the outputs of both sublayers.
     """
 
@@ -161,8 +161,9 @@ class TrainConfig:
 
 
 # Table 1, with the heads and the dropout of the released models: version 2 has no dropout; version 1 has 0.1, except
-# xxlarge. tiny, measured on English books (8,000 pieces, rows of at most 128 tokens): its 3,000 steps, 5 M tokens,
-# bring the validation MLM loss to 5.98; token frequencies alone give 6.49. At lr 2e-3 it was still 6.49 at step 800.
+# xxlarge. tiny, measured on English books (8,000 pieces, rows of at most 128 tokens): its 3,000 steps of 2,048
+# tokens, padding included, bring the validation MLM loss to 5.98; token frequencies alone give 6.49. At lr 2e-3 it was
+# still 6.49 at step 800.
 MODEL_PRESETS = {
     "tiny": AlbertConfig(embedding_size=64, hidden_size=128, num_layers=4, num_heads=4, ffn_size=512),
     "base": AlbertConfig(),
@@ -185,7 +186,7 @@ _TINY = TrainConfig(
     save_every=500,
     log_every=20,
 )
-# quick: one short run on one GPU, AdamW. Larger models use a lower rate, as BERT large did.
+# quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.
 # paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
 RECIPES = {
     "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}

@@ -1,10 +1,13 @@
-"""Counts the FLOPs of a training step and knows the peaks of GPUs. Their ratio is model FLOPs utilisation (MFU).
+"""Counts the FLOPs of a training step and knows the peaks of GPUs.
+
+Model FLOPs utilisation (MFU) is the FLOPs of a step, divided by its seconds and by the peak of the GPU.
 
 In: the shape of a model and of a batch, the name of a GPU. Out: numbers. Imports no torch.
 ALBERT runs the same parameters in every layer, so the usual "6 x parameters x tokens" would count one layer of
-twelve; here each executed layer counts. Only matrix products of the model count, with two FLOPs for each multiplication
-and addition. A GPU kernel that computes a product a second time to save memory does not count it twice. Everything else
-(LayerNorm, gelu, softmax, the optimiser) is left out: under 1 % of base. Padding counts, because it is computed.
+twelve; here each executed layer counts. Only matrix products of the model count; a multiplication with its addition is
+two FLOPs. A GPU kernel that computes a product a second time to save memory does not count it twice. Everything else
+(LayerNorm, gelu, softmax, the optimiser) is left out: under 1 % of a step of preset base. Padding counts, because it
+is computed.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ def _product(num_rows: int, inner: int, num_columns: int) -> int:
 def peak_flops(device_name: str, precision: str) -> float | None:
     """Return the published dense peak of a GPU in FLOPs a second, or None if none is known.
 
-    device_name: as CUDA has it; precision: bf16, fp16 or fp32. A CPU has none, nor a format without units in the GPU.
+    device_name: as CUDA has it; precision: bf16, fp16 or fp32. None is known for a CPU, and for a format that the GPU
+    has no fast units for (bf16 on a V100).
     """
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
     if words & VARIANT_WORDS:

@@ -4,7 +4,7 @@
 RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/
      tensorboard/  .lock
 ```
-run.json holds the settings, the model's shape and the identity of the run: everything that decides its weights.
+run.json holds the settings, the model's shape, and the run's identity (everything that decides its weights).
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
 If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, checkpoints/ or
@@ -81,8 +81,8 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
 def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
     """Lock RUN against other trainings until the block, or the process, ends. Makes RUN if it is new.
 
-    Yields a warning if the file system has no locks. Raises OutputError if another training holds the lock, and the
-    errors of `check_folder`.
+    Yields a list: empty, or with a warning if the file system has no locks. Raises OutputError if another training
+    holds the lock, and the errors of `check_folder`.
     """
     warning = []
     check_folder(run, resume=resume)
@@ -113,6 +113,7 @@ def claim_folder(
 ) -> None:
     """Write run.json and the tokenizer's model, so that the run can be used without its shards.
 
+    A resumed run keeps what else its run.json holds: users and other programs may have added it.
     Raises OutputError if other files are in the way, CheckpointError if there is nothing to resume.
     """
     content: dict[str, Any] = {}
@@ -150,10 +151,12 @@ def read_run_file(run: Path) -> dict[str, Any]:
             f"{run}: there is no run to resume ({RUN_FILE} is missing); check --output, or leave out --resume"
         ) from error
     except KeyError as error:
-        raise CheckpointError(f"{path}: lacks {error.args[0]}; start another run with a new --output") from error
+        raise CheckpointError(
+            f"{path}: lacks {error.args[0]}; put the run's own file back, or train again with a new --output"
+        ) from error
     except (OSError, ValueError, ConfigError) as error:
         raise CheckpointError(
-            f"{path}: can't be read ({explain(error)}); start another run with a new --output"
+            f"{path}: can't be read ({explain(error)}); put the run's own file back, or train again with a new --output"
         ) from error
 
 
@@ -239,7 +242,7 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
         )
 
 
-# What a run writes, and whether each is a folder.
+# What `check_folder` checks in every run, and whether each is a folder.
 _KINDS = {
     METRICS_FILE: False,
     PAGE_FILE: False,
@@ -250,6 +253,6 @@ _KINDS = {
 
 
 def list_files(run: Path) -> Iterator[Path]:
-    """Yield the paths of a run's files; some may be missing."""
+    """Yield the files of a run that its readers use, which an output must not replace. Some may be missing."""
     yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TOKENIZER_FILE))
     yield from (run / CHECKPOINTS_FOLDER).rglob("*")

@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 
 
 class Rows(Protocol):
-    """The part of `albert_data.shards.reader.Shards` that training uses. `rows` returns arrays of its own."""
+    """The part of `albert_data.shards.reader.Shards` that training uses. `rows` returns new arrays."""
 
     @property
     def manifest(self) -> Manifest: ...
@@ -80,10 +80,13 @@ class RowReader:
         return BatchShape(num_rows, row_len, capacity)
 
     def read(self, rows: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool) -> list[Batch]:
-        """Return batches of one shape; the first ones are full. epoch: from 1 on, new masks are drawn."""
+        """Return batches of one shape. Rows fill them in order, so the last ones may be short or empty.
+
+        epoch: from 1 on, new masks are drawn.
+        """
         examples = self._shards.rows(rows)
         if (fault := next(self._bounds.find_faults(examples), None)) is not None:
-            what = f"row {rows[fault.row]} of a split is damaged: {self._bounds.explain(fault)}"
+            what = f"row {rows[fault.row]}, counted in its split, is damaged: {self._bounds.explain(fault)}"
             raise ShardError(f"{what}; run `albert-data verify` on its folder")
         if self._remask is not None and epoch and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch)
@@ -247,7 +250,7 @@ class ShardLoader:
             if state[name] != here:
                 raise CheckpointError(
                     f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
-                    "give it the same"
+                    "make the loader with the value of the state"
                 )
         position = Position(state["epoch"], state["window"], state["batch"])
         if any(type(number) is not int for number in position) or not self.order.holds(position):

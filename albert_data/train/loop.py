@@ -165,6 +165,7 @@ class _Loop:
         self._ranks: Ranks = session.ranks
         self._reported: set[Path] = set()
         self._rate = 0.0
+        # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
         if self._ranks.is_first:
@@ -230,7 +231,10 @@ class _Loop:
         return self._interrupt.agree(self._ranks.sum(self._interrupt.flags()))
 
     def _lacks(self, has: Callable[[MetricsFile, int], bool]) -> bool:
-        """Whether the first rank's metrics file lacks a validation of this step."""
+        """Whether the first rank's metrics file lacks a validation of this step.
+
+        has: `MetricsFile.has_validation`, or `MetricsFile.has_final` for the one at the end of the run.
+        """
         if self._splits.validation is None:
             return False
         lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
@@ -286,8 +290,8 @@ class _Loop:
             where = f"at step {bad_step + 1}, of {self._name_rows(bad_step)}"
             look = f"look at these rows with `albert-data inspect {self._splits.folder} --row N`, or "
         raise AlbertDataError(
-            f"{self._run}: the loss or its gradient stopped being finite {where}; no checkpoint was written since; "
-            f"{look}start another run with a lower --lr"
+            f"{self._run}: the loss or its gradient stopped being finite {where}; no checkpoint was written after "
+            f"that; {look}start another run with a lower --lr"
         )
 
     def _name_rows(self, step: int) -> str:
@@ -358,7 +362,7 @@ class _Loop:
                 self._tensorboard.write(split, self._session.step, line)
 
     def _save(self) -> bool:
-        """Write a checkpoint. Returns whether any rank received a signal before its end."""
+        """Write a checkpoint. Returns whether any rank received a signal before it was complete."""
         self._read_tally()  # raises if the weights may not be finite: no checkpoint has such weights
         began = time.perf_counter()
         self._session.tally.gather(self._ranks)

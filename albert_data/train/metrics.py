@@ -54,7 +54,10 @@ def figures(sums: Sequence[float]) -> Figures:
 
 
 class Tally:
-    """The sums of one rank since the last line of metrics. A checkpoint has them, as a line may begin before it."""
+    """The sums of one rank since the last line of metrics.
+
+    They are part of a checkpoint, because the next line also covers steps before it.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._sums_F = torch.zeros(6, dtype=torch.float64, device=device)
@@ -84,7 +87,8 @@ class Tally:
     def gather(self, ranks: Ranks) -> None:
         """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device.
 
-        num_flops and seconds stay as they are: MFU is that of the first rank's GPU.
+        num_flops and seconds stay as they are: MFU is that of the first rank's GPU. So do the bad steps: all ranks
+        count the same ones, since their gradients are equal after the exchange.
         """
         *sums, num_tokens, num_cells = ranks.sum([*self._sums_F.tolist(), self.num_tokens, self.num_cells])
         share = 1 if ranks.is_first else 0
@@ -170,6 +174,7 @@ class MetricsFile:
         texts, rest = split_lines(self._path)
         lines = [(one, parse_line(one)) for one in (*texts, rest)]
         kept = [one + b"\n" for one, line in lines if line is not None and line["step"] <= keep_until_step]
+        # `is`: only the rest after the last line end may be torn. It is dropped without a copy.
         strange = [one for one, line in lines if line is None and one.strip() and not (one is rest and _is_torn(rest))]
         if strange:
             copy = self._copy(b"\n".join((*texts, rest)))

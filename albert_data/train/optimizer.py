@@ -1,5 +1,7 @@
-"""AdamW as in BERT, LAMB as in Google's code, and the learning rate of each step.
+"""AdamW of PyTorch, LAMB as in Google's code, and the learning rate of each step.
 
+AdamW corrects the bias of its means, which Google's code for BERT does not. As there, biases and LayerNorms have no
+decay.
 LAMB (You et al. 2020; ALBERT, section 4.1), as the released code has it: Adam without bias correction, the decay is
 added to the update, and each matrix's update is multiplied by |matrix| / |update|, or by 1 if one of the norms is 0.
 Biases and LayerNorms have no decay and no scaling. Query, key and value are three matrices in Google's code and one
@@ -71,7 +73,7 @@ def _scale_to(update: Tensor, weights: Tensor, num_blocks: int) -> None:
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimiser. Matrices decay; biases and LayerNorms, which are vectors, do not."""
+    """Make the optimiser. Matrices have weight decay; biases and LayerNorms, which are vectors, have none."""
     betas = (config.beta1, config.beta2)
     if config.optimizer == "adamw":
         parameters = list(model.parameters())
@@ -102,10 +104,12 @@ def _count_blocks(name: str) -> int:
 
 
 def lr_at(done: float, total: float, config: TrainConfig, *, per_step: float = 1) -> float:
-    """The learning rate when `done` of `total` is done: it rises to `lr` in the warm-up, then falls linearly to 0.
+    """The learning rate of the step that begins when `done` of `total` is done.
 
-    per_step: how much one step adds to `done`. In the warm-up a step uses the rate of its end, so the first is not 0.
+    It rises to `lr` in the warm-up, then falls linearly to 0. per_step: how much one step adds to `done`. A step of the
+    warm-up uses the rate of its end, done + per_step, so that the rate of the first step is not 0.
     """
+    # The warm-up is a whole number of steps.
     warmup = round(config.warmup_share * total / per_step) * per_step
     if done < warmup:
         return config.lr * min(1.0, (done + per_step) / warmup)

@@ -4,9 +4,9 @@ An epoch is a permutation of all rows. It is computed and never stored: a Feiste
 (Black and Rogaway 2002, cycle walking) gives the row at any index. The permutation is cut into windows of about 1,024
 batches. The rows of a window are sorted into buckets by their length, rounded up to a multiple of 64, and each bucket
 is cut into batches of as many rows as the token budget allows at its length. The rows that are left over go into the
-next longer bucket, so only the last batch of a window may be short. Then the batches are shuffled. So each row comes
-exactly once per epoch, batches have few shapes, and memory and the time to reach any position are those of one window.
-Ranks take their rows from the same batches.
+next longer bucket, so only one batch of a window, cut from the longest bucket, may be short. Then the batches are
+shuffled. So each row comes exactly once per epoch, batches have few shapes, and memory and the time to reach any
+position are those of one window. Ranks take their rows from the same batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ BUCKET = 64
 WINDOW_BATCHES = 1024
 MAX_EPOCHS = 2**31 - 1
 ROUNDS = 6  # 4 make a Feistel network pseudo-random if its halves are large; 2 more for halves of a few bits
-_SHUFFLE_PURPOSE = 1  # of keys; remasking.py has another
+# Ends the parts of a key, so that keys for shuffling differ from those of remasking.py, which end in 2. `permute` and
+# the seeds of dropout have (seed, epoch) and (seed, step, rank), without a purpose. SeedSequence ignores zeros at the
+# end, so these two are equal for epoch = step on rank 0. That is harmless: a Feistel network uses one, PyTorch's
+# generator the other.
+_SHUFFLE_PURPOSE = 1
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A, _MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

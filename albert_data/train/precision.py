@@ -22,7 +22,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 class Precision:
     """A device, the name of a format, and the reasons for both, which are shown to the user.
 
-    device_info: of a GPU, the name that CUDA gives it; of a CPU, why it was chosen.
+    device_info: of a GPU, the name that CUDA gives it; of a CPU, the reason why it was chosen, such as "as asked".
     """
 
     device: torch.device

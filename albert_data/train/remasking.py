@@ -22,7 +22,7 @@ _REMASK_PURPOSE = 2  # so that these keys differ from those that shuffle the bat
 
 
 class Remasker:
-    """Draws new masks."""
+    """Draws new masks for rows of later epochs."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
         """Raises ShardError if the tokenizer is not the one that the shards were built with."""

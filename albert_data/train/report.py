@@ -56,7 +56,7 @@ class Report:
             yield
         except OSError:
             self._is_shown, self._bar.disable = False, True
-            # What is unwritten would make Python end with exit code 120.
+            # Python flushes stderr when it ends; if that fails, it exits with 120. So stderr becomes the null device.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def say(self, line: str) -> None:
@@ -136,5 +136,5 @@ def describe_end(values: Figures, baseline: Baseline | None) -> str:
     return (
         f"{text}\nfrequencies alone, counted in the training rows, give an MLM loss of "
         f"{baseline.unigram_loss:.3f}: the model learnt {learnt} frequencies "
-        f"(entropy of the masked tokens evaluated: {baseline.unigram_entropy:.3f})"
+        f"(entropy of the evaluated masked tokens: {baseline.unigram_entropy:.3f})"
     )

@@ -75,7 +75,7 @@ class Session:
     schedule_begin: float | None = None
 
     def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
-        """Exchange gradients between ranks in a backward pass only if it is the last of a step."""
+        """A context for a backward pass: the ranks exchange gradients only in the last one of a step."""
         if isinstance(self.network, DistributedDataParallel) and not are_final:
             return self.network.no_sync()
         return nullcontext()
@@ -118,7 +118,7 @@ def start_session(
     identity: Identity,
     initial: Initial | None = None,
 ) -> Session:
-    """Draw the first weights, which depend only on the seed, or copy those of `initial`."""
+    """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`."""
     torch.manual_seed(config.seed)
     model = _make_model(shape)
     if initial is not None:
@@ -264,12 +264,13 @@ def explain_out_of_memory(session: Session, row_len: int, num_cells: int) -> Ite
 def find_fitting(session: Session, row_len: int, num_cells: int) -> int:
     """Return the largest of a half, a quarter, ... of `num_cells` that fits in memory; 0 if none does.
 
-    With several ranks it returns a half without a trial.
+    With several ranks it returns a half that was not tried, so it may not fit either.
     """
     if session.ranks.num_ranks > 1:
         return num_cells // 2 if num_cells // 2 >= row_len else 0
     # Before the first update the optimiser has no state yet. It will need two tensors for each parameter.
-    reserve = [torch.empty_like(p) for p in session.model.parameters() for _ in range(2) if not session.optimizer.state]
+    num_copies = 0 if session.optimizer.state else 2
+    reserve = [torch.empty_like(p) for p in session.model.parameters() for _ in range(num_copies)]
     try:
         return _try_smaller(session, row_len, num_cells)
     finally:

@@ -30,7 +30,7 @@ class Sizes:
 
     @property
     def without_heads(self) -> int:
-        """What is kept after pretraining; shown as the encoder."""
+        """What is kept after pretraining. The output calls it "encoder"; `model.Encoder` is only the layers."""
         return self.embeddings + self.projection + self.layers + self.pooler
 
     @property
@@ -40,15 +40,16 @@ class Sizes:
 
 def count_parameters(config: AlbertConfig) -> Sizes:
     """Count the parameters of the `train.model.Albert` with this config."""
-    v, e, h, f = config.vocab_size, config.embedding_size, config.hidden_size, config.ffn_size
+    v, e, h, ffn = config.vocab_size, config.embedding_size, config.hidden_size, config.ffn_size
     norm = 2 * h
+    num_segments = 2
     return Sizes(
-        embeddings=(v + config.max_positions + 2) * e + 2 * e,
+        embeddings=(v + config.max_positions + num_segments) * e + 2 * e,  # 2 * e: the LayerNorm
         projection=_linear(e, h),
         attention=config.num_attentions * (4 * _linear(h, h) + norm),
-        ffn=config.num_ffns * (_linear(h, f) + _linear(f, h) + norm),
+        ffn=config.num_ffns * (_linear(h, ffn) + _linear(ffn, h) + norm),
         pooler=_linear(h, h),
-        mlm_head=_linear(h, e) + 2 * e + v,
+        mlm_head=_linear(h, e) + 2 * e + v,  # 2 * e: the LayerNorm; v: the bias
         sop_head=_linear(h, 2),
     )
 

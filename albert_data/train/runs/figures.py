@@ -51,7 +51,11 @@ CURVES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """sections: the objects of run.json by name, "config" and "identity" among them."""
+    """What run.json and metrics.jsonl of a run hold.
+
+    sections: the objects of run.json by name, "config" and "identity" among them. Their values are not checked here:
+    `read_run_file` checks them.
+    """
 
     name: str
     sections: dict[str, dict[str, Any]]
@@ -63,6 +67,7 @@ class RunFigures:
 
     @property
     def final_validation(self) -> Line | None:
+        """The last validation so far, also of a run that is not finished."""
         return next((line for line in reversed(self.lines) if line["split"] == "validation"), None)
 
     @property
@@ -100,7 +105,7 @@ def read_run(run: Path) -> RunFigures:
         raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
     sections = {name: value for name, value in content.items() if isinstance(value, dict)}
     loose = {name: value for name, value in content.items() if not isinstance(value, dict)}
-    if loose:  # values outside of any object are shown in a section of their own
+    if loose:  # `train` writes none; those that others added are shown in a section of their own
         sections["run"] = loose | sections.get("run", {})
     return RunFigures(name=run.resolve().name, sections=sections, lines=read_lines(run / METRICS_FILE))
 
@@ -124,7 +129,7 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def thin(lines: list[Line], most: int) -> list[Line]:
-    """At most so many of the lines, evenly, the last one among them."""
+    """At most `most` of the lines, evenly spaced, the last one among them."""
     if len(lines) <= most:
         return lines
     return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # it imports torch
 
 MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
-# The objects of run.json by the title of their table; others are titled with their own name.
+# Titles of the tables of run.json's objects. `train` writes config, model and identity; others, such as a "machine"
+# that another program added, are shown too, by default under their own names.
 TITLES = {"config": "Settings", "identity": "Model, data and machine", "machine": "Machine"}
 SERIES = {"train": Series("train", shape="line"), "validation": Series("validation", "second", "dashed")}
 
@@ -65,7 +66,7 @@ def make_run_page(run: RunFigures) -> str:
 def describe_progress(run: RunFigures) -> str:
     """How far the run is, how long it took and how fast it was."""
     if not run.lines:
-        return "No figures yet: the run was stopped before its first line of metrics."
+        return "No figures yet: the run has not written its first line of metrics."
     parts = [f"Step {run.last_step:,}{_budget(run.sections.get('config', {}), run.last_step)}."]
     if seconds := run.points("seconds", "train"):
         parts.append(f"Training took {_duration(seconds[-1][1])}.")
@@ -77,7 +78,10 @@ def describe_progress(run: RunFigures) -> str:
 
 
 def _budget(config: dict[str, Any], last_step: int) -> str:
-    """The budget, and, if it is a number of steps, whether the run is finished: only then that is known."""
+    """The budget, and, if it is a number of steps, whether the run is not finished.
+
+    With epochs or minutes the files do not tell.
+    """
     for name in ("minutes", "epochs"):
         if (given := number(config, name)) is not None:
             return f" of a run of {given:g} {name}"
