@@ -1,4 +1,4 @@
-"""albert-data: text corpora into ALBERT pretraining shards, exactly and reproducibly.
+"""albert-data: turns text corpora into ALBERT pretraining shards, exactly and reproducibly.
 
 The public Python interface; docs/python.md shows how to use it. Each name is loaded when it is first used, so importing
 the package is fast. The commands call the same functions.

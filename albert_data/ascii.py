@@ -29,4 +29,5 @@ def is_capital(code: int) -> bool:
 
 @helper
 def is_letter(code: int) -> bool:
-    return SMALL_A <= code | CASE_BIT <= SMALL_Z
+    """Whether a byte or a code point is an ASCII letter of either case."""
+    return SMALL_A <= (code | CASE_BIT) <= SMALL_Z

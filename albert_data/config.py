@@ -70,7 +70,7 @@ class TextConfig:
 
 DEFAULT_TEXT = TextConfig()
 
-# Python counts these as text encodings, but two read its own escapes, and charmap has no characters of its own.
+# Python counts these as text encodings, but two decode the escapes of Python's strings, and charmap needs a table.
 _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
 
 
@@ -83,6 +83,7 @@ def _normalise_encoding(name: str) -> str:
         codecs.getincrementaldecoder(name)("backslashreplace").decode(b"\xff\xfe\0\0a\xff", final=True)
         if codec in _NO_ENCODINGS:
             raise LookupError(codec)
+        # The byte order mark that utf-8-sig drops is dropped from every UTF-8 file.
         return "utf-8" if codec == "utf-8-sig" else codec
     except (LookupError, ValueError) as error:
         raise ConfigError(
@@ -96,7 +97,8 @@ class VocabConfig:
     """How a SentencePiece vocabulary is trained.
 
     model_type: "unigram" or "bpe".
-    character_coverage: the share of the corpus' characters that get a piece (the default is Google's for ALBERT).
+    character_coverage: the share of all character occurrences in the corpus whose character gets a piece (the default
+    is Google's for ALBERT).
     required_chars: characters that get a piece in any case, like printable ASCII.
     cased: keep capital letters. Otherwise text is made lower case.
     dummy_prefix: put a space before each sentence. None: do so unless most letters of the corpus are in scripts without
@@ -159,7 +161,7 @@ class ExampleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildConfig:
-    """Everything that affects the bytes of a build, except the documents and the tokenizer.
+    """Every setting that affects the bytes of a build, except the documents and the tokenizer.
 
     validation_fraction: the share of the documents in the validation split.
     num_shards: shards of the training split. None: it depends on the amount of data.
@@ -181,6 +183,9 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Return every setting by its own name, as in manifests and messages. No name may occur in two classes."""
+        """Return every setting by its own name, as in manifests and messages.
+
+        No two of the three classes share a name.
+        """
         flat = dataclasses.asdict(self)
         return {**flat.pop("text"), **flat.pop("examples"), **flat}

@@ -26,7 +26,7 @@ _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 
 @helper
 def mix(x: np.uint64) -> np.uint64:
-    """Scatter 64 bits, one to one, so that each input bit flips each output bit in about half of the cases."""
+    """A bijection of uint64: each input bit flips each output bit in about half of the cases."""
     # Both steps can be undone: x ^ (x >> n), and a product with an odd number modulo 2**64. So it is one to one.
     x = (x ^ (x >> _30)) * _MIX_A
     x = (x ^ (x >> _27)) * _MIX_B
@@ -35,7 +35,7 @@ def mix(x: np.uint64) -> np.uint64:
 
 @helper
 def stream(seed: np.uint64, purpose: int, key: np.uint64, pass_index: int, index: int) -> np.uint64:
-    """Return the state that all draws for one thing come from.
+    """Return the state that all draws for one thing come from. It is itself 64 random bits, and serves as a key too.
 
     Each part is mixed in before the next, so that the order counts: (1, 2) and (2, 1) give different states. _GOLDEN is
     added because `mix` leaves zero as it is.
@@ -49,7 +49,7 @@ def stream(seed: np.uint64, purpose: int, key: np.uint64, pass_index: int, index
 
 @helper
 def draw(state: np.uint64, counter: int) -> np.uint64:
-    """Return number `counter` of a stream: 64 random bits."""
+    """Return number `counter` of the stream with this state: 64 random bits."""
     return mix(state + (np.uint64(counter) + np.uint64(1)) * _GOLDEN)
 
 

@@ -1,4 +1,4 @@
-"""Escape characters that control a terminal or can't be seen, in printed text, as Python does in a string."""
+"""Escape characters that control a terminal or can't be seen, in printed text, as `repr` does."""
 
 from __future__ import annotations
 
@@ -27,5 +27,8 @@ def make_encodable(text: str, encoding: str) -> str:
 
 
 def name_as_text(path: str | os.PathLike[str]) -> str:
-    """Return a path as valid text, for JSON. A byte that is not UTF-8, such as 0xff, becomes `\\udcff`."""
+    """Return a path as valid text, for JSON.
+
+    A byte that is not UTF-8, such as 0xff, becomes six characters, `\\udcff`.
+    """
     return os.fspath(path).encode(errors="backslashreplace").decode()

@@ -1,7 +1,8 @@
 """Write files so that a reader sees a whole file or none, whatever happens while it is written.
 
-A file is written in its folder under a random hidden name, synced, and renamed. A kill leaves at most the hidden
-`.albert-data-<16 hex digits>.tmp`. A file that is not synced survives a kill too, but not a loss of power.
+A file is written in its folder under a random hidden name, synced (unless sync=False), and renamed. A kill leaves at
+most the hidden `.albert-data-<16 hex digits>.tmp`. A file that is not synced survives a kill too, but not a loss of
+power.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def write_json(path: Path, value: object, *, sync: bool = True) -> None:
 
 
 def check_output(path: Path, inputs: Iterable[Path]) -> None:
-    """Raise OutputError if an output file that the user named is a folder, or one of `inputs`, which are read."""
+    """Raise OutputError if an output file that the user named is a folder, or the same file as one of `inputs`."""
     if path.is_dir():
         raise OutputError(f"{path} is a folder; name a file to write")
     for other in inputs:
@@ -157,8 +158,9 @@ def _find_descriptor(path: Path) -> int | None:
 def write_output(path: Path, data: bytes) -> bool:
     """Write a file that the user named: a regular file as a whole or not at all, anything else in place.
 
-    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether a reader finds a regular file at
-    this path afterwards: False for /dev/stdout and the like. Raises OutputError if it can't be written.
+    So a link, a pipe or a device (`/dev/stdout`) stays what it is. Returns whether there is a regular file at this path
+    afterwards, which the caller can name to the user: False for /dev/stdout and the like. Raises OutputError if it
+    can't be written.
     """
     try:
         if is_regular(path) or not is_there(path):

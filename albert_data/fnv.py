@@ -17,7 +17,7 @@ def add_byte(state: U64, byte: int) -> U64:
 
 
 def hash_bytes(data: bytes) -> int:
-    """The same in Python, for tables that kernels look up."""
+    """The hash of `data`, computed in Python, for tables that kernels look up."""
     state = int(FNV_BASIS)
     for byte in data:
         state = (state ^ byte) * int(FNV_PRIME) % 2**64

@@ -2,8 +2,8 @@
 
 Python's own answer, KeyboardInterrupt, can be raised between any two lines. In a destructor, or in a function that C
 code calls (Numba loads machine code by one), it is printed and dropped, or leaves something half done that crashes
-later. So the command line raises nothing: the handler cleans up and ends the process. It may, since files are written
-under temporary names and a command can be repeated after a kill at any moment.
+later. So the command line raises nothing: the handler cleans up and ends the process. That is safe, since files are
+written under temporary names and a command can be repeated after a kill at any moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _message = "Interrupted."
 
 
 def before_exit(cleanup: Callable[[], object]) -> Callable[[], object]:
-    """Have a function called when Ctrl-C ends the process. It runs between any two steps, so it must take no lock."""
+    """Have a function called when Ctrl-C ends the process.
+
+    It may interrupt code that holds a lock, so it must take none.
+    """
     _cleanups.append(cleanup)
     return cleanup
 

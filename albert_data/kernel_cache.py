@@ -25,9 +25,9 @@ import numpy as np
 from albert_data.files import find_cache_folder
 
 _config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
-MAX_FOLDERS = 8  # kept for each module, of 100 kB or less: enough for some checkouts of different versions
+MAX_FOLDERS = 8  # kept for each module, each at most 100 kB: enough to switch between several checkouts
 _ROOT = Path(__file__).parent.parent
-# Modules with kernels import what these use at the top, in this form alone.
+# A module with kernels must import what its kernels use at the top of the file and in this form: only that is found.
 _IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
 
 

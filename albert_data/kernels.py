@@ -40,7 +40,7 @@ def kernel(function: Function, *, nogil: bool = True) -> Function:
             drop(folder)
             return compiled(*arguments)  # it finds nothing and compiles
 
-    call.compiled = compiled  # type: ignore[attr-defined]
+    call.compiled = compiled  # type: ignore[attr-defined]  # for tests: Numba's statistics
     return cast(Function, call)
 
 
@@ -50,7 +50,8 @@ def helper(function: Function, *, inline: bool = False) -> Function:
     inline: insert it into its callers although it is long, so that no call passes its arguments over the stack:
     `@partial(helper, inline=True)`.
 
-    `njit` would compile it again for each constant that is passed to it; `register_jitable` compiles it for the type.
+    Not by `njit`: it compiles a function once for each constant that kernels pass, `register_jitable` once for the
+    type.
     """
     compiled: Function = register_jitable(forceinline=inline)(function)
     return compiled
@@ -66,11 +67,11 @@ Pointer = Any  # what `pointer` returns
 # Pointers are for the innermost loops. Numba counts references, atomically, to each array that it hands to a function,
 # even to one that is inlined; and it tests each index for being negative. With a pointer it does neither. Nothing
 # checks a pointer's bounds or keeps its array alive: an array that Python passed lives until the kernel returns, but
-# Numba frees an array that the kernel made after the last use of that array, whatever pointers still lead to it.
+# one that the kernel made is freed right after the last use of its name, even if a pointer to it is used later.
 #
 # Each function below returns the types of its result and arguments, and a function that writes LLVM's instructions.
 # `gep` computes the address of item `at`; `get_dummy_value` is Numba's None.
-_intrinsic = cast(Callable[[Any], Any], intrinsic)  # its own type keeps `context`, which callers do not pass
+_intrinsic = cast(Callable[[Any], Any], intrinsic)  # by its own type, callers would pass `context`; they do not
 _pointer_type: Any = types.CPointer
 
 
@@ -116,7 +117,7 @@ def put(context: Any, pointer: Any, at: Any, value: Any) -> Any:
 
 
 def _point_to_u64(builder: Any, arguments: Any) -> Any:
-    """Take the address of an item for that of a uint64; it need not be a multiple of eight (`align=1`)."""
+    """Turn the address of item `at` into a pointer to a uint64. It need not be a multiple of eight (`align=1`)."""
     return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(64).as_pointer())
 
 
@@ -160,7 +161,7 @@ def prefetch(context: Any, pointer: Any, at: Any) -> Any:
 
 @_intrinsic
 def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at: Any, count: Any) -> Any:
-    """Copy `count` items to an array of the same type. The two ranges do not overlap."""
+    """Copy `count` items from one pointer to another of the same type. The two ranges do not overlap."""
     if target != source:
         raise TypeError(f"items of {source} are copied to {target}")
 
@@ -174,10 +175,10 @@ def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at
 
 
 @_intrinsic
-def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, span: Any) -> Any:
-    """Find which of the 64 bytes from `at` on are in [low, low + span), after setting the bits of `fold` in each.
+def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, width: Any) -> Any:
+    """Find which of the 64 bytes from `at` on are in [low, low + width), after setting the bits of `fold` in each.
 
-    Returns a uint64 with a bit for each byte, the first one lowest. fold, low, span: uint8. A fold of 0x20 makes ASCII
+    Returns a uint64 with a bit for each byte, the first one lowest. fold, low, width: uint8. A fold of 0x20 makes ASCII
     letters lower case, so (0x20, ord("a"), 26) finds letters of either case.
     """
 
@@ -212,7 +213,7 @@ def rarely(context: Any, condition: Any) -> Any:
 
 @_intrinsic
 def count_trailing_zeros(context: Any, bits: Any) -> Any:
-    """Count the zero bits below the lowest one of a uint64; 64 for none."""
+    """Count the zero bits below the lowest set bit of a uint64; 64 if none is set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(0))  # 0: the answer for no bits is defined

@@ -49,7 +49,7 @@ def normalise_language(code: str) -> str:
 
 
 def pack_language(code: str) -> int:
-    """Return a code of up to four ASCII letters as a number of 32 bits, the first letter lowest."""
+    """Return a code of up to four ASCII letters as a uint32: the first letter in the lowest byte, unused bytes 0."""
     letters = code.encode("ascii")
     if not 1 <= len(letters) <= 4:
         raise ValueError(f"{code!r} has {len(letters)} letters; 1 to 4 can be packed")

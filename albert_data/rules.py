@@ -1,6 +1,6 @@
-"""Which rules made a build: the version of our own, of the Unicode tables, and of the libraries that affect bytes.
+"""Which rules made a build: versions of our rules, of the Unicode tables, and of the libraries that affect bytes.
 
-Each plan and manifest records them. If other rules made a set, the same command would make other bytes now.
+Each plan and manifest records them. If other rules made a set, the same command may make other bytes now.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class SharedLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Free the lock in a child that was forked just now, unless the thread that forked holds it itself."""
+        """Make the lock free in a child that was forked just now, unless the thread that forked holds it."""
         if self._lock.acquire(blocking=False):  # it is free, or this thread has it and goes on with what it guards
             self._lock.release()
             return

@@ -1,4 +1,6 @@
-"""The Unicode tables that affect bytes. They are part of the package, so that every Python makes the same build.
+"""The Unicode tables that affect the bytes of a build.
+
+They are part of the package, so that every Python makes the same build.
 
 In: unicode.tsv, ranges of code points with general category and script, written by scripts/make_unicode_table.py. Code
 that only shows text (columns of a terminal, escaping) uses Python's own tables.
@@ -61,6 +63,6 @@ def category(character: str) -> str:
 
 
 def script(character: str) -> str:
-    """The script of a letter, mark or number, as "LATIN"; "-" of any other character."""
+    """The script of a letter, mark or number, as "LATIN"; "-" for any other character."""
     numbers, names = scripts()
     return names[int(numbers[ord(character)])]

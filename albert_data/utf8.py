@@ -5,7 +5,7 @@
     1110xxxx 10xxxxxx 10xxxxxx           below 0x10000, the basic plane
     11110xxx 10xxxxxx 10xxxxxx 10xxxxxx  all others
 
-No function checks its input, and none reads behind the character.
+No function checks its input, and none reads past the character.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def step_back(text: Pointer, position: int) -> int:
 
 @helper
 def write_character(text: Pointer, position: int, code: int) -> int:
-    """Write a character of the basic plane, and return the position behind it."""
+    """Write a character of the basic plane, and return the position after it."""
     if code < 0x80:
         put(text, position, np.uint8(code))
         return position + 1

@@ -9,6 +9,9 @@ from albert_data.shards.manifest import Manifest
 
 
 def advise_on(manifest: Manifest) -> list[str]:
-    """Options that would read the corpus better, a sentence each. Empty where it looks sound, or has no such counts."""
+    """Options that would read the corpus better, a sentence each.
+
+    Empty if the corpus looks sound, or the manifest lacks the counts.
+    """
     counts = {name: value or 0 for name, value in vars(manifest.counts).items()}
     return advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])

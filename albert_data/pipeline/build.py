@@ -49,8 +49,9 @@ from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.schema import ShardReceipt
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
-# Upper bounds for an input in the manifest. Bytes of JSON beside its path: keys, two numbers of up to 20 characters,
-# a language, white space. Values: the entry and its fields.
+# Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
+# size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry
+# and its fields.
 _INPUT_BYTES, _INPUT_VALUES = 130, 1 + len(dataclasses.fields(InputEntry))
 
 
@@ -207,11 +208,13 @@ class _Build:
         self.stages = Stages()
 
     def run(self, tokenizer: Tokenizer | None) -> tuple[Manifest, int]:
+        """Returns the manifest, and how many map tasks an earlier, killed build had finished."""
         tokenizer = tokenizer or self._learn_tokenizer()
         job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
         if tokenizer.slow_reason:
             self._progress.say(
-                f"all text goes through SentencePiece itself, since the model can't be cut: {tokenizer.slow_reason}"
+                "all text goes through SentencePiece itself, since text can't be cut for this model: "
+                f"{tokenizer.slow_reason}"
             )
         compile_kernels(job, tokenizer, self._progress)
         total, resumed = self._map(job)
@@ -251,6 +254,7 @@ class _Build:
             self._progress.advance(task.num_bytes, receipt.counts["text_bytes"])
         for receipt in done:
             total.add(receipt)
+        # Damage that this process met while it split streams into blocks. It parses no record, so it knows no labels.
         total.damage += damage.counts
         total.fields.merge(damage.fields)
         self.stages.add(total.seconds)
@@ -263,6 +267,10 @@ class _Build:
         return total, len(done)
 
     def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
+        """Yield the tasks without a receipt, and add the receipts of the others to `done`.
+
+        The engine's feed runs this in a thread, and `_map` reads `done` after the feed's end.
+        """
         for task in tasks:
             receipt = read_task_receipt(self._work.receipts / f"{task.name}.json", self._work.runs)
             if receipt is not None and receipt.fingerprint == task.fingerprint:

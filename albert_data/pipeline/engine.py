@@ -5,8 +5,8 @@ processes on this machine; a cluster's engine would send the same picklable job 
 lazily, for example by reading a stream: a thread makes them, a few ahead of the workers. A worker that dies is replaced
 and its task is tried once more; a task that kills two workers is named in the error.
 
-Tasks and results are pickled with Python's own pickle. The one of multiprocess, which accepts functions too, needs half
-a millisecond more for each message, and a worker waits for it.
+The package multiprocess starts the processes: its pickle (dill) accepts any function as a job. Tasks and results are
+pickled with Python's own pickle: dill needs half a millisecond more for each message, and a worker waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LARGEST_REUSED_BYTES, _FREE_BYTES_KEPT = 32 << 20, 256 << 20
 
 
 def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
-    """An error of ours with the message of the system. where: a name for what has no file name."""
+    """An error of ours with the message of the system. where: used if the error names no file."""
     return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")
 
 
@@ -89,11 +89,12 @@ class MultiprocessEngine:
             while True:
                 self._hand_out(feed, workers)
                 busy = [worker for worker in workers if worker.task is not None]
-                # Handing out may have read the feed's last message. So the end is checked between that and waiting for
-                # a message: otherwise `wait` would wait for one that never comes.
+                # `take` may have read the feed's last message, "end", after which no other comes. So `is_done` is
+                # tested before `wait`, which would never return.
                 if not busy and feed.is_done:
                     break
                 handles = [handle for worker in busy for handle in (worker.connection, worker.sentinel)]
+                # While all are busy no message is read, so waiting for messages would return at once, again and again.
                 ready = wait([feed.messages, *handles] if len(busy) < len(workers) else handles)
                 for worker in busy:
                     if worker.connection in ready and (answer := worker.receive()) is not None:
@@ -222,6 +223,8 @@ class _Worker:
 
 def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> None:
     """The loop of a worker process. It ends with its parent, even if that is killed."""
+    # A forked worker has SIGINT blocked already. A spawned one may not: multiprocess unblocks it in the parent when it
+    # starts its resource tracker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker inherits a handler that was made for its parent
     _keep_memory()
@@ -240,7 +243,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
 
 @before_exit
 def _kill_workers() -> None:
-    """Wait for their death too: until then they hold the lock of the build's folder."""
+    """Kill all workers, and wait: until a forked one ends, its copy of the descriptor keeps OUT/.build/lock locked."""
     workers = multiprocess.active_children()
     for worker in workers:
         worker.kill()
@@ -262,7 +265,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _keep_memory() -> None:
-    """Have the allocator reuse freed memory for arrays of up to 32 MB, where it is glibc's.
+    """If the allocator is glibc's, have it reuse freed memory for arrays of up to 32 MB.
 
     A worker makes and frees arrays of some MB over and over. By default glibc returns such memory to the system, or
     keeps it, depending on the layout of its heap. The system zeroes each page before it hands it out again: half a

@@ -28,7 +28,7 @@ from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Documents, Tokenizer
 
-RUN_BYTES = 32 << 20  # of ids: a sorted run is written when the rows that are held have that many
+RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes
 # Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,
 # source 2; rounded up. It decides how many shards there are, so another value would change the bytes of builds.
 _ROW_BYTES = 30
@@ -46,7 +46,7 @@ class MapJob:
         self._config, self._tokenizer = config, tokenizer
         self._runs, self._receipts = runs, receipts
         self._scratch = RecordScratch(tokenizer.id_dtype)
-        self._word_rule = tokenizer.choose_words(config.examples)
+        self._word_rule = tokenizer.choose_words(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: MapTask) -> TaskReceipt:
         receipt = TaskReceipt(fingerprint=task.fingerprint)
@@ -134,6 +134,7 @@ def _count_rows(
         receipt.counts[f"{split}_tokens"] += int(tokens[is_here].sum())
         receipt.counts[f"{split}_masked"] += int(masked[is_here].sum())
         here = is_here[firsts]
+        # The sample needs hashes that are random, and equal for equal documents: so are the keys of their first rows.
         receipt.samples[split].add(keys.shuffle_keys[firsts[here]], sizes[here])
     if len(firsts):
         receipt.add_edges(*_find_edges(row_split_keys[firsts], keys.document_keys[firsts], sizes))

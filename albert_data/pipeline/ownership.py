@@ -54,7 +54,7 @@ def read_our_manifest(out: Path) -> Manifest | None:
             raise ShardError("it is not a regular file")
         read = load_manifest(out)
         if not read.is_sealed:
-            raise ShardError("it was changed since")
+            raise ShardError("it was changed since the build")
     except ShardError as error:
         raise OutputError(
             f"{path} is not as a build wrote it, so it is not replaced; move it away, or name another folder ({error})"

@@ -25,9 +25,11 @@ from albert_data.wording import count_of
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MIB = 1 << 20
-_TASKS = 128  # a task is at most 1 / 128 of the corpus: smaller ones share it more evenly, but make more to merge
-_TASKS_LEFT = 32  # and at most 1 / 32 of what is left, so the last ones are small and no worker waits for long
-_MIN_TASK_BYTES = 4 * _MIB  # each task writes two files, so very small tasks would cost more than they gain
+# A task is about 1 / 128 of the corpus, within the two limits below: smaller ones share it more evenly, but make more
+# to merge.
+_TASKS = 128
+_TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks are small, so no worker waits for long
+_MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
@@ -113,7 +115,7 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
     left = sum(item.size for item in files)
     largest = min(left // _TASKS, _MAX_TASK_BYTES)
 
-    def choose_size() -> int:
+    def choose_size() -> int:  # `left` shrinks with each part of a file that is taken below
         return max(min(largest, left // _TASKS_LEFT), _MIN_TASK_BYTES)
 
     tasks: list[tuple[FileRange, ...]] = []
@@ -174,7 +176,10 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
 
 
 def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT) -> Iterator[MapTask]:
-    """Read an input that cannot be split, and yield a task for each block, small ones first to start soon."""
+    """Read an input that cannot be split, and yield a task for each block.
+
+    The first are small, so workers start early.
+    """
     stream, count_read = open_counted(item, strict=damage.strict)
     with stream:
         num_read = 0

@@ -12,7 +12,7 @@ class Progress(Protocol):
         """A stage begins. total: None where it is not known; unit: empty where nothing but the time can be shown."""
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
-        """So many more units of the stage's total are done, and so many more bytes of text were read."""
+        """done: how many more units of the stage's total; text_bytes: how many more bytes of text were read."""
 
     def say(self, line: str) -> None:
         """Show a line that the user should read now."""

@@ -1,7 +1,8 @@
 """Receipts: a JSON file for each finished task, kept until the build is finished.
 
-A receipt whose SHA-256 does not fit its values counts as missing, and its task is done again: receipts are not synced,
-so the disk may have lost a part.
+A receipt whose SHA-256 does not match its values counts as missing, and its task is done again. Receipts are not
+synced, so a crash of the machine may leave damaged ones. On Linux the build begins anew after a crash; elsewhere it
+does not notice one (see workdir.py), and only the hash finds them.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ class TaskReceipt:
     runs: file names of sorted runs.
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
-    fields: the names of the JSON fields in records that lack the text field; unlabelled: the same of records that lack
-    the language field; num_labelled: how many records have it.
+    fields: the names of the JSON fields in records that lack the text field; unlabelled: those in records that lack the
+    language field; num_labelled: how many records have the language field.
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
-    samples: of the sizes in bytes that the documents' rows of one pass have, for each split.
+    samples: for each split, a sample of the documents' sizes: the bytes of a document's rows of one pass.
     least, greatest: the documents with the extreme split keys; None where there is no row.
     languages: packed codes; empty where the build has one language.
     dropped: copies that were dropped before a run was written.

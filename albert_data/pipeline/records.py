@@ -26,7 +26,7 @@ from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefet
 
 _HEAD_U64 = 5
 _PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _LANGUAGE = range(4, 10)  # positions of the i32 above
-_PASS_BITS = 16  # the label stands above them, plus one: it is -1, 0 or 1, and a sign bit would mix with the pass
+_PASS_BITS = 16  # the label, -1, 0 or 1, is stored above them as label + 1, so that it is never negative
 _PASS_MASK = (1 << _PASS_BITS) - 1
 _PREFETCH_ROWS = 8  # rows are taken in random order, so the head of a record is prefetched this many rows ahead
 
@@ -100,6 +100,7 @@ class RecordScratch:
     def reserve(self, num_u64: int) -> Records:
         """The buffer, with a capacity of at least `num_u64`. Its contents are lost only where it must grow."""
         if num_u64 > len(self._u64):
+            # An eighth more than needed, so that the buffer does not grow for each slightly larger request.
             self._u64 = np.empty(num_u64 * 9 // 8, np.uint64)
         buffer = self._u64
         return Records(buffer, buffer.view(np.int32), buffer.view(np.uint16), buffer.view(self._id_dtype))
@@ -121,12 +122,12 @@ class RowColumns(NamedTuple):
 
 @helper
 def _count_u64(num_ids: Any, num_masks: Any, id_bytes: int) -> Any:
-    """How many u64 a record is long. A mask has an id and a position of 2 bytes."""
+    """The length of a record in u64. A mask has an id and a position of 2 bytes."""
     return _HEAD_U64 + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8
 
 
 def measure_records(examples: Examples) -> np.ndarray:
-    """How many u64 the record of each row is long: int64."""
+    """The length of each row's record in u64: int64."""
     num_u64: np.ndarray = _count_u64(
         np.diff(examples.offsets), np.diff(examples.mask_offsets), examples.input_ids.itemsize
     )
@@ -144,7 +145,8 @@ def put_examples(
 def take_examples(records: Records, starts: np.ndarray, sources: np.ndarray | None = None) -> Examples:
     """The rows whose records begin at these u64 (int64), as `find_records` found them.
 
-    sources: uint32, the languages that a shard's `source` column numbers; None for shards without that column.
+    sources: uint32, packed language codes in the order of the manifest's `sources`; None for shards without that
+    column.
     """
     columns = take_records(records, starts)._asdict()
     languages = columns.pop("languages")
@@ -201,7 +203,7 @@ def find_copies(records: Records, starts: np.ndarray, is_tie: np.ndarray) -> np.
 
 
 class Dropped(NamedTuple):
-    """Counts of dropped rows: rows of all passes; documents and their tokens, counted in the first pass alone.
+    """Counts of dropped rows. rows: over all passes; documents, tokens: in the first pass.
 
     digest: the sum of the keys of these documents modulo 2**64.
     """
@@ -278,7 +280,7 @@ def find_records(
         next_start = start + _count_u64(num_ids, num_masks, id_bytes)
         if num_ids < 0 or num_masks < 0 or next_start > end or count >= len(found.starts):
             raise ValueError("a record lies outside its run")
-        # The index of a sorted run leads to whole groups of 16 rows, so some at both ends are outside the keys.
+        # The index has one entry for 16 rows, so some rows at both ends may be outside the keys.
         if low <= u64[start] <= high:
             found.starts[count] = start
             keys.shuffle_keys[count], keys.document_keys[count] = u64[start], u64[start + 1]

@@ -1,8 +1,9 @@
 """Reduce: read the rows in one range of shuffle keys from all sorted runs, sort them, and write them as a shard.
 
-Shard s of N takes the keys in [s / N, (s + 1) / N) of all 64-bit numbers. So the shuffle is global, and its order
-depends on the keys alone. A shard consists of slices of about 8 MiB. Each becomes a record batch; a few are read at
-once. Copies of a row have equal keys, so they follow one another: all except the first are dropped here.
+Shard s of N holds the rows with keys from s * 2**64 / N to below (s + 1) * 2**64 / N. So the shuffle is global, and its
+order depends on the keys alone. A shard consists of slices of about 8 MiB. Each becomes a record batch; a few are read
+at once. Copies of a row have equal keys, so they follow one another. Unless `keep_duplicates` is set, map drops those
+within a sorted run, and those in different runs are dropped here.
 
 The number of shards and slices decides the bytes of the shards, so it is computed from the set of documents. How much
 is read at once is computed from what the sorted runs hold, copies included, since it bounds the memory.
@@ -73,15 +74,15 @@ class ReduceTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """All rows of one document go to the split `target`, which gets no other document.
+    """All rows of one document go to `to_split`, which gets no other document.
 
-    In the sorted runs these rows lie among those of `source`. num_bytes: of the document's rows of one pass.
+    In the sorted runs these rows lie among those of `from_split`. num_bytes: of the document's rows of one pass.
     """
 
     document_key: int
     num_bytes: int
-    source: str
-    target: str
+    from_split: str
+    to_split: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,27 +125,28 @@ def find_move(total: TaskReceipt, validation_fraction: float) -> Move | None:
     if least is None or greatest is None:
         return None
     if greatest.split_key < bound:
-        found, source, target = greatest, "validation", "train"
+        found, from_split, to_split = greatest, "validation", "train"
     elif validation_fraction > 0 and least.split_key >= bound and least.document_key != greatest.document_key:
-        found, source, target = least, "train", "validation"
+        found, from_split, to_split = least, "train", "validation"
     else:
         return None
-    return Move(document_key=found.document_key, num_bytes=found.num_bytes, source=source, target=target)
+    return Move(document_key=found.document_key, num_bytes=found.num_bytes, from_split=from_split, to_split=to_split)
 
 
 def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> list[ReduceTask]:
     """The shards of all splits that have rows."""
     tasks, move = [], rules.move
     for split in SPLITS:
-        section = move.source if move and move.target == split else split  # where the split's rows lie in the runs
+        # section: the split under which the runs hold the rows.
+        section = move.from_split if move and move.to_split == split else split
         held_bytes = _measure_section(total, section, np.dtype(rules.id_dtype).itemsize)
-        if move and move.target == split:
+        if move and move.to_split == split:
             num_bytes = move.num_bytes * config.examples.dupe_factor
         elif config.keep_duplicates:
             num_bytes = held_bytes
         else:
             num_bytes = total.samples[split].estimate() * config.examples.dupe_factor
-        is_emptied = move and move.source == split and not _has_others(total)
+        is_emptied = move and move.from_split == split and not _has_others(total)  # by moving a lone document
         if total.counts[f"{section}_rows"] and not is_emptied:
             tasks += plan_shards(split, num_bytes, config.num_shards if split == "train" else None, held_bytes)
     return tasks
@@ -213,7 +215,7 @@ class ReduceJob:
 
 
 def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
-    """Yield the slices of a shard that have rows. At most about _SLICES_READ of the default size are read at once."""
+    """Yield the slices of a shard that have rows. At most about 48 MiB are read at once."""
     total = task.num_shards * task.num_slices
     first, end = task.shard * task.num_slices, (task.shard + 1) * task.num_slices
     slice_bytes, limit = max(task.slice_bytes, SLICE_BYTES), _SLICES_READ * SLICE_BYTES
@@ -259,7 +261,8 @@ class _Merge:
         move = self._rules.move
         if move is None:
             return read_range(self._runs, self._split, low, high, self._scratch)
-        # All rows lie in one section of each run. The target takes the rows of the moved document, the source the rest.
-        records, found = read_range(self._runs, move.source, low, high, self._scratch)
+        # The runs hold all rows under `from_split`. `to_split` takes those of the moved document, `from_split` the
+        # rest.
+        records, found = read_range(self._runs, move.from_split, low, high, self._scratch)
         is_moved = found.keys.document_keys == np.uint64(move.document_key)
-        return records, found.take(is_moved if self._split == move.target else ~is_moved)
+        return records, found.take(is_moved if self._split == move.to_split else ~is_moved)

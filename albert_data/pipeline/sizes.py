@@ -39,6 +39,8 @@ class SizeSample:
         sizes = np.append(self.sizes, sizes[is_low].astype(_U64))
         order = np.lexsort((sizes, hashes))
         hashes, sizes = hashes[order], sizes[order]
+        # Equal hashes with different sizes are different documents whose hashes collide, so both are new. The slice is
+        # for no documents at all, since `append` gives at least one item.
         is_new = np.append(True, (hashes[1:] != hashes[:-1]) | (sizes[1:] != sizes[:-1]))[: len(hashes)]
         self.hashes, self.sizes = hashes[is_new][:SAMPLE], sizes[is_new][:SAMPLE]
 
@@ -46,8 +48,8 @@ class SizeSample:
         """The sum of the sizes of all documents, each once."""
         if len(self.hashes) < SAMPLE:
             return int(self.sizes.sum())
-        # The other k - 1 documents are all those with hashes below the sample's largest one, so they are the share
-        # largest / 2**64 of all. Counting the k-th as well would bias the estimate upwards.
+        # The first SAMPLE - 1 documents are all those with hashes below the sample's largest one, so they are the share
+        # largest / 2**64 of all. Counting the last as well would bias the estimate upwards.
         return int(self.sizes[:-1].sum()) * _HASHES // max(int(self.hashes[-1]), 1)
 
     def to_text(self) -> str:

@@ -76,8 +76,8 @@ def sort_rows(
     """Sort the rows of all parts, and write them as records into `scratch`.
 
     keys: of all parts, joined; is_validation: of each row.
-    keep_copies: False drops each row that equals the one before it. Copies in other runs are dropped in the merge; it
-    would have to hold all copies of a document at once if none were dropped here, since they have one shuffle key.
+    keep_copies: False drops each row that equals the one before it. Copies in other runs are dropped in the merge.
+    Without dropping here, the merge would hold all copies of a row at once, since they have one shuffle key.
     """
     order = keys.order()
     splits = (order[~is_validation[order]], order[is_validation[order]])

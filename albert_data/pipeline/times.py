@@ -36,9 +36,9 @@ _STAGE_KEYS = {stage.replace(" ", "_"): stage for stage in STAGES}
 class BuildTimes:
     """wall_seconds: how long the last command ran; stages: seconds of each, summed over all workers.
 
-    stages counts the map tasks that earlier, killed commands finished, but not the shards that these finished.
-    num_resumed_tasks: how many map tasks that were; finished_utc: as 2026-01-31T12:00:00Z. Raises ValueError for a
-    value of another type or out of range.
+    stages includes the map tasks that earlier, killed commands finished: receipts hold their seconds. It does not
+    include the shards that those commands finished. num_resumed_tasks: how many such map tasks there were;
+    finished_utc: as 2026-01-31T12:00:00Z. Raises ValueError for a value of another type or out of range.
     """
 
     wall_seconds: float

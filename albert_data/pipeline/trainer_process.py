@@ -36,7 +36,7 @@ _PRUNED_TO = 1.1  # the trainer prunes a unigram model to 1.1 times the vocabula
 _SEEDS = re.compile(rb"Initialized (\d+) seed")
 _ROUND = re.compile(rb"EM sub_iter=\d+ size=(\d+)")
 _MERGES = re.compile(rb"merges=(\d+) ")
-# Lines that are always in the log. The last of all others are quoted if the process dies: they may say why.
+# Lines that are always in the log. If the process dies, the last _LINES_KEPT other lines are quoted: they may say why.
 _ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")
 
 
@@ -46,7 +46,7 @@ class _Watcher:
     def __init__(self, config: VocabConfig, num_characters: int, progress: Progress) -> None:
         self._config, self._progress = config, progress
         self._num_merges = max(config.vocab_size - num_characters, 1)
-        self._smallest, self._seeds, self._done = math.log(_PRUNED_TO * config.vocab_size), 0.0, 0
+        self._log_smallest, self._log_seeds, self._done = math.log(_PRUNED_TO * config.vocab_size), 0.0, 0
         self._rest, self.last_lines = b"", deque[str](maxlen=_LINES_KEPT)
         progress.start(_NORMALISING, None, "")
 
@@ -63,10 +63,11 @@ class _Watcher:
         if b"Extracting seed" in line or b"Making suffix array" in line:
             self._progress.start(_FINDING, None, "")
         elif found := _SEEDS.search(line):
-            self._seeds = math.log(max(int(found[1]), 1))
+            self._log_seeds = math.log(max(int(found[1]), 1))
             self._progress.start(_CHOOSING, 100, "%")
         elif found := _ROUND.search(line):  # each round keeps 3/4 of the pieces, so progress is linear in the logarithm
-            left, all_rounds = math.log(max(int(found[1]), 1)) - self._smallest, self._seeds - self._smallest
+            left = math.log(max(int(found[1]), 1)) - self._log_smallest
+            all_rounds = self._log_seeds - self._log_smallest
             self._reach(int(100 * (1 - left / all_rounds)) if all_rounds > 0 else 100, 100)
         elif b"Tokenizing input sentences" in line and self._config.model_type == "bpe":
             self._progress.start(_MERGING, self._num_merges, "pieces")
@@ -104,7 +105,7 @@ class TrainerProcess:
             code = process.wait()
             try:
                 model = read_answer(answer)
-            except MemoryError:  # the process sent it and ended; the error below says what to do
+            except MemoryError:  # the trainer reported one; the error below says what to do
                 model = None
             if model is None:
                 raise _explain_death(code, sum(map(len, sentences)), " ".join(self._watcher.last_lines))

@@ -145,7 +145,8 @@ def train_vocab(
     """Train a SentencePiece vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
 
     inputs: see `build`; text: how they are read. workers: processes; None for one a core.
-    Raises AlbertDataError, for example if the inputs hold no text, or files of somebody else are in the folder.
+    Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
+    names.
     """
     text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
     try:

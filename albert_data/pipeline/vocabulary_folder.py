@@ -87,7 +87,11 @@ def _hash(data: bytes) -> str:
 
 
 def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
-    """Counts of the corpus' characters. lost: the most frequent ones without a piece, and how often each occurs."""
+    """Counts of the corpus' characters.
+
+    num_lost: how many characters have no piece; lost_in_corpus: how often they occur in all; lost: the most frequent of
+    them, and how often each occurs.
+    """
     return {
         "in_corpus": alphabet.num_characters,
         "with_a_piece": len(alphabet.codes),

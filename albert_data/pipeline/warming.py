@@ -1,4 +1,4 @@
-"""Run every kernel once before workers are forked, so that each worker inherits the machine code.
+"""Run every kernel once before workers start: forked ones inherit the machine code, others load it from the disk.
 
 Numba compiles a kernel when it is first called with arguments of some types. That takes half a minute for all, once on
 each machine; later, loading them takes 0.25 s.
@@ -30,7 +30,7 @@ WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", for
 
 
 def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress) -> None:
-    """Run every kernel that a build needs on a few words. Raises TokenizerError if the model is damaged."""
+    """Run every kernel that a build needs on a few words. Raises what `Tokenizer.prepare` raises."""
 
     def make_some_rows() -> None:
         compile_reading()

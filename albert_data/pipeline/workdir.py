@@ -11,8 +11,9 @@ OUT/.build/lock         locked by the running build; its text marks the folder a
     journal.json        while publishing: the files in OUT that this build and earlier ones wrote (see ownership.py)
     placed              the next file to be renamed into OUT
 
-A killed build resumes by its receipts: a task or shard with a receipt is finished. Runs, receipts and shards are
-written without syncing, so after a crash of the machine they are not trusted, and the build begins anew.
+A killed build resumes by its receipts: a task or shard with a receipt is finished. Runs and receipts are never
+synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the build
+begins anew. Only Linux shows that there was a crash (see `_boot_id`).
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ class WorkDir:
         os.replace(self._placed, path)
 
     def _read_plan(self) -> Plan | None:
-        """The plan of an unfinished build; None if there is none, or it can't be read."""
+        """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
         try:
             plan, _ = parse_plan(read_json(self._plan))
         except (OSError, ValueError):
@@ -306,7 +307,7 @@ def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
     if other_rules := find_other_rules(manifest.plan, plan):
         raise OutputError(
             f"{out} holds a finished build by {other_rules}; "
-            "the same command makes other rows now: replace it with --overwrite, or choose another output folder"
+            "the same command may make other rows now: replace it with --overwrite, or choose another output folder"
         )
     if difference := find_difference(manifest.plan, plan):
         raise OutputError(

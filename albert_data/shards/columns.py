@@ -21,7 +21,7 @@ from albert_data.shards.schema import SOURCE
 class Addresses(NamedTuple):
     """Where each column of each record batch begins in memory, and how many values its lists have: int64 arrays.
 
-    The two lists of masks have offsets of their own: in a file by another writer they may begin at different numbers.
+    masked_positions and masked_ids have separate offsets: in a file by another writer they may begin at different ones.
     sources: addresses of the column `source`; 0 in shards without it.
     """
 
@@ -111,7 +111,7 @@ def measure_list(offsets: Pointer, row: int, num_values: int) -> I64:
 
 @helper
 def copy_list(out: Pointer, out_at: int, values: int, offsets: Pointer, row: int, count: int) -> None:
-    """Copy the first `count` values of a row's list. values: the address of the values, of the type of `out`."""
+    """Copy the first `count` values of a row's list. values: the address of an array of the same type as `out`."""
     copy_items(out, out_at, pointer_at(out, values), I64(item(offsets, row)), count)
 
 
@@ -124,7 +124,7 @@ def copy_rows(
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
     segment_a_len, sop_label = np.empty(num_rows, np.int32), np.empty(num_rows, np.int8)
     document_keys, sources = np.empty(num_rows, np.uint64), np.empty(num_rows if has_source else 0, np.uint16)
-    # pointer_at needs a pointer for its type: i32 and the others stand for int32, int8, uint64 and uint16.
+    # pointer_at makes a pointer of the same type as another one. These four serve as examples of their types here.
     i32, i8, u64, u16 = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
     # First pass: check and measure the lists and copy the single values, so that the second can copy without checks.
     for i in range(num_rows):
@@ -135,7 +135,7 @@ def copy_rows(
         # Each row has one number of masks, so positions and ids share mask_offsets in the result.
         position_lists = pointer_at(i32, addresses.position_offsets[batch])
         if measure_list(position_lists, row, addresses.num_positions[batch]) != num_masks:
-            raise ValueError("a row has other numbers of masked_positions than of masked_ids")
+            raise ValueError("a row has more or fewer masked_positions than masked_ids")
         offsets[i + 1], mask_offsets[i + 1] = offsets[i] + num_tokens, mask_offsets[i] + num_masks
         segment_a_len[i] = item(pointer_at(i32, addresses.segment_a_len[batch]), row)
         sop_label[i] = item(pointer_at(i8, addresses.sop_label[batch]), row)

@@ -1,7 +1,7 @@
 """manifest.json: what a shard folder holds, where it came from, and the proof that it is finished.
 
-The classes are the format: a field is a key of the same name, and docs/format.md describes every one. manifest_file.py
-reads it.
+The classes are the format, which docs/format.md describes. A field is a key of the same name; only a BuildConfig is
+flat in the file: one object with the settings of all its classes. manifest_file.py reads the file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class TokenizerEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class InputEntry:
-    """An input of the build. path: of the file that was found; language: None where the build has one language."""
+    """An input of the build.
+
+    path: as found below the name that the user gave; language: None where the build has one language.
+    """
 
     path: str
     bytes: Count
@@ -78,8 +81,8 @@ class InputEntry:
 class Plan(Versions):
     """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
-    version: of albert-data; config: each setting by its name. tokenizer: its `sha256`, or the settings with which the
-    build trains it first, as `trained`.
+    version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, or
+    {"trained": settings} if the build trains one first.
     """
 
     version: str
@@ -96,8 +99,8 @@ class Plan(Versions):
 class Counts:
     """Counts of the corpus in one pass, copies included.
 
-    duplicate_documents, duplicate_tokens: how many of these were dropped as copies, None where copies were kept. The
-    last three show whether the text looks wrapped, or its documents too short (corpus/layout.py).
+    duplicate_documents, duplicate_tokens: how many documents and tokens were dropped as copies, None where copies were
+    kept. The last three show whether the text looks wrapped, or its documents too short (corpus/layout.py).
     """
 
     documents: Count
@@ -113,7 +116,10 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """num_tokens: with the special ones; num_unpaired: rows without a second segment, None in format 1."""
+    """Sums over the rows of a shard or split.
+
+    num_tokens: with the special ones; num_unpaired: rows without a second segment, None in format 1.
+    """
 
     num_rows: Count
     num_tokens: Count
@@ -152,6 +158,7 @@ class Manifest(Versions):
 
     The fields of Versions are declared again: a manifest of format 2 must have them, and format 1 had none.
     config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
+    documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
     sources: the languages that the column `source` refers to by index, None where the rows have no such column.
     card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file lacks
     it.
@@ -171,7 +178,7 @@ class Manifest(Versions):
     documents_digest: str
     counts: Counts
     damage: Mapping[str, Count]
-    splits: Annotated[Mapping[str, SplitEntry], SPLITS]
+    splits: Annotated[Mapping[str, SplitEntry], SPLITS]  # SPLITS: the keys that are allowed
     digest: str
     sources: tuple[str, ...] | None = None
     card: CardEntry | None = None

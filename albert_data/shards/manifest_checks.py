@@ -16,16 +16,16 @@ from albert_data.shards.manifest_file import ManifestFile
 _ABSENT = "missing"
 
 
-def find_value_faults(read: ManifestFile) -> Iterator[str]:
+def find_value_faults(file: ManifestFile) -> Iterator[str]:
     """What was changed, a line for each fault."""
-    faults = [*_compare_plan(read.values), *_compare_derived(read.manifest), *_compare_totals(read.manifest)]
+    faults = [*_compare_plan(file.values), *_compare_derived(file.manifest), *_compare_totals(file.manifest)]
     yield from faults
-    if SEAL not in read.values:
+    if SEAL not in file.values:
         yield f"{SEAL} is missing, so the other values can't be trusted; move the file away and build anew"
-    elif not read.is_sealed:
+    elif not file.is_sealed:
         hint = "" if faults else ": a value was changed, but it can't be known which"
-        sealed = hash_manifest(read.values)
-        yield f"its values have the SHA-256 {sealed}; {SEAL} says {read.values[SEAL]!s:.64}{hint}"
+        sealed = hash_manifest(file.values)
+        yield f"its values have the SHA-256 {sealed}; {SEAL} says {file.values[SEAL]!s:.64}{hint}"
 
 
 def _compare_plan(values: Mapping[str, Any]) -> Iterator[str]:
@@ -68,6 +68,7 @@ def _compare_totals(manifest: Manifest) -> Iterator[str]:
     for name, split in manifest.splits.items():
         for total in TOTALS:
             said, parts = getattr(split, total), [getattr(shard, total) for shard in split.shards]
+            # None: format 1 has no num_unpaired.
             summed = None if None in parts else sum(parts)
             if said is not None and summed is not None and summed != said:
                 yield f"splits.{name}.{total} is {said:,}; its shards add up to {summed:,}"

@@ -1,8 +1,8 @@
 """Reads manifest.json from the disk, within limits, and notices if it is replaced.
 
-In: a shard folder. Out: its manifest, and a stamp that shows later whether another file has its name. The manifest is
-written last: a folder without one is unfinished. A manifest may come from anywhere, so its size, the number and depth
-of its values, and the range of its numbers are limited.
+In: a shard folder. Out: its manifest, and a stamp by which a later check notices that the file was replaced. The
+manifest is written last: a folder without one is unfinished. A manifest may come from anywhere, so its size, the number
+and depth of its values, and the range of its numbers are limited.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def load_manifest(folder: Path) -> ManifestFile:
 
 
 def load_unchecked(folder: Path) -> ManifestFile:
-    """Read a manifest of our format, whatever it lacks. Raises ShardError where there is none, or ManifestDamage."""
+    """Read a manifest of our format, whatever it lacks.
+
+    Raises ShardError if there is none, ManifestDamage if it can't be read.
+    """
     path = folder / MANIFEST_NAME
     check_folder(folder)
     if not os.path.lexists(path):
@@ -124,7 +127,8 @@ def _explain_missing(folder: Path) -> str:
     inputs = "INPUT..."
     with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
         plan = read_file(folder / WORK_NAME / PLAN_NAME).values
-        inputs = " ".join(item["path"] for item in plan["inputs"][:3])
+        more = " ..." if len(plan["inputs"]) > 3 else ""
+        inputs = " ".join(item["path"] for item in plan["inputs"][:3]) + more
     return (
         f"{folder} is a build that is not finished; give its command again to resume it: "
         f"albert-data build {inputs} -o {folder}, with the same options"
@@ -132,7 +136,10 @@ def _explain_missing(folder: Path) -> str:
 
 
 def read_file(path: Path) -> ManifestFile:
-    """Read a JSON object. Raises OSError where it can't be read, ShardError or ValueError where it is not allowed."""
+    """Read a JSON object.
+
+    Raises OSError if it can't be read, ShardError if it is no regular file, ValueError if its content is not allowed.
+    """
     measure_file(path)  # before it is opened: a FIFO or a device could wait for ever
     # O_NONBLOCK: a FIFO may take the file's place in between.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -149,6 +156,7 @@ def _make_stamp(found: os.stat_result) -> Stamp:
 
 def parse_object(data: bytes) -> dict[str, Any]:
     """Parse a JSON object in UTF-8. Raises ValueError for all else, and for values that not every reader accepts."""
+    # Counted before parsing, which would make an object in memory for each value.
     num_values = sum(map(data.count, (b",", b"[", b"{")))
     if num_values > MAX_VALUES:
         raise ValueError(f"it holds about {num_values:,} values; at most {MAX_VALUES:,} are allowed")
@@ -171,7 +179,7 @@ def _describe_depth() -> str:
 
 
 def _check_values(value: object) -> None:
-    """Check all values, level by level: recursion would fail at a depth that depends on the caller's."""
+    """Check all values, level by level: recursion would fail at a depth that depends on the caller's stack."""
     level = [value]
     for _ in range(MAX_DEPTH):
         inner: list[object] = []
@@ -193,7 +201,9 @@ def _check_single(value: object) -> None:
     if isinstance(value, str):
         _check_texts([value])
     elif isinstance(value, int) and abs(value) > MAX_INT:
-        raise ValueError(f"it holds a whole number of {value.bit_length():,} bits; allowed are those of int64")
+        raise ValueError(
+            f"it holds a whole number of {value.bit_length():,} bits; allowed are -(2**63 - 1) to 2**63 - 1"
+        )
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("it holds a number beyond the range of float64")
 

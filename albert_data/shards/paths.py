@@ -26,8 +26,8 @@ _KINDS = {
 def find_file(folder: Path, name: str) -> tuple[Path, int]:
     """The path and size in bytes of a file that a manifest names.
 
-    Raises ShardError where the name leads out of the folder, also by a link, or to anything but a regular file, and
-    OSError where there is nothing.
+    Raises ShardError where the name leads out of the folder, even through a link, or to anything but a regular file,
+    and OSError where there is nothing.
     """
     try:
         path = (folder / name).resolve()
@@ -64,7 +64,11 @@ def check_folder(folder: Path) -> None:
 
 
 def list_files(folder: Path) -> Iterator[Path]:
-    """The paths of a build's files in a shard folder. A command that writes elsewhere in it must spare these."""
+    """All paths that a build may own in a shard folder, folders included.
+
+    A command that writes another file into the folder must not write to one of these.
+    """
+    # README.md is the card; its name is defined in pipeline/card.py, which imports from this package.
     yield from (folder / name for name in ("manifest.json", "README.md"))
     for name in ("tokenizer", "train", "validation"):
         yield from (folder / name).rglob("*")

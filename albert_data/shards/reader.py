@@ -108,9 +108,9 @@ class Shards:
             check_batch(batch, has_source=self._has_source)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
-            raise self._complain(f"batch {number}", explain_damage(error)) from error
+            raise self._make_error(f"batch {number}", explain_damage(error)) from error
 
-    def _complain(self, place: str, what: str) -> ShardError:
+    def _make_error(self, place: str, what: str) -> ShardError:
         return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
     @property
@@ -120,7 +120,10 @@ class Shards:
 
     @property
     def _begins(self) -> np.ndarray:
-        """The number of the first row of each record batch, and last the number of rows: int64."""
+        """The number of the first row of each record batch, then the total number of rows: int64.
+
+        The manifest has the rows of each shard, but not of each record batch, so every batch is read for it.
+        """
 
         def measure() -> np.ndarray:
             lengths = [self._read_record_batch(number).num_rows for number in range(len(self._record_batches))]
@@ -143,7 +146,7 @@ class Shards:
             path, _ = find_file(self._root, name)
         except (OSError, ShardError) as error:
             raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
-        tokenizer = load_tokenizer(path, to_encode=False)
+        tokenizer = load_tokenizer(path, to_encode=False)  # the tables for encoding are made if it encodes
         if tokenizer.sha256 != expected.sha256 or tokenizer.vocab_size != expected.vocab_size:
             raise ShardError(
                 f"tokenizer {self.folder / name} is another one than at the build; put {path.name} of the build back, "
@@ -172,9 +175,9 @@ class Shards:
             begin += len(batch)
 
     def _check_rows(self, rows: Examples, numbers: Sequence[int] | np.ndarray) -> None:
-        """Raise ShardError at a row that leaves its bounds. numbers: of these rows in the split, for the message."""
+        """Raise ShardError at a row that leaves its bounds. numbers: each row's number in the split."""
         if (fault := next(self._bounds.find_faults(rows), None)) is not None:
-            raise self._complain(f"row {numbers[fault.row]}", self._bounds.explain(fault))
+            raise self._make_error(f"row {numbers[fault.row]}", self._bounds.explain(fault))
 
     def rows(self, indices: np.ndarray | Sequence[SupportsIndex]) -> Examples:
         """Rows by number, in the order of `indices`, copied out of the files.
@@ -247,7 +250,7 @@ def _to_int(index: SupportsIndex) -> int:
     except TypeError:
         pass
     kind = f"{type(index).__module__}.{type(index).__qualname__}".removeprefix("builtins.")
-    raise TypeError(f"a row is named by {index!r:.40}, of {kind}; an integer is needed")
+    raise TypeError(f"row index {index!r:.40} is of type {kind}; an integer is needed")
 
 
 def to_row_numbers(indices: np.ndarray | Sequence[SupportsIndex], num_rows: int) -> np.ndarray:
@@ -264,15 +267,15 @@ def _to_integers(indices: Any) -> np.ndarray:
     try:
         found = np.asarray(indices)
     except ValueError as error:  # lists of several lengths
-        raise TypeError(f"rows are named by {indices!r:.40}; integers in one dimension are needed") from error
+        raise TypeError(f"row indices are {indices!r:.40}; integers in one dimension are needed") from error
     if found.ndim == 1 and found.dtype.kind in "fO" and not isinstance(indices, np.ndarray):
         # A list of integers that no one integer type holds, such as [-1, 2**63], becomes an array of floats or objects.
         return np.array([_to_int(index) for index in indices], object)
     if found.ndim == 1 and (found.dtype.kind in "iu" or (len(found) == 0 and found.dtype.kind != "b")):
         return found
     raise TypeError(
-        f"rows are named by {found.dtype}, in {found.ndim} dimensions; integers in one dimension are needed, such as "
-        "np.flatnonzero(mask) for a mask"
+        f"row indices are of type {found.dtype}, in {found.ndim} dimensions; integers in one dimension are needed, "
+        "such as np.flatnonzero(mask) for a mask"
     )
 
 

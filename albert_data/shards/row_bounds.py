@@ -1,8 +1,8 @@
-"""Whether rows stay within their own bounds and the vocabulary.
+"""Whether every length, position and id of a row is in range.
 
-In: rows of a shard, in any state. Out: the rows that do not, and what is wrong with each. Code that follows the
-lengths, positions and ids of a row that passed never reads outside an array. `Shards`, training and `verify` all ask
-here. Whether a row is also one that a build can make is checked by `verify` alone (inspect/row_checks.py).
+In: rows of a shard, in any state. Out: the rows that leave their bounds (unsound rows), with the fault of each. Code
+that follows the lengths, positions and ids of a sound row never reads outside an array. `Shards`, training and `verify`
+all ask here. Whether a row is also one that a build can make is checked by `verify` alone (inspect/row_checks.py).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Bounds(NamedTuple):
 
 @kernel
 def find_unsound(rows: ExampleArrays, bounds: Bounds, first: int, checks_ids: bool) -> tuple[int, int, int, int, int]:
-    """The first unsound row from row `first` on, as the fields of RowFault; SOUND if there is none.
+    """The first unsound row from row `first` on, as the fields of RowFault; row -1 and SOUND if there is none.
 
     checks_ids: False if the caller knows that all ids are below vocab_size.
     """

@@ -11,7 +11,7 @@ from albert_data.kernels import kernel
 
 
 def no_rows(*, has_source: bool = False) -> Examples:
-    """Examples without rows. The ids are uint16, whatever the vocabulary: there is none to hold."""
+    """Examples without rows. The ids are uint16, whatever the vocabulary: there are no ids."""
     ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
     return Examples(
         input_ids=ids,

@@ -135,13 +135,14 @@ def shorten(text: str) -> str:
 
 
 def describe_columns(schema: pyarrow.Schema) -> str:
-    """The message for columns that are not the format's."""
+    """The message for columns that are not the format's. The caller puts the name of the file in front."""
     found = ", ".join(f"{column.name} {column.type}" for column in schema)
     return f"has the columns {shorten(found)}; see docs/format.md for those that are allowed"
 
 
 def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None:
-    """Raise ValueError unless a batch has our columns, undamaged and without nulls, and as many masks as originals.
+    """Raise ValueError unless a batch has our columns, undamaged and without nulls, and in each row as many
+    masked_positions as masked_ids.
 
     Arrow checks none of this when it reads, and code that follows a damaged offset would read past the end of the file.
     The metadata of the schema may be anything: other writers of the format need not write ours.
@@ -154,7 +155,7 @@ def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None
     masks, originals = (batch.column(name).offsets.to_numpy() for name in ("masked_positions", "masked_ids"))
     # Only the lengths of the lists must agree: another writer may begin the two columns at different offsets.
     if not np.array_equal(np.diff(masks), np.diff(originals)):
-        raise ValueError("has other numbers of masked_positions than of masked_ids")
+        raise ValueError("has a row with more or fewer masked_positions than masked_ids")
 
 
 def has_nulls(column: pyarrow.Array) -> bool:

@@ -22,7 +22,7 @@ from albert_data.languages import is_language
 
 
 class _Count(int):
-    """Marks Count in annotations; no object is ever made of it."""
+    """A marker type, so that annotations can say that an integer is not negative."""
 
 
 Count = Annotated[int, _Count]  # an integer from 0 on, and no boolean
@@ -126,7 +126,7 @@ class Reading:
             *list_fields(TextConfig),
             *(field for field in list_fields(BuildConfig) if field.name not in ("text", "examples")),
         )
-        if isinstance(value, dict):  # null in the file: the build chose the setting
+        if isinstance(value, dict):  # null means None, the default, so the key is left out
             may_be_null = {field.name for field in fields if field.may_be_none}
             value = {name: item for name, item in value.items() if item is not None or name not in may_be_null}
         return self._read_fields(build, fields, value, where)
@@ -134,7 +134,10 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class _Field:
-    """A field of a dataclass. kind: X where the annotation is X | None; since: see the function of that name, or 0."""
+    """A field of a dataclass.
+
+    kind: X where the annotation is X | None; since: the format version that added it, 0 if it was always there.
+    """
 
     name: str
     kind: Any
@@ -195,12 +198,12 @@ def _is_kind(value: object, kind: Any) -> bool:
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def to_value(read: Any) -> Any:
+def to_value(value: Any) -> Any:
     """The JSON value of an object."""
-    if isinstance(read, BuildConfig):
-        return read.to_flat_dict()
-    if dataclasses.is_dataclass(read):
-        return {name: to_value(value) for name, value in vars(read).items() if value is not None}
-    if isinstance(read, Mapping):
-        return {name: to_value(value) for name, value in read.items()}
-    return [to_value(value) for value in read] if isinstance(read, tuple) else read
+    if isinstance(value, BuildConfig):
+        return value.to_flat_dict()
+    if dataclasses.is_dataclass(value):
+        return {name: to_value(item) for name, item in vars(value).items() if item is not None}
+    if isinstance(value, Mapping):
+        return {name: to_value(item) for name, item in value.items()}
+    return [to_value(item) for item in value] if isinstance(value, tuple) else value
