@@ -133,7 +133,7 @@ def test_a_truncated_shard_is_a_fault(folder, size) -> None:
     (folder / TRAIN).write_bytes(data[:size])
     whats = [fault.what for fault in find_faults(folder)]
     assert whats[0] == f"has {len(data[:size]):,} bytes; the manifest says {len(data):,}"
-    assert whats[1].startswith("can't be read as Arrow at the footer, at its end: ")
+    assert whats[1].startswith("can't be read as Arrow at the footer, the end of the file: ")
 
 
 def test_an_unlisted_shard_is_a_fault(folder) -> None:

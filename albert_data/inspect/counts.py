@@ -1,8 +1,8 @@
 """Counts over the rows of one record batch, for statistics.py to add up.
 
-In: a record batch of sound rows. Out: int64 arrays by name. Words are found in the original ids. A span
-is a longest sequence of words masked whole, inside one segment: masks.py leaves an unmasked word between two
-spans, so these sequences are the spans that were drawn.
+In: a record batch of rows within their bounds. Out: int64 arrays by name. Words are found in the original ids. A span
+is a longest sequence of words masked whole, inside one segment: masks.py leaves an unmasked word between two spans, so
+two spans never join. A drawn span that was split where a segment ends counts as two, as in the intended shares.
 """
 
 from __future__ import annotations

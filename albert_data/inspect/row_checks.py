@@ -22,7 +22,7 @@ from albert_data.shards.row_bounds import SOUND, Bounds
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.model import Tokenizer
 
-# The codes are above those of row_bounds.
+# row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
 LENGTH, SEGMENT, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(101, 108)
 MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_SPECIAL, REPLACEMENT, BROKEN_WORD, SHARED_KEY = range(108, 115)
 IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(7))

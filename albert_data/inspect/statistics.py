@@ -206,8 +206,9 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def measure(shards: Shards) -> Statistics:
-    """Measure all rows of a split; needs memory for a few record batches.
+    """Measure all rows of a split.
 
+    Needs memory for a few record batches, and eight bytes for each document of each batch, to count the documents.
     Raises ShardError at a row that leaves its bounds.
     """
     config, tokenizer = shards.manifest.config.examples, shards.tokenizer

@@ -23,7 +23,8 @@ from albert_data.wording import count_of, format_share
 
 WIDTH = 80
 NO_BUILD_TIME = (
-    "not known here; the machine and account that built it keep it, and `albert-data build --profile` prints it"
+    "not known here; only the machine and account that built the shards keep it. A build with --profile prints it at "
+    "the end"
 )
 _BAR_LEN = 32
 _CELL_LEN = 25

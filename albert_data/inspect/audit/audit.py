@@ -1,8 +1,9 @@
 """Checks whether shards are a good pretraining set, from the shards, and from the corpus where that is given.
 
 In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit/rules.py holds
-their limits. Everything is counted anew from the rows: of the manifest only the config, the rules version and the
-advice are used, no counts. What can't be known from the shards is "not known", not guessed.
+their limits. Figures are counted anew from the rows. The manifest gives the config, the rules version, and the counts
+from which the advice on the corpus's layout is made (pipeline/advice.py). What can't be known from the shards is
+"not known", not guessed.
 """
 
 from __future__ import annotations

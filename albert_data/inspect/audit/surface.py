@@ -58,7 +58,10 @@ class PieceTable:
 
 
 def show_pieces(tokenizer: Tokenizer) -> list[str]:
-    """The text of each piece without its space; an unknown, special or byte piece shows U+FFFD, which no text does."""
+    """The text of each piece without its space; an unknown, special or byte piece shows U+FFFD.
+
+    A build writes U+FFFD in place of invalid bytes too: a piece of that is taken for an unknown one.
+    """
     hidden = tokenizer.specials.is_special.copy()
     hidden[tokenizer.unk_id] = True
     return [

@@ -53,8 +53,9 @@ class Segment:
 def choose_row(shards: Shards) -> int | None:
     """The number of the row to explain, always the same one of a set; None if the split is empty.
 
-    Wanted, in this order: a pair; masked tokens of all three kinds; the longest span; a masked word of several pieces;
-    three sentences; swapped; a length that fits on a screen.
+    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then with masked tokens of all
+    three kinds, then of a length that fits on a screen. Of these is wanted, in this order: a pair; all three kinds; the
+    longest span; a masked word of several pieces; three sentences; swapped; a length that fits on a screen.
     """
     rows = range(min(_NUM_SEARCHED, len(shards)))
     ranked = sorted(rows, key=lambda row: _judge_counts(shards[row], shards.tokenizer.mask_id))[:_NUM_READ]
@@ -250,8 +251,8 @@ def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> st
     unit = _name_unit(statistics)
     counts = {f"spans_of_{n}": lens.count(n) for n in range(1, statistics.config.ngram + 1)}
     says = (
-        f"The length of a span is drawn: n {unit}s, at most {statistics.config.ngram}, with a probability in "
-        "proportion to 1/n. Spans are drawn until "
+        f"A span has at most {statistics.config.ngram} {unit}s. Lengths are drawn so that the share of the spans with "
+        f"n {unit}s is in proportion to 1/n. Spans are drawn until "
         f"{format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
     )
     labels = [count_of(n, unit) for n in range(1, statistics.config.ngram + 1)]
