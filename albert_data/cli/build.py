@@ -65,7 +65,7 @@ def build(
     """Turn text into ALBERT pretraining shards.
 
     INPUT is a file, a folder, a glob in quotes, or - for stdin. Readable are .txt (a blank line ends a document, or see
-    --documents) and .jsonl, plain or compressed as .gz or .zst. INPUT:de is an input in German.
+    --documents) and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
 
     The shards depend only on the documents, the tokenizer and the settings; workers, file layout and order change no
     byte. After an interruption, the same command resumes the build.
