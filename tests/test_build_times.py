@@ -126,7 +126,7 @@ def test_missing_times_are_reported(here: Path, capsys: pytest.CaptureFixture[st
     for path in find_folder().iterdir():
         path.unlink()
     text = " ".join(inspect(capsys).split())
-    assert "Build time: not known here; the machine and account that built it keep it" in text
+    assert "Build time: not known here; only the machine and account that built the shards keep it" in text
     assert "`albert-data build --profile` prints it" in text
     shown = json.loads(inspect(capsys, "--json"))
     assert shown["stage_seconds"] is shown["build_time"] is None

@@ -117,10 +117,10 @@ def test_a_text_that_no_row_has_is_reported(built, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--row", "1", "--grep", "a"], "--row names the rows itself; leave out --grep"),
+        (["--row", "1", "--grep", "a"], "--row already says which rows; leave out --grep"),
         (["--row", "1", "--random", "--label", "swapped"], "leave out --label and --random"),
-        (["--row", "1", "-n", "3"], "--row names the rows itself; leave out --num-examples"),
-        (["--row", "1", "--seed", "0"], "--row names the rows itself; leave out --seed"),
+        (["--row", "1", "-n", "3"], "--row already says which rows; leave out --num-examples"),
+        (["--row", "1", "--seed", "0"], "--row already says which rows; leave out --seed"),
         (["--random", "--seed", "0"], "--random draws other rows each time; leave out --seed"),
         (["--grep", "a", "--seed", "1"], "--grep shows the first rows that contain the text; leave out --seed"),
         (["--grep", "a", "--random"], "--grep shows the first rows that contain the text; leave out --random"),

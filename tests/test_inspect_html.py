@@ -187,7 +187,10 @@ def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_pat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = write_small(tmp_path / "shards")
     page = write_page(folder)
-    assert "Where the time of the build went: not known here; the machine and account that built it keep it" in page
+    assert (
+        "Where the time of the build went: not known here; only the machine and account that built the shards keep it"
+        in page
+    )
     assert "chart-stages" not in page
     stages = Stages({"read": 1.0, "mask": 3.0})
     report = BuildReport(

@@ -19,7 +19,7 @@ from albert_data.cli.output import show
 def audit(shards: Path, corpus: tuple[str, ...], as_json: bool) -> None:
     """Look for what makes the shards bad for pretraining.
 
-    Each check gives a figure and a verdict: ok, look (see whether you meant it), bad (fix it before you train) or not
+    Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
     known. The exit code is 0 whatever the verdicts are.
 
     \b

@@ -23,11 +23,11 @@ from albert_data.interrupts import say_when_interrupted
     metavar="PATH",
     help="SentencePiece model, or a folder that contains one. Without it, a vocabulary is trained first.",
 )
-@setting(ExampleConfig, "--max-seq-len", "Most tokens in a row, [CLS] and [SEP] included.")
+@setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
 @setting(
     ExampleConfig,
     "--ngram",
-    "Longest masked span in words. Spans of n words are drawn with a probability proportional to 1/n.",
+    "Longest masked span in words. The share of spans of n words is proportional to 1/n.",
 )
 @setting(ExampleConfig, "--mask-prob", "Share of the tokens to mask.")
 @setting(ExampleConfig, "--short-seq-prob", "Share of the rows that get a random shorter length.")
@@ -35,7 +35,7 @@ from albert_data.interrupts import say_when_interrupted
 @setting(ExampleConfig, "--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
 @setting(BuildConfig, "--validation-fraction", "Share of the documents to keep for validation.")
 @setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
-@setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one for about 32 MiB]", type=int)
+@setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so]", type=int)
 @setting(
     BuildConfig,
     "--compression",
@@ -46,7 +46,11 @@ from albert_data.interrupts import say_when_interrupted
 @text_options
 @workers_option
 @click.option("--overwrite", is_flag=True, help="Replace another build in OUT, as soon as the new one is finished.")
-@click.option("--profile", is_flag=True, help="Print at the end how long each stage took.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Print at the end how long each stage took; nothing if the build was finished before.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be read and with which settings, and stop.")
 def build(
     inputs: tuple[str, ...],
@@ -61,7 +65,7 @@ def build(
     """Turn text into ALBERT pretraining shards.
 
     INPUT is a file, a folder, a glob in quotes, or - for stdin. Readable are .txt (a blank line ends a document, or see
-    --documents) and .jsonl, plain or compressed as .gz or .zst. INPUT:de is an input in German.
+    --documents) and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
 
     The shards depend only on the documents, the tokenizer and the settings; workers, file layout and order change no
     byte. After an interruption, the same command resumes the build.

@@ -18,7 +18,10 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def main() -> None:
-    """Run the command line: 0 success, 1 an error, 2 a usage error, 70 a bug, 130 interrupted."""
+    """Run the command line: 0 success, 1 an error, 2 a usage error, 70 a bug, 130 interrupted.
+
+    `train` also ends with 129 after SIGHUP and 143 after SIGTERM.
+    """
     exit_at_interrupts()
     open_standard_streams()
     from albert_data.cli.main import run
@@ -38,7 +41,7 @@ def open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # os.open takes the lowest free one: number
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # number: the lowest free one
             if number:  # sys.stdin stays None, so that a command that reads it reports that it is closed
                 setattr(sys, name, os.fdopen(number, "w"))
 
@@ -49,8 +52,8 @@ def fast_imports() -> Iterator[None]:
 
     Numba alone makes 200,000 objects. Collections during the imports took 0.09 s, and the last one, as Python ends,
     0.15 s: so these objects are also exempt from later collections. OpenBLAS, which NumPy loads, starts a thread
-    for each core to multiply large matrices, which costs 0.16 s of processor time; commands that use this function
-    multiply no such matrices.
+    for each core to multiply large matrices, which costs 0.16 s of processor time. Of the commands that use this
+    function only `audit` and `inspect --html` multiply matrices, of at most some hundred columns.
     """
     is_set = _BLAS_THREADS in os.environ
     os.environ.setdefault(_BLAS_THREADS, "1")

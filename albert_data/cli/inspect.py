@@ -26,7 +26,7 @@ _SOP_LABELS = {"in-order": 0, "swapped": 1}
 _PATH = click.Path(path_type=Path)
 # An option, what it does, and the options that would have no effect with it.
 _CONFLICTS = (
-    ("--row", "names the rows itself", ("--grep", "--label", "--num-examples", "--random", "--seed")),
+    ("--row", "already says which rows", ("--grep", "--label", "--num-examples", "--random", "--seed")),
     ("--grep", "shows the first rows that contain the text", ("--random", "--seed")),
     ("--random", "draws other rows each time", ("--seed",)),
 )
@@ -101,12 +101,13 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
     if html:
         page = report.to_html().encode()
-        is_file = write_output(html, page)
+        is_saved = write_output(html, page)
     if as_json:
         show(json.dumps(report.to_dict(), indent=2))
     elif html is None:
         _print_text(report)
-    elif is_file and not _is_stdout(html):  # after a page on stdout this line would become part of it
+    # Nothing for a pipe or a device; after a page on stdout this line would become part of it.
+    elif is_saved and not _is_stdout(html):
         show(f"{html}: {len(page) / 1e6:.1f} MB; open it in a browser")
 
 
@@ -114,7 +115,7 @@ def _refuse_conflicts() -> None:
     """Raise UsageError for an option that would have no effect with another one."""
     context = click.get_current_context()
     given = {
-        max(parameter.opts, key=len)
+        max(parameter.opts, key=len)  # its long form
         for parameter in context.command.params
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     }

@@ -85,7 +85,10 @@ def cli() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code. An error is printed as one line."""
+    """Run one command line and return its exit code; `verify` raises SystemExit(1) instead if it found faults.
+
+    An error of the library or of the system is printed as one line, a usage error with the usage.
+    """
     try:
         result = cli.main(arguments, prog_name="albert-data", standalone_mode=False)
         return result if isinstance(result, int) else 0

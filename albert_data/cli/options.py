@@ -30,7 +30,10 @@ _LIST_WIDTH = 80  # columns
 
 
 def setting(config: type[Any], flags: str, help: str, **attributes: Any) -> Callable[[Command], Command]:
-    """An option for the field of `config` with the same name; its default and type are those of the field."""
+    """An option for the field of `config` with the same name; its default is that of the field.
+
+    click infers the type from the default. Where that is None, pass `type`.
+    """
     name = flags.split("/")[0].removeprefix("--").replace("-", "_")
     default = next(field.default for field in dataclasses.fields(config) if field.name == name)
     return click.option(flags, default=default, show_default=default not in (None, ""), help=help, **attributes)
@@ -141,7 +144,7 @@ def text_options(command: Command) -> Command:
 
 
 def workers_option(command: Command) -> Command:
-    """--workers: how many processes share the work. It changes no byte of the result."""
+    """--workers: how many processes, or threads in `verify`, share the work. It changes no byte of the result."""
     return click.option(
         "--workers",
         type=click.IntRange(1, 1024),
@@ -175,7 +178,7 @@ def moved_option(flag: str, place: str, *, is_flag: bool = False) -> Callable[[C
     """A hidden option of an earlier version. Its error says which command does that now."""
 
     def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
-        if value and not context.resilient_parsing:  # which means shell completion: it must not fail
+        if value and not context.resilient_parsing:  # click sets that for shell completion, which must not fail
             raise click.UsageError(f"{flag} has moved to `albert-data {place}`")
 
     # Eager options are processed first, so a missing argument does not hide this error.

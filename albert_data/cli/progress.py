@@ -42,12 +42,13 @@ class Bar:
         )
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
+        """Add to the bar. done: of the total given to `start`; text_bytes: bytes of text processed."""
         self._text_bytes += text_bytes
         if self._bar is not None:
             elapsed = self._bar.format_dict["elapsed"]
             if self._text_bytes and elapsed > 0:
                 self._bar.set_postfix_str(f"{self._text_bytes / elapsed / 1e6:.1f} MB/s of text", refresh=False)
-            # The bytes that are read from a pipe are not counted, so the bar shows the bytes of text.
+            # Without a total, as for a pipe, the bytes read are not counted: the bar shows the bytes of text.
             self._bar.update(text_bytes if self._counts_text else done)
 
     def say(self, line: str) -> None:
@@ -71,7 +72,9 @@ class Bar:
 
 
 def _choose_format(total: int | None, unit: str) -> str | None:
-    """The format of tqdm's line: a percentage if the total is known; else tqdm's own, or without a unit the time."""
+    """The format of tqdm's line: a percentage if the total is known; otherwise tqdm's own, or only the time if nothing
+    is counted.
+    """
     if total is not None:
         return "{desc} {percentage:3.0f} %|{bar}| {elapsed}<{remaining}{postfix}"
     return None if unit else "{desc} {elapsed}"

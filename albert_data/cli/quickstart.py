@@ -99,7 +99,7 @@ def quickstart(
     report and the model are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
 
     INPUT is a file, a folder or a glob in quotes. Readable are .txt (a blank line ends a document, or see --documents)
-    and .jsonl, plain or compressed as .gz or .zst. INPUT:de is an input in German.
+    and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
 
     After an interruption, the same command resumes. What is finished is not made again. Training needs PyTorch; without
     it, the rest is done.

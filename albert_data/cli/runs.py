@@ -47,7 +47,7 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
     from albert_data.train.sizes import describe_paper
 
     if plot is not None and shards is None:
-        raise click.UsageError("--plot draws how layers change the validation rows; give --shards too")
+        raise click.UsageError("--plot draws what --shards measures; give --shards too")
     measured = _measure_layers(runs, shards, plot) if shards is not None else []
     if as_json:
         found = {"runs": [run_to_dict(run) for run in runs], "layers": [dataclasses.asdict(one) for one in measured]}

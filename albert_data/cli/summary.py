@@ -1,4 +1,4 @@
-"""What `build` and `vocab` print at their end."""
+"""What `build` and `vocab` print at the end, and `build --dry-run` instead of building."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def describe_stages(report: BuildReport) -> str:
 
 def _rate(report: BuildReport) -> str:
     if report.resumed_tasks:  # the seconds are not those of the whole text
-        return "which completed an interrupted build"
+        return "completing an interrupted build"
     return f"{report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
 
 

@@ -14,8 +14,8 @@ from albert_data.train.config import BUDGETS, OPTIMIZERS, PRECISIONS, RECIPES, T
 from albert_data.train.folder import load_config
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RECIPE = "quick"  # the default
-PRESETS = ("base", "tiny")  # those whose settings --help shows
+RECIPE = "quick"  # the default one
+PRESETS = ("base", "tiny")  # --help shows the defaults of these two
 
 
 def _default(field: str) -> str | None:
@@ -76,20 +76,20 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
 @_setting("--minutes", float, "N", "Instead of --steps: duration, the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
-@_setting("--micro-tokens", int, "N", "Most tokens that a GPU computes at once; gradients are summed.")
+@_setting("--micro-tokens", int, "N", "Maximum number of tokens that a GPU computes at once; gradients are summed.")
 @_setting("--optimizer", click.Choice(OPTIMIZERS), "|".join(OPTIMIZERS), "LAMB is for very large batches.")
 @_setting("--lr", float, "RATE", "Highest learning rate.")
-@_setting("--warmup-share", float, "SHARE", "Share of the run at its start in which the learning rate rises.")
+@_setting("--warmup-share", float, "SHARE", "Share of the run, from its start, during which the learning rate rises.")
 @_setting("--weight-decay", float, "DECAY", "Weight decay of matrices. Biases and LayerNorms have none.")
 @_setting("--dropout", float, "PROB", "Dropout. 0.1 helps if little text is read many times.")
 @_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
 @_switch("--no-compile", "compile", "Do not use torch.compile on a GPU.", value=False)
-@_setting("--seed", int, "SEED", "Seed of the first weights, the order of rows and the dropout.")
+@_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
 @_setting("--log-every", int, "STEPS", "Steps from one line of metrics to the next.")
 @_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.")
-@_setting("--eval-rows", int, "ROWS", "Most validation rows that an evaluation reads.")
+@_setting("--eval-rows", int, "ROWS", "Maximum number of validation rows that an evaluation reads.")
 @_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.")
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")

@@ -40,7 +40,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 @setting(
     VocabConfig,
     "--sample-bytes",
-    "Most bytes of text to learn the pieces from, each sentence once. It limits the memory.",
+    "Maximum bytes of text to learn the pieces from, each sentence once. Limits the memory too.",
     type=parse_size,
     metavar="SIZE",
 )
@@ -51,7 +51,7 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     """Train a SentencePiece vocabulary on text.
 
     INPUT is a file, a folder, a glob in quotes, or - for stdin. Readable are .txt (a blank line ends a document, or see
-    --documents) and .jsonl, plain or compressed as .gz or .zst. INPUT:de is an input in German.
+    --documents) and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
 
     The vocabulary depends only on the text and these options; --workers changes nothing.
 

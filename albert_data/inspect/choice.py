@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """count: at most so many rows, drawn with `seed`. numbers: these rows instead; text: the first rows that hold it.
+    """count: the most rows to show, drawn with `seed`. numbers: these rows instead; text: the first rows that hold it.
 
     label: only rows with this sop_label.
     """
@@ -63,7 +63,7 @@ def choose_rows(shards: Shards, choice: Choice) -> list[int]:
 
 
 def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Draw `count` rows, or all if there are fewer. A smaller count gives the first of the same rows."""
+    """Draw `count` rows, or all if there are fewer. With a smaller count, the rows are a prefix of these."""
     rng, chosen = random.Random(seed), dict[int, None]()
     while len(chosen) < min(count, num_rows):
         chosen[rng.randrange(num_rows)] = None

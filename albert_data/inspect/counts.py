@@ -1,8 +1,8 @@
 """Counts over the rows of one record batch, for statistics.py to add up.
 
-In: a record batch of sound rows. Out: int64 arrays by name. Words are found in the original ids. A span
-is a longest sequence of words masked whole, inside one segment: masks.py leaves an unmasked word between two
-spans, so these sequences are the spans that were drawn.
+In: a record batch of rows within their bounds. Out: int64 arrays by name. Words are found in the original ids. A span
+is a longest sequence of words masked whole, inside one segment: masks.py leaves an unmasked word between two spans, so
+two spans never join. A drawn span that was split where a segment ends counts as two, as in the intended shares.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class WordArrays(NamedTuple):
 def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
     """Zeros, an array for each name.
 
-    words: maskable tokens, words masked in part; specials: special ids masked, special ids as replacements;
-    shown: masked tokens that show [MASK], another piece, the original; labels: rows in order, swapped,
+    words: the number of maskable tokens, and of words masked in part; specials: special ids masked, special ids as
+    replacements; shown: masked tokens that show [MASK], another piece, the original; labels: rows in order, swapped,
     unpaired; pieces: tokens of each piece before masking; the others as in Statistics,
     "edges" with edge_tokens and edge_masked in its two rows, "positions" with position_tokens and position_masked.
     """
@@ -62,7 +62,7 @@ def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
 
 
 def count_batch(batch: Examples, specials: Specials, words: WordRule, config: ExampleConfig) -> dict[str, np.ndarray]:
-    """Count all that Statistics holds, in sound rows."""
+    """Count all that Statistics holds, in rows within their bounds."""
     is_special = specials.is_special
     counts = no_counts(config, len(is_special))
     original, masked = restore_ids(batch), locate_masks(batch)
@@ -134,7 +134,7 @@ def count_words(rows: OriginalRows, words: WordArrays, counts: np.ndarray, span_
             if span_len > 0 and (word in (num_words, num_words_a) or masked < size):
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
                 span_len = 0
-            if masked == size:  # also after the last word, where both are 0; the next row starts from 0 again
+            if masked == size:  # true in the extra round, too, with 0 == 0: no harm, as the next row sets span_len to 0
                 span_len += 1
 
 

@@ -16,6 +16,7 @@ from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 
+# What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")

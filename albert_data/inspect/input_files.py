@@ -66,7 +66,7 @@ class InputFiles:
         return max(self.files, key=lambda file: file.unknown_rate or 0.0)
 
     def rank(self, count: int) -> list[InputFile]:
-        """The largest files, the largest first, and last all others as one, if there are several others."""
+        """The `count` largest files, the largest first, then all others as one; a single other file as itself."""
         ranked = sorted(self.files, key=lambda file: (-file.num_tokens, file.name))
         shown, rest = ranked[:count], ranked[count:]
         if len(rest) < 2:
@@ -92,7 +92,10 @@ class InputFiles:
 
 
 def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
-    """Count each row for the file that has its document. Raises InputError if no document of the shards is found."""
+    """Count the tokens of each row for the file that has its document.
+
+    Raises InputError if no document of the shards is found.
+    """
     owners = corpus.find_files(subject.documents)
     found = owners >= 0
     if not found.any():
@@ -137,6 +140,6 @@ def _cut_middle(text: str, columns: int) -> str:
 
 
 def _take(text: str, columns: int) -> str:
-    """The longest prefix of at most so many columns."""
+    """The longest prefix of at most `columns` columns."""
     widths = accumulate(map(count_columns, text))
     return text[: sum(width <= columns for width in widths)]

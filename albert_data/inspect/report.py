@@ -25,10 +25,10 @@ from albert_data.shards.reader import Shards, check_split, open_splits
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """statistics: of each split with rows; rows: the numbers of the rows of `shards` to show, chosen by `choice`.
+    """opened: the splits with rows; statistics: of each of these. shards: the split whose rows are shown.
 
-    opened: the splits with rows. build_time: None where this machine does not know it; corpus: what the inputs hold,
-    None where they are not given, or where no split has rows; input_files: figures of its files.
+    rows: the numbers of these rows, chosen by `choice`. build_time: None where this machine does not know it; corpus:
+    what the inputs hold, None where they are not given, or where no split has rows; input_files: figures of its files.
     """
 
     opened: list[Shards]
@@ -51,7 +51,7 @@ class Report:
         return "\n\n".join([page, f"{title}\n{view.show_legend(width, colour=colour)}", *shown])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same, of values that JSON has."""
+        """The same as a dict for JSON."""
         examples = [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows]
         page = summary.to_dict(*self._measured, self.build_time, self.input_files)
         return {**page, "examples": examples}
@@ -90,14 +90,14 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
-    read = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
+    contents = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
     return Report(
         opened=list(filled.values()),
-        corpus=read,
+        corpus=contents,
         statistics=statistics,
         rows=rows,
         shards=shown,
         choice=choice,
         build_time=read_times(shown.manifest.manifest_sha256),
-        input_files=None if read is None else attribute(gather_subject(list(filled.values())), read),
+        input_files=None if contents is None else attribute(gather_subject(list(filled.values())), contents),
     )

@@ -22,7 +22,7 @@ from albert_data.shards.row_bounds import SOUND, Bounds
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.model import Tokenizer
 
-# The codes are above those of row_bounds.
+# row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
 LENGTH, SEGMENT, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(101, 108)
 MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_SPECIAL, REPLACEMENT, BROKEN_WORD, SHARED_KEY = range(108, 115)
 IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(7))
@@ -50,8 +50,10 @@ class Vocabulary(NamedTuple):
     """What the kernel must know of the vocabulary.
 
     traits: uint8 for each piece, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer never
-    makes from text, so it can't be inside a segment; MAY_STAND, may replace a masked token; STARTS and STANDALONE, and
-    CONTINUES and JOINS_NEXT where WordRule says NEVER. alien_low, alien_high: the lowest and the highest alien id.
+    makes from text, so it can't be inside a segment (a model may have [MASK] as a user-defined symbol, which it finds
+    in text: that is not alien); MAY_STAND, may replace a masked token; STARTS and STANDALONE, where these numbers of
+    WordRule are 1; CONTINUES and JOINS_NEXT, where `starts` and `standalone` are NEVER. alien_low, alien_high: the
+    lowest and the highest alien id.
     """
 
     traits: np.ndarray
@@ -184,7 +186,7 @@ def check_masks(
 
 @helper
 def has_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary) -> bool:
-    """Whether an unmasked id inside a segment may be alien; False is certain.
+    """Whether an unmasked id inside a segment may be alien. False: there is none.
 
     Counts the ids between the lowest and the highest alien id, an interval that is mostly the first few ids. This loop
     has no branch, so it is compiled to vector instructions. [CLS], [SEP] and masked tokens were checked before, so they
@@ -216,7 +218,10 @@ def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, traits: np.ndar
 
 @helper
 def are_parted(before: int, own: int) -> bool:
-    """Whether two neighbours, given by their traits, belong to different words."""
+    """Whether two neighbours, given by their traits, belong to different words.
+
+    The rule of WordRule as bits: the sum of the two numbers is positive if one is 1 and none is NEVER.
+    """
     if (before | own) & IS_SPECIAL:
         return True
     return (before & STANDALONE | own & STARTS) != 0 and (before & JOINS_NEXT | own & CONTINUES) == 0
@@ -233,12 +238,12 @@ def has_broken_word(
     for i in range(len(positions)):
         at, own = positions[i], traits[masked_ids[i]]
         first, last = (1, sep) if at < sep else (sep + 1, len(ids) - 1)
-        # A masked neighbour in the row is the neighbour in the list of masks too, as positions rise.
-        is_first = at > first and (i == 0 or positions[i - 1] != at - 1)
-        is_last = at + 1 < last and (i + 1 == len(positions) or positions[i + 1] != at + 1)
-        if is_first and not are_parted(traits[ids[at - 1]], own):
+        # Positions rise: if the token before is masked, it is the one before in `positions`; likewise the token after.
+        follows_unmasked = at > first and (i == 0 or positions[i - 1] != at - 1)
+        precedes_unmasked = at + 1 < last and (i + 1 == len(positions) or positions[i + 1] != at + 1)
+        if follows_unmasked and not are_parted(traits[ids[at - 1]], own):
             return True
-        if is_last and not are_parted(own, traits[ids[at + 1]]):
+        if precedes_unmasked and not are_parted(own, traits[ids[at + 1]]):
             return True
     return False
 

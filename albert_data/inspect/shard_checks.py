@@ -35,7 +35,7 @@ Advance = Callable[[int], object]
 
 
 class Finding(Enum):
-    """What is wrong with a whole file, where the next step depends on it."""
+    """The faults of a whole file that decide whether its rows are checked."""
 
     MISSING = "there is no such file, or none that can be read"
     OTHER_SHARD = "the file holds another shard of the folder"
@@ -154,13 +154,13 @@ class ShardCheck:
             totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
 
     def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
-        """Describe a change of bytes that left every row sound."""
+        """Describe a change of bytes after which every row still keeps the rules."""
         change = find_changed_byte(path, rules.schema, self.compression, shard.sha256)
         if change is None:
             return Fault(
                 file=shard.file,
-                what="every row keeps the rules: the change is in values, such as the id of a token, that could be "
-                "sound too, so no row of this file can be trusted",
+                what="every row keeps the rules, but written anew they do not give the build's bytes: a value, such as "
+                "the id of a token, may be replaced by another one that is allowed, so no row here can be trusted",
             )
         return Fault(
             file=shard.file,
@@ -171,7 +171,7 @@ class ShardCheck:
 
 def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
     """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
-    at = "the footer, at its end"
+    at = "the footer, the end of the file"
     try:
         reader = pyarrow.ipc.open_file(map_file(path))
         if not reader.schema.equals(schema):
@@ -199,7 +199,7 @@ def find_changed_byte(path: Path, schema: pyarrow.Schema, compression: str, expe
     """The first changed byte of a shard whose rows are still those of the build.
 
     Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
-    themselves changed.
+    themselves changed, or this version of Arrow writes other bytes than the build's.
     """
     with path.open("rb") as file:
         comparison = _Comparison(file.read)

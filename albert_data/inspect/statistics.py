@@ -45,8 +45,8 @@ class Statistics:
     another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions
     of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
     position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
-    piece_counts: tokens of each piece of the vocabulary before masking; num_unk: those of <unk>. (For input
-    files and in the audit, a token is unknown if it is <unk> or a byte piece.)
+    piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces; num_unk: those of <unk>.
+    (For input files and in the audit, a token is unknown if it is <unk> or a byte piece.)
     """
 
     config: ExampleConfig
@@ -137,7 +137,10 @@ class Statistics:
 
     @property
     def edge_error(self) -> float | None:
-        """The standard error of each of edge_ratios: the relative one of a binomial share at one position."""
+        """The standard error of each of edge_ratios: of the share at one position, divided by the share.
+
+        The share of the middle, from many more tokens, is taken as exact.
+        """
         share, num_rows = _share(self.edge_masked[-1], self.edge_tokens[-1]), self.edge_tokens[0]
         return math.sqrt((1 - share) / (share * num_rows)) if share and num_rows else None
 
@@ -187,9 +190,9 @@ class Statistics:
             "num_in_order": in_order,
             "num_swapped": swapped,
             "num_unpaired": unpaired,
-            "num_unknown": self.num_unk,
+            "num_unknown": self.num_unk,  # <unk> alone, without byte pieces; JSON names are stable
             "padding_share": self.padding_share,
-            "padding_by_group": [
+            "padding_by_group": [  # a group is a bucket; the names are stable
                 {"group_len": bucket_len, "padding_share": share}
                 for bucket_len, share in self.padding_by_bucket.items()
             ],
@@ -206,8 +209,9 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def measure(shards: Shards) -> Statistics:
-    """Measure all rows of a split; needs memory for a few record batches.
+    """Measure all rows of a split.
 
+    Needs memory for a few record batches, and eight bytes for each document of each batch, to count the documents.
     Raises ShardError at a row that leaves its bounds.
     """
     config, tokenizer = shards.manifest.config.examples, shards.tokenizer

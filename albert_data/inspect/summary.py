@@ -23,7 +23,8 @@ from albert_data.wording import count_of, format_share
 
 WIDTH = 80
 NO_BUILD_TIME = (
-    "not known here; the machine and account that built it keep it, and `albert-data build --profile` prints it"
+    "not known here; only the machine and account that built the shards keep it. "
+    "`albert-data build --profile` prints it at the end of a build"
 )
 _BAR_LEN = 32
 _CELL_LEN = 25
@@ -178,7 +179,7 @@ def label_figure(figure: Figure) -> str:
 
 
 def format_figure(name: str, value: float | None) -> str:
-    """A dash for None; a count if the name begins with "num_"; otherwise a share, of any name."""
+    """A dash for None; a count if the name begins with "num_"; otherwise a share, whatever the name."""
     if value is None:
         return _NONE
     if 0 < value < 0.00005:
@@ -214,7 +215,7 @@ def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         return
     lens = list(next(iter(statistics.values())).padding_by_bucket)
     cells = "".join(f"{bucket_len:>9,}" for bucket_len in lens)
-    yield "Padding, if a row is padded to the next multiple of so many tokens"
+    yield "Padding, if a row is padded to the next multiple of this many tokens"
     yield f"{'':13}{cells}"
     for name, measured in statistics.items():
         shares = (format_figure("padding", share) for share in measured.padding_by_bucket.values())
@@ -261,7 +262,7 @@ def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         return
     yield "Masked share at the ends of a row's text, relative to its middle (intended: 1)"
     positions = [*range(1, EDGE + 1), *range(-EDGE, 0)]
-    yield f"{'':13}" + "".join(f"{position:>6}" for position in positions) + f"{'+-':>7}"
+    yield f"{'':13}" + "".join(f"{position:>6}" for position in positions) + f"{'error':>7}"
     for name, measured in statistics.items():
         cells = (_NONE if ratio is None else f"{ratio:.2f}" for ratio in measured.edge_ratios)
         error = _NONE if measured.edge_error is None else f"{measured.edge_error:.2f}"

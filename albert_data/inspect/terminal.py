@@ -1,7 +1,7 @@
 """Text for a terminal: escaped, measured in columns, wrapped, coloured.
 
-In: texts, each of one style. Out: lines. Control characters and invisible ones are
-written as Python writes them in a string, `\\x1b`, so they never reach the terminal.
+In: texts, each of one style, escaped by the caller with `escape_controls` (escaping.py, imported here for callers), so
+that no control character or invisible one reaches the terminal. Out: lines.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _find_line_end(text: str, may_break: Sequence[bool], begin: int, width: int)
             last_break = at
         columns = _width(text[at])
         if column + columns > width and text[at] != " ":
+            # A word longer than the line is broken here; at least one character is taken, however wide.
             return last_break if last_break > begin else max(at, begin + 1)
         column += columns
     return len(text)

@@ -1,4 +1,4 @@
-"""Checks that a shard folder is still what its manifest says, byte for byte, and that its rows are sound.
+"""Checks that a shard folder is still what its manifest says, byte for byte, and that its rows keep all rules.
 
 In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known.
 Threads check several shards at once. Validation comes first: none of its documents may be in training.
@@ -31,7 +31,7 @@ from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
 _TRAIN = SPLITS[0]
-_MAX_KEY_FAULTS = 20
+_MAX_ENTRY_FAULTS = 20
 _MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
 
 
@@ -43,24 +43,24 @@ def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Pro
     build replaced the manifest meanwhile, as the faults may then be of the old or the new build.
     """
     try:
-        read = load_unchecked(folder)
+        file = load_unchecked(folder)
     except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    for fault in _find_faults(folder, read, quick, workers, progress or NullProgress()):
-        read.check_current()
+    for fault in _find_faults(folder, file, quick, workers, progress or NullProgress()):
+        file.check_current()
         yield fault
-    read.check_current()
+    file.check_current()
 
 
-def _find_faults(folder: Path, read: ManifestFile, quick: bool, workers: int, progress: Progress) -> Iterator[Fault]:
-    manifest, key_faults = parse_manifest(read.values)
-    yield from (Fault(file=MANIFEST_NAME, what=what) for what in key_faults[:_MAX_KEY_FAULTS])
-    if rest := key_faults[_MAX_KEY_FAULTS:]:
+def _find_faults(folder: Path, file: ManifestFile, quick: bool, workers: int, progress: Progress) -> Iterator[Fault]:
+    manifest, entry_faults = parse_manifest(file.values)
+    yield from (Fault(file=MANIFEST_NAME, what=what) for what in entry_faults[:_MAX_ENTRY_FAULTS])
+    if rest := entry_faults[_MAX_ENTRY_FAULTS:]:
         yield Fault(file=MANIFEST_NAME, what=f"{count_of(len(rest), 'more key')} at fault")
     if manifest is None:
         return
-    yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(read))
+    yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(file))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
     with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
@@ -108,9 +108,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
         return None
     try:
         if fault:
-            raise TokenizerError(
-                "the file is not the one of the build"
-            )  # reported below, like one that can't be loaded
+            raise TokenizerError("the file is not the one of the build")  # reported below
         tokenizer = load_tokenizer(find_file(folder, name)[0], to_encode=False)
     except TokenizerError as error:
         yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")

@@ -1,6 +1,6 @@
 """Shows rows in a terminal: the text of each segment, and what became of each masked token.
 
-In: rows of a shard. Out: lines, with or without colour; the markers show the kinds without it too. A marker
+In: rows of a shard. Out: lines, with or without colour; the markers show the kinds without colour too. A marker
 stands for one token. It is unambiguous: a character of the text that looks like a marker has a backslash in front.
 """
 
@@ -30,7 +30,7 @@ _LEGEND = (
     ("masked", "[MASK:x]", "shows [MASK]; x is to be predicted"),
     ("random", "{y<-x}", "shows y, drawn at random; x is to be predicted"),
     ("kept", "=x=", "shows x unchanged; x is to be predicted"),
-    ("", "\\", "comes before a character of the text that looks like a marker or is invisible"),
+    ("", "\\", "comes before a character that looks like a marker; \\u202e and the like are invisible characters"),
 )
 
 

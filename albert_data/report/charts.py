@@ -23,7 +23,7 @@ Ticks = Mapping[float, str]
 
 
 class Series(NamedTuple):
-    """What is drawn as one. shape: bar, hollow (a bar's outline), band, line, dashed or dotted."""
+    """A data series. name: in the legend; shape: bar, hollow (a bar's outline), band, line, dashed or dotted."""
 
     name: str
     colour: str = "first"
@@ -59,7 +59,7 @@ def inline_svg(name: str, title: str, says: str, body: Iterable[str], height: fl
 
 
 def make_ticks(low: float, high: float, form: Callable[[float], str], most: int = 6) -> dict[float, str]:
-    """Labels at round numbers, 1, 2, 2.5 or 5 times a power of ten apart. most: at most so many."""
+    """Labels at round numbers, 1, 2, 2.5 or 5 times a power of ten apart. most: the most labels."""
     span = (high - low) or 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10, 20) if span / (power * factor) < most)

@@ -1,7 +1,7 @@
-"""A page of a report: sections of tables and figures in one HTML file.
+"""A page of a report: sections of tables and charts in one HTML file.
 
 In: text, and HTML made by the functions here. Out: HTML. Text from a corpus, a tokenizer, a path or a training run goes
-through `escape`, so it makes no element and no invisible character.
+through `escape`, so it can't become markup or an invisible character.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Section:
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """A drawing with its meaning. says: the meaning as a sentence, for screen readers too;
-    table: its figures, the names of the columns first."""
+    table: its numbers, the names of the columns first."""
 
     name: str
     title: str
@@ -46,7 +46,10 @@ def escape(text: str) -> str:
 def render_page(
     sections: Sequence[Section], *, kind: str, title: str, about: str, style: str = "", script: str = "", data: str = ""
 ) -> str:
-    """The whole page. style: CSS after theme.css; data: JSON for the script, already safe inside a `script` element."""
+    """The whole page. kind: the line above the title; style: CSS after theme.css.
+
+    data: JSON for the script, already safe inside a `script` element.
+    """
     style = read_asset(__package__, "theme.css") + style
     elements = f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>' if script else ""
     return Template(read_asset(__package__, "page.html")).substitute(

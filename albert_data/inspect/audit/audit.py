@@ -1,8 +1,9 @@
 """Checks whether shards are a good pretraining set, from the shards, and from the corpus where that is given.
 
 In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit/rules.py holds
-their limits. Everything is counted anew from the rows: of the manifest only the config, the rules version and the
-advice are used, no counts. What can't be known from the shards is "not known", not guessed.
+their limits. Figures are counted anew from the rows. The manifest gives the config, the rules version, and the counts
+from which the advice on the corpus's layout is made (pipeline/advice.py). What can't be known from the shards is
+"not known", not guessed.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from albert_data.shards.reader import Shards, open_splits
 from albert_data.wording import count_of, format_share
 
 WIDTH = 80
-MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in so many documents, and in such a share of them, is boilerplate
+MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in at least as many documents, and this share, is boilerplate
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
 _MANY_UNKNOWN = 0.05  # documents with a larger share of unknown tokens are counted
 _SHOWN = 5  # examples in a finding
-# Checks that a misread layout, such as lines taken for documents, can turn to look or bad.
+# Checks whose verdict can be look or bad because the layout was misread, for example lines taken for documents.
 _CAUSED_BY_LAYOUT = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR_EMPTY_ROWS)
 _NEEDS_CORPUS = "shards don't say which file a row comes from; give the build's inputs with --corpus"
 
@@ -81,17 +82,17 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     """
     splits = open_splits(folder)
     opened = [splits[name] for name in SPLITS if name in splits and len(splits[name]) > 0]
-    read = read_corpus(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
-    return audit_splits(folder, opened, read)
+    contents = read_corpus(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
+    return audit_splits(folder, opened, contents)
 
 
-def audit_splits(folder: Path, opened: list[Shards], read: Corpus | None) -> Audit:
-    """Audit splits that have rows. read: what the inputs hold, None where they are not given."""
+def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None) -> Audit:
+    """Audit splits that have rows. corpus: what the inputs hold, None where they are not given."""
     if not opened:
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    checks += [*_check_files(subject, read), _check_characters(subject, read)]
+    checks += [*_check_files(subject, corpus), _check_characters(subject, corpus)]
     advice = advise_on(opened[0].manifest)
     return Audit(folder=folder, checks=[_name_cause(check, advice) for check in checks])
 
@@ -173,17 +174,18 @@ def _check_copies(subject: Subject) -> Iterator[Check]:
 def _find_copied(subject: Subject) -> np.ndarray:
     """Documents that occur more than once in the corpus: bool, for each.
 
-    All rows of a copied document occur at least twice, and have at least 2 * passes * longest row tokens in total. All
-    passes over a document that occurs once can be equal too, by chance, but only if it is so short that it fits into
-    one row. Then its rows have at most passes * longest row tokens.
+    All rows of a copied document occur at least twice. Each pass over a copy gives at least the tokens of the longest
+    row, so two copies have at least 2 * passes * (tokens of the longest row). All passes over a document that occurs
+    once can be equal too, by chance, but only if it is so short that it fits into one row. Then its rows have at most
+    passes * (tokens of the longest row).
     """
     facts = subject.facts
     _, which, counts = np.unique(facts.rows, return_inverse=True, return_counts=True)
-    is_once = subject.add_by_document((counts[which] == 1).astype(float))
+    num_once = subject.add_by_document((counts[which] == 1).astype(float))
     longest = np.zeros(len(subject.documents))
     np.maximum.at(longest, subject.owners, facts.num_text)
     passes = subject.shards[0].manifest.config.examples.dupe_factor
-    copied: np.ndarray = (is_once == 0) & (subject.add_by_document(facts.num_text) >= 2 * passes * longest)
+    copied: np.ndarray = (num_once == 0) & (subject.add_by_document(facts.num_text) >= 2 * passes * longest)
     return copied
 
 
@@ -193,7 +195,7 @@ def _check_shared(subject: Subject) -> Check:
     if len(parts) < 2:
         return Check(rule=rules.SHARED_DOCUMENTS, figure=None, finding="one split alone has rows")
     shared = np.intersect1d(parts[0], parts[1], assume_unique=True)
-    finding = f"{count_of(len(shared), 'document')} of {len(parts[1]):,} in validation"
+    finding = f"{len(shared):,} of the {count_of(len(parts[1]), 'document')} of validation are in training too"
     details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
     return Check(rule=rules.SHARED_DOCUMENTS, figure=len(shared), finding=finding, details=details)
 

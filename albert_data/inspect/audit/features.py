@@ -2,8 +2,8 @@
 
 In: the surface of pairs. Out: for each pair and each feature the state of A and the state of B. A feature, such as the
 first character, has states, each named in words ("begins with a capital"); a segment is in one of them. A group is a
-set of features that are tested together. The states of all features are numbered in one sequence. A state counts as
-much for A as against B, so exchanging the segments negates a guess.
+set of features that are tested together. The states of all features are numbered in one sequence. A state of A
+has a weight w, the same state of B has -w, so exchanging the segments negates a guess.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KINDS = (
     "nothing visible",
 )
 _STOP = KINDS.index("a stop")
-_MARKS = (
+_MARKS = (  # in the order of KINDS, from "an opening quotation mark" on
     OPENING_QUOTES + OPENING_GUILLEMETS,
     CLOSING_QUOTES + CLOSING_GUILLEMETS,
     STRAIGHT_QUOTES,
@@ -162,9 +162,10 @@ def _describe_ends(surface: Surface, texts: Sequence[str]) -> Iterator[_Feature]
     ends = np.array(list(map(find_kind, last)))[surface.last_pieces]
     yield _Feature(group="marks", names=[f"begins with {kind}" for kind in KINDS], values=begins)
     yield _Feature(group="marks", names=[f"ends with {kind}" for kind in KINDS], values=ends)
-    opens = [f"ends with {kind} and without a stop" for kind in KINDS]
-    opens[_STOP] = "ends with a stop, closing marks aside"
-    yield _Feature(group="stops", names=opens, values=np.where(surface.ends_open, ends, _STOP))
+    # All segments that end with a stop are in the state _STOP, whatever marks follow it.
+    stops = [f"ends with {kind} and without a stop" for kind in KINDS]
+    stops[_STOP] = "ends with a stop, closing marks aside"
+    yield _Feature(group="stops", names=stops, values=np.where(surface.ends_open, ends, _STOP))
     joins = [f"ends with {end} where the other begins with {begin}" for end in KINDS for begin in KINDS]
     yield _Feature(group="joins", names=joins, values=len(KINDS) * ends + begins[:, ::-1])
     cases = np.array([*map(find_case, texts), CASES.index("none")])[surface.letter_pieces]
@@ -181,7 +182,10 @@ def _describe_ends(surface: Surface, texts: Sequence[str]) -> Iterator[_Feature]
 
 
 def _choose_frequent(words: str, noun: str, texts: list[str], pieces: np.ndarray, count: int) -> _Feature:
-    """A state for each of the most frequent texts, and one for the others. texts: of each piece, and last of none."""
+    """A state for each of the most frequent texts, and one for the others.
+
+    texts: one for each piece, and "" at the end for the index -1, where no piece shows.
+    """
     names, which = np.unique(np.array(texts), return_inverse=True)
     found = np.bincount(which[pieces].ravel(), minlength=len(names))
     chosen = np.argsort(-found, kind="stable")[:count]
@@ -199,9 +203,9 @@ def _describe_balance(surface: Surface) -> Iterator[_Feature]:
     names = ["has an odd number of straight quotation marks", "has an even number of straight quotation marks"]
     yield _Feature(group="quotes", names=names, values=1 - surface.straight % 2)
     yield _Feature(group="stops", names=["ends without a stop", "ends with a stop"], values=1 - surface.ends_open)
-    looks_so = surface.ends_open.astype(bool) & (surface.lens <= HEADING_LEN)
+    is_heading = surface.ends_open.astype(bool) & (surface.lens <= HEADING_LEN)
     names = ["is short and without a stop, like a heading", "is no heading"]
-    yield _Feature(group="headings", names=names, values=1 - looks_so)
+    yield _Feature(group="headings", names=names, values=1 - is_heading)
 
 
 def _balance(group: str, noun: str, unopened: np.ndarray, unclosed: np.ndarray) -> _Feature:

@@ -1,7 +1,7 @@
 """How well the order of pairs can be guessed from lengths or from the surface, and whether labels fit quotation marks.
 
-In: the splits of a folder. Out: checks. A logistic regression guesses, cross-validated. For the surface, folds are of
-documents, as the pairs of one are alike; for lengths, of rows.
+In: the splits of a folder. Out: checks. A logistic regression guesses, cross-validated. For the surface, all
+pairs of a document are in one fold, because they are alike; for lengths, folds are of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHANCE = 0.5
 MAX_ROWS = 200_000  # for lengths: gives a standard error of 0.15 points, in half a second
 _MIN_ROWS = 50
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
-MIN_TELLING = 5  # documents with a pair whose quotation marks show the order
+MIN_TELLING = 5  # at least so many documents must have a pair whose quotation marks show the order
 _ERRORS = 3  # standard errors that a guess must differ from chance
 _CERTAINTY = 0.999  # the probability that no sign is named by chance alone
 _GROUPS = {  # groups of features that tell the order only if pairs are faulty
@@ -59,8 +59,8 @@ class Sign:
 def judge_guess(rule: Rule, accuracy: float, error: float, extra: str = "", **details: Any) -> Check:
     """A check whose figure is what a guess gains over chance; 0 if that is within three standard errors."""
     finding = (
-        f"{format_share(accuracy)} of the guesses are right; chance is {format_share(CHANCE)} with a standard error of "
-        f"{format_share(error)}, {abs(accuracy - CHANCE) / error:.1f} of these away{extra}"
+        f"{format_share(accuracy)} of the guesses are right; chance, {format_share(CHANCE)}, is "
+        f"{abs(accuracy - CHANCE) / error:.1f} standard errors of {format_share(error)} away{extra}"
     )
     gain = accuracy - CHANCE if accuracy - CHANCE > _ERRORS * error else 0.0
     measured = {"accuracy": accuracy, "chance": CHANCE, "standard_error": error}
@@ -108,7 +108,7 @@ def guess_from(surface: Surface, features: Features, groups: tuple[str, ...]) ->
 
 
 def _make_design(features: Features) -> States:
-    """The design without the states in which the segments of no pair differ: most of the joins."""
+    """The design without the states in which A and B differ in no pair, as for most joins: they tell nothing."""
     tells = np.zeros(len(features.names), np.bool_)
     for a, b in zip(features.states_a.T, features.states_b.T, strict=True):
         tells[a[a != b]] = tells[b[a != b]] = True
@@ -131,8 +131,8 @@ def find_strongest(
     gains = np.abs(later - shown / 2)
     is_sure = 2 * gains > limit * np.sqrt(shown)
     ranked = [i for i in np.argsort(-gains, kind="stable").tolist() if is_sure[i]]
-    # "With" and "without" a mark have the same figures. A dict keeps the last value of a key: reversed twice, it keeps
-    # the first of equal ones, and the order.
+    # "With" and "without" a mark have the same figures: only the first in `ranked` is named. A dict keeps the last
+    # value that is set for a key, so it is filled from the end, and its values are reversed again.
     order = list({(gains[i], shown[i]): i for i in reversed(ranked)}.values())[::-1][:count]
     return [
         Sign(
@@ -179,9 +179,9 @@ def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
 
     In these, one segment only leaves quotations open, and the other only closes ones that it did not open.
 
-    Mostly it is one quotation across the split. But the earlier segment can also close one that began before the row,
-    and the later one can open one that ends after it. Guillemets are left out: which of them opens depends on the
-    language.
+    Mostly it is one quotation across the boundary of A and B. But the earlier segment can also close one that began
+    before the row, and the later one can open one that ends after it. Guillemets are left out: which of them opens
+    depends on the language.
     """
     a_first = b_first = np.zeros(len(surface), np.bool_)
     for unopened, unclosed in (

@@ -36,7 +36,7 @@ class RowFacts:
 
     lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, original ids
     that are <unk> or a byte piece.
-    texts: uint64, hash of the text in the order of the document, wherever the split is.
+    texts: uint64, hash of the text in the order of the document, wherever the boundary between A and B is.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
     """
@@ -110,7 +110,8 @@ def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, fl
     """A sample of documents with about MAX_WINDOWS tokens, and the share of their windows to take, at most 1.
 
     lens: tokens of each document. Out: bool, for each. Where documents are long, at least MIN_DOCUMENTS are taken, or
-    all, with a smaller share of their windows, chosen by hash: so a header that they share still shows.
+    all, with a smaller share of their windows. A window's hash decides whether it is taken, so a header that documents
+    share is taken from all of them or from none.
     """
     order = np.argsort(rank_documents(keys))
     sizes = np.cumsum(lens[order])
@@ -147,9 +148,10 @@ def make_traits(starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """All rows and documents of a folder. facts: of all splits, one after another; begins: the first row of each split.
+    """All rows and documents of a folder. facts: of all splits, one after another.
 
-    documents: uint64, all keys, sorted; owners: int64, the index of each row's document in these.
+    begins: the first row of each split, and last the number of all rows; documents: uint64, all keys, sorted; owners:
+    int64, the index of each row's document in these; has_prefix: whether the tokenizer puts a space before each text.
     """
 
     shards: list[Shards]
@@ -172,6 +174,7 @@ class Subject:
 def gather_subject(opened: list[Shards]) -> Subject:
     """Gather the facts about every row of these splits. Raises ShardError at a row that leaves its bounds."""
     tokenizer = opened[0].tokenizer
+    # The words of language, also where the build masks single pieces.
     words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.pieces
     is_byte = np.array([read_byte(piece) is not None for piece in pieces])
     is_unknown = is_byte.copy()
@@ -208,7 +211,7 @@ def measure_rows(
         for part in range(2):
             first, last = (sep + 1, end - 1) if (part == 0) == is_swapped else (begin + 1, sep)
             for at in range(first, last):
-                text = mix(text + np.uint64(1) + np.uint64(original[at]))
+                text = mix(text + np.uint64(1) + np.uint64(original[at]))  # mix(0) is 0: so that an id of 0 counts
         rows[row], texts[row] = whole, text
         is_equal[row] = end - 1 - (sep + 1) == sep - (begin + 1)  # equal lengths; then token by token
         for at in range(begin + 1, sep):
@@ -263,7 +266,7 @@ def sample_windows(
             if at == sep:
                 rolling, filled = np.uint64(0), 0
                 continue
-            rolling = rolling * base + np.uint64(ids[at]) + np.uint64(1)
+            rolling = rolling * base + np.uint64(ids[at]) + np.uint64(1)  # + 1, so that an id of 0 counts
             if filled == WINDOW:
                 rolling -= leaving * (np.uint64(ids[at - WINDOW]) + np.uint64(1))
             else:

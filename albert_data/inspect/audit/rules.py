@@ -68,8 +68,8 @@ ORDER_FROM_SURFACE = Rule(
     look=0.08,
     bad=0.1,
     why="the figure is what a guess gains over chance from how segments begin and end; 0 if within three standard "
-    "errors. Sound books and classics have 1 to 7 %: who speaks, how chapters open. With a quarter of the pairs cut "
-    "inside a sentence it is 16 %, with long sentences at the edges of rows 10 %",
+    "errors. Faultless sets of books and Chinese classics have 1 to 7 %: who speaks, how chapters open. With a quarter "
+    "of the pairs cut inside a sentence it is 16 %, with long sentences at the edges of rows 10 %",
     advice="see the strongest sign: it names what a model can learn without reading",
 )
 ORDER_FROM_FRAGMENTS = Rule(
@@ -78,7 +78,7 @@ ORDER_FROM_FRAGMENTS = Rule(
     look=0.01,
     bad=0.04,
     why="the same, only from lower case at the beginning, stops at the end, brackets and headings: under 0.1 % in "
-    "books, and always a fault. If a share s of the pairs is cut inside a sentence, it is about 0.45 s",
+    "books, and always a fault. It is about 0.45 times the share of the pairs that are cut inside a sentence",
     advice="segments begin or end inside sentences, or headings are segments: check the pairs, and whether "
     "--language is that of the text",
 )
@@ -87,9 +87,9 @@ ORDER_FROM_OUTER_SENTENCES = Rule(
     title="sentence order guessed from first and last sentences",
     look=0.03,
     bad=0.06,
-    why="the same, from the lengths of the first and the last sentence of A and B: 0 to 1.5 % in sound sets, 4.5 to "
-    "9.6 % if the sentence that did not fit into a row always begins or ends one",
-    advice="long sentences are at the edges of rows: check how rows are filled and where pairs are split",
+    why="the same, from the lengths of the first and the last sentence of A and B: 0 to 1.5 % in faultless sets, 4.5 "
+    "to 9.6 % if the sentence that did not fit into a row always begins or ends the next",
+    advice="long sentences are at the edges of rows: check how rows are filled and where pairs are divided",
 )
 LABELS_AGAINST_QUOTES = Rule(
     name="labels_against_quotes",
@@ -111,7 +111,7 @@ EQUAL_SEGMENTS = Rule(
 )
 SHARED_DOCUMENTS = Rule(
     name="shared_documents",
-    title="documents in training and validation",
+    title="documents in both training and validation",
     look=1,
     bad=1,
     why="a build puts equal documents into one split, so a single one is a fault",
@@ -123,7 +123,8 @@ DUPLICATE_DOCUMENTS = Rule(
     look=0.005,
     bad=0.05,
     why="a few copies do little harm; one in twenty means that a file was read twice",
-    advice="build without --keep-duplicates, and build anew if an older version built; look for a file with two names",
+    advice="build without --keep-duplicates, and build anew if an older version of albert-data made the shards; look "
+    "for a file with two names",
 )
 DUPLICATE_ROWS = Rule(
     name="duplicate_rows",
@@ -138,8 +139,9 @@ NEAR_EMPTY_ROWS = Rule(
     title="near-empty rows, more than short_seq_prob asks for",
     look=0.02,
     bad=0.1,
-    why="rows with under a sixteenth of the possible tokens, less the short_seq_prob / 16 that are so by design. One "
-    "in 16 of the last rows of documents is so too: that makes 2 % if documents have three rows, more if fewer",
+    why="rows with under a sixteenth of the possible tokens, less the short_seq_prob / 16 that are so by design. The "
+    "last row of a document has what is left: one in 16 is near-empty, 2 % of all rows if documents have three, more "
+    "if fewer",
     advice="documents are short for this length: join them, drop the shortest, or build with a smaller --max-seq-len",
 )
 UNPAIRED_ROWS = Rule(
@@ -148,7 +150,8 @@ UNPAIRED_ROWS = Rule(
     look=0.25,
     bad=0.5,
     why="a row that can hold only one sentence teaches no order: 12 % of books at 128 tokens, 0.2 % at 512, under 1 % "
-    "of classics. More than a quarter means documents of one sentence, or sentences that are long for this length",
+    "of Chinese classics. More than a quarter means documents of one sentence, or sentences that are long for this "
+    "length",
     advice="check whether each line was read as a document; build with a larger --max-seq-len",
 )
 SEGMENTS_INSIDE_WORD = Rule(
@@ -169,7 +172,7 @@ UNKNOWN_RATE = Rule(
     advice="train the vocabulary on this corpus, with a higher --character-coverage, or drop what is of another script",
 )
 UNKNOWN_BY_FILE = Rule(
-    name="unknown_by_source",
+    name="unknown_by_source",  # names are stable: this one is older than the word "file"
     title="unknown tokens of the worst file",
     look=0.02,
     bad=0.1,
@@ -181,11 +184,11 @@ LARGEST_DOCUMENT = Rule(
     title="share of the largest document",
     look=0.1,
     bad=0.5,
-    why="a tenth of all tokens is much for one voice; a half usually is a file that was read as one document",
+    why="a tenth of all tokens is a lot for one document; half of them usually means a file read as one document",
     advice="check that documents are separated: in .txt by a blank line, in .jsonl by line",
 )
 LARGEST_FILE = Rule(
-    name="largest_source",
+    name="largest_source",  # stable, too
     title="share of the largest file",
     look=0.8,
     bad=0.95,

@@ -26,12 +26,13 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 from albert_data.unicode_tables import category
 
-MAX_PAIRS = 200_000  # gives a standard error of 0.15 points in a few seconds
+MAX_PAIRS = 200_000  # gives a standard error of 0.15 points, at best, in a few seconds
 STOPS = ".!?…‥。．！？؟۔।॥།༎။።፧፨។៕։⸮"
 OPENING_QUOTES, CLOSING_QUOTES, STRAIGHT_QUOTES = "“„「『《〈﹁﹃", "”」』》〉﹂﹄", "\"＂'＇"
 OPENING_GUILLEMETS, CLOSING_GUILLEMETS = "«‹", "»›"  # in French; in German and Danish the other way round
 OPENING_BRACKETS, CLOSING_BRACKETS = "([{（［｛〔【〖", ")]}）］｝〕】〗"
 APOSTROPHES = "‘’"  # may be quotation marks or not, so the balance leaves them out
+# Both guillemets, as in German « closes.
 CLOSERS = CLOSING_QUOTES + CLOSING_BRACKETS + OPENING_GUILLEMETS + CLOSING_GUILLEMETS + STRAIGHT_QUOTES + "’"
 _VISIBLE, _HAS_LETTER, _IS_STOP, _IS_CLOSER = 1, 2, 4, 8
 
@@ -58,7 +59,10 @@ class PieceTable:
 
 
 def show_pieces(tokenizer: Tokenizer) -> list[str]:
-    """The text of each piece without its space; an unknown, special or byte piece shows U+FFFD, which no text does."""
+    """The text of each piece without its space; an unknown, special or byte piece shows U+FFFD.
+
+    A build writes U+FFFD in place of invalid bytes too: a piece of that is taken for an unknown one.
+    """
     hidden = tokenizer.specials.is_special.copy()
     hidden[tokenizer.unk_id] = True
     return [

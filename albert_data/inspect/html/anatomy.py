@@ -1,6 +1,6 @@
 """One row explained, step by step: sentences, the pair, words and pieces, masked spans, and what the model is shown.
 
-In: a split. Out: HTML, made from a row with many of the features explained. A shard keeps no sentences, so the text of
+In: a split. Out: HTML, made from a row that shows most of what is explained. A shard keeps no sentences, so the text of
 the row is split into sentences again, by the rule of the build.
 """
 
@@ -20,7 +20,7 @@ from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.wording import count_of
 
-_NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows whose counts are compared, and the best of them, which are read
+_NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows that are ranked by counts alone; how many of the best are decoded
 _TOKENS = 72  # about as many fit on a screen
 _KINDS = {  # the names of their figures, and labels
     MASKED: ("shown_as_mask", "[MASK]"),
@@ -43,7 +43,7 @@ Word = list[Piece]
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """A or B. spans: sequences of words that are all masked whole (True) or not (False); sentences: in order."""
+    """A or B. spans: the words of a masked span (True) or those between two (False), in order; sentences: in order."""
 
     name: str
     spans: list[tuple[bool, list[Word]]]
@@ -53,8 +53,9 @@ class Segment:
 def choose_row(shards: Shards) -> int | None:
     """The number of the row to explain, always the same one of a set; None if the split is empty.
 
-    Wanted, in this order: a pair; masked tokens of all three kinds; the longest span; a masked word of several pieces;
-    three sentences; swapped; a length that fits on a screen.
+    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then with masked tokens of all
+    three kinds, then of a length that fits on a screen. Of these is wanted, in this order: a pair; all three kinds; the
+    longest span; a masked word of several pieces; three sentences; swapped; a length that fits on a screen.
     """
     rows = range(min(_NUM_SEARCHED, len(shards)))
     ranked = sorted(rows, key=lambda row: _judge_counts(shards[row], shards.tokenizer.mask_id))[:_NUM_READ]
@@ -105,7 +106,7 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
     tokenizer, original = shards.tokenizer, example.original_ids
     is_special = tokenizer.specials.is_special[original[begin:end]]
     starts = find_word_starts(original[begin:end], rule) | is_special
-    starts[1:] |= is_special[:-1]
+    starts[1:] |= is_special[:-1]  # a special piece in a segment is a word of its own
     masked = set(example.masked_positions.tolist())
     word: Word = []
     for at in range(begin, end):
@@ -147,7 +148,8 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     in_document = segments[::-1] if example.sop_label == SOP_SWAPPED else segments
     about = (
         f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
-        f"{len(example.masked_positions):,} of them masked. It is chosen because it has many of the features explained."
+        f"{len(example.masked_positions):,} of them masked. "
+        "It is chosen because it shows most of what is explained here."
     )
     language = escape(shards.manifest.config.text.language)
     steps = [
@@ -168,7 +170,7 @@ def _render_sentences(example: Example, segments: Sequence[Segment], language: s
     """segments: in the order of the document."""
     says = f"These follow one another in document {example.document_key:016x}."
     if len(segments) > 1:
-        says += " The row is divided between two of them, at the line: one segment is before it, the other after it."
+        says += " The dashed line divides the row into its two segments."
     parts, number = [], 1
     for segment in segments:
         items = "".join(f'<li dir="auto">{escape(sentence)}</li>' for sentence in segment.sentences)
@@ -250,8 +252,8 @@ def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> st
     unit = _name_unit(statistics)
     counts = {f"spans_of_{n}": lens.count(n) for n in range(1, statistics.config.ngram + 1)}
     says = (
-        f"The length of a span is drawn: n {unit}s, at most {statistics.config.ngram}, with a probability in "
-        "proportion to 1/n. Spans are drawn until "
+        f"A span has at most {statistics.config.ngram} {unit}s. Lengths are drawn so that the share of the spans with "
+        f"n {unit}s is in proportion to 1/n. Spans are drawn until "
         f"{format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
     )
     labels = [count_of(n, unit) for n in range(1, statistics.config.ngram + 1)]

@@ -1,7 +1,7 @@
-"""The charts of the report of shards, each with its figures as a table and in a sentence.
+"""The charts of the report of shards, each with its numbers as a table and in a sentence.
 
-In: the statistics of each split that has rows. Out: `Chart`s. What a build intends is drawn in ink, what it realised in
-colour.
+In: the statistics of each split that has rows. Out: `Chart`s. What a build intends is drawn in the colour of
+the text (`ink`), what it realised in others.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _draw_positions(statistics: Measured) -> Chart:
     filled = tokens > 0
     starts, tokens, masked = starts[filled], tokens[filled], masked[filled]
     shares, wanted = masked / tokens, measured.config.mask_prob
-    # Neighbours are masked together, in spans, so the error of a bin is that of one position, of tokens / width.
+    # Neighbours are masked together, in spans, so a bin of `width` positions counts as tokens / width draws.
     errors = 2 * np.sqrt(wanted * (1 - wanted) * width / tokens)
     # Few rows reach the last positions, so these deviate far by chance: they do not count for the height of the axis.
     middle = shares[tokens > np.max(tokens, initial=0) / 20]
@@ -205,7 +205,7 @@ def _draw_padding(statistics: Measured) -> Chart:
         for name, m in statistics.items()
     )
     title, says = "Padding by the length of buckets", f"{'; '.join(parts)}."
-    plot = _draw_groups(labels, shares, "each row padded to a multiple of so many tokens")
+    plot = _draw_groups(labels, shares, "each row padded to a multiple of this many tokens")
     return Chart(name="padding", title=title, says=says, svg=plot.to_svg("padding", title, says), table=table)
 
 

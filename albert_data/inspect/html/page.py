@@ -102,7 +102,7 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
     for name, measured in list(statistics.items())[:1]:
         yield f"<unk> tokens of {name}", format_figure("share", measured.unk_share)
-        yield f"padding at {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
+        yield f"padding, rows padded to {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
 
 
 def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:

@@ -1,7 +1,8 @@
 """The viewer of rows: a form, and the rows as JSON for its script, rows.js.
 
 The JSON holds a row as `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`; a part is a
-string of plain text, or `[kind, original, shown]` of a masked token. No text of a corpus can end the JSON's element.
+string of plain text, or `[kind, original, shown]` of a masked token. Text of a corpus can't end the element that
+holds the JSON.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: C
         how = f"the first that hold {choice.text!r}"
     else:
         how = f"drawn at random (seed {choice.seed})"
-    label = "" if choice.label is None else f", {ORDERS[choice.label].split(':')[0]} alone"
+    label = "" if choice.label is None else f", with the label {choice.label} ({ORDERS[choice.label].split(':')[0]})"
     cut = "" if num_embedded == num_chosen else f"; {num_chosen - num_embedded:,} more would make the page too large"
     return f"{rows}, {how}{label}{cut}."
 
