@@ -9,8 +9,8 @@ Nothing marks the line ends that a wrapping program made, so they are inferred, 
 2. A wrapping program breaks a line where the next word does not fit. So the columns of a line and of the first word of
    the next one are added: a sum over W - 2 is a wrap. Other programs and people are less exact. So a sum over 0.8 W is
    enough if the line does not end in a stop, over 0.55 W if the next line begins in lower case, and any sum if the line
-   ends in a hyphen and the next one begins with a lower-case letter. (After a stop only the strict W - 2 counts: a wrap
-   that is missed there costs nothing, because the sentence ends anyway. Elsewhere it cuts a sentence.) If less than a
+   ends in a hyphen and the next one begins with a lower-case letter. (A wrap that is
+   missed after a stop costs nothing, as the sentence ends there anyway; elsewhere it cuts a sentence.) If less than a
    fifth of the sums in a document of 16 lines or more are over 0.8 W, nothing in it is joined (except by rule 5).
 3. A paragraph ends
    - at a blank line, and at a line without a letter or digit, or with a tab or four spaces inside it (tables);
@@ -22,8 +22,9 @@ Nothing marks the line ends that a wrapping program made, so they are inferred, 
 4. Verse is not joined: four lines or more between blank ones, of which none after the first begins in lower case, some
    after the first begin in upper case, and some are not full (W - 2 in rule 2).
 5. Lines are joined by a space. Nothing is put between letters of scripts without spaces, next to their marks, next to a
-   dash without a space between it and the text of its line, and after a hyphen (hyphens.py). A soft hyphen at the end
-   is dropped and its line joined, whatever rules 1, 2 and 4 and the indentation say: it marks a broken word.
+   dash without a space between it and the text of its line, and after a hyphen (hyphens.py). A soft hyphen at the end,
+   before a letter or digit, is dropped and its line joined, whatever rules 1, 2 and 4, the indentation and the mark of
+   a list say: it marks a broken word.
 """
 
 from __future__ import annotations

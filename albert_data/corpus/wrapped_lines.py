@@ -38,7 +38,7 @@ MAX_INDENT = 60
 
 # Bits of FLAGS.
 BLANK = 1
-NOT_PROSE = 2  # the row of a table (a tab, or four spaces after column 8 of its text), or no letter or digit
+NOT_PROSE = 2  # the row of a table (a tab, or four spaces that end after column 8 of its text), or no letter or digit
 LOWER, UPPER = 4, 8  # the case of the first letter, after quotes, brackets and dashes
 STOP = 16  # ends in a stop, before quotes and brackets
 ITEM = 32  # begins with the mark of a list or the dash of a dialogue
