@@ -141,7 +141,7 @@ def test_what_can_not_be_decoded_counts_or_is_named(
     path.write_bytes(data)
     assert read_corpus(path, TextConfig(encoding=encoding)) == (expected, {"invalid_utf8": 1})
     codec = codecs.lookup(encoding).name
-    with pytest.raises(InputError, match=rf"a\.txt, byte {at_byte}: no {codec}: byte 0x.*leave out --strict"):
+    with pytest.raises(InputError, match=rf"a\.txt, byte {at_byte}: not {codec}: byte 0x.*leave out --strict"):
         read_corpus(path, TextConfig(encoding=encoding), strict=True)
 
 

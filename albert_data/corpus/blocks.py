@@ -46,8 +46,9 @@ class Origin(NamedTuple):
 class Block:
     """Whole documents.
 
-    start: where `data` begins in the decompressed file, in bytes (in a document that was cut while it was read, about
-    there); ends: where each document of a text ends in `data`, None if blank lines end them; language: as in Origin.
+    start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
+    was read); ends: for text, where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines)
+    end them; language: as in Origin.
     """
 
     data: bytes
@@ -70,7 +71,7 @@ def read_blocks(
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
 
-    start: the stream's position; block_bytes: a block's usual size, by its position.
+    start: the stream's position; block_bytes: gives, for the position of a block, the size that it should have.
     """
     source = _Source(stream, origin, damage, start, length)
     is_one = source.format == "txt" and text.documents == "file"  # the file is one document

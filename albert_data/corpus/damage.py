@@ -14,9 +14,9 @@ from albert_data.corpus.fields import Fields
 from albert_data.errors import InputError
 
 REASONS = {
-    "invalid_utf8": "documents with bytes that can't be decoded, replaced by U+FFFD",
-    "lone_surrogate": "documents with half a character escaped, replaced by U+FFFD",
-    "malformed_json": "lines that are no JSON object, skipped",
+    "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
+    "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",
+    "malformed_json": "lines that are not a JSON object, skipped",
     "missing_field": "lines without the text field, skipped",
     "field_not_text": "lines whose text field holds no string, skipped",
     "unknown_language": "lines whose language field is missing or odd, read in the language of its input",

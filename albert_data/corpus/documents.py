@@ -62,7 +62,7 @@ class Lines:
 
 
 class _Texts(NamedTuple):
-    """Documents of valid UTF-8, with their white space and blank lines.
+    """Documents of valid UTF-8, not yet stripped of white space and blank lines.
 
     ends: int64, where each ends, after a line feed; None where blank lines end them. languages: as in Lines; None if
     `ends` is None.
@@ -161,8 +161,9 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Canonical text, line offsets, document offsets; None if a line or document is so long that it must be cut."""
     ends = texts.ends
-    # A document of over twice the limit is cut at once, by the slower `_cut`: if it were mostly line feeds, its offsets
-    # would take many times its bytes. Where stripping would make it short enough, `_cut` returns it whole.
+    # A document of over twice the limit goes to the slower `_cut` without being stripped here first: if it were mostly
+    # line feeds, its offsets would take many times its bytes. Where stripping makes it short enough, `_cut` returns it
+    # whole.
     if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:
         return None
     no_ends = np.zeros(0, np.int64)
@@ -177,7 +178,7 @@ def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
 
 @helper
 def find_feeds(raw: Pointer, at: int, end: int) -> U64:
-    """Which of the next 64 bytes are line feeds, or of fewer at the end of the text."""
+    """The line feeds among the next 64 bytes, or the fewer that are left of the text, as bits."""
     if at + 64 <= end:
         return find_bytes(raw, at, np.uint8(0), np.uint8(LINE_FEED), np.uint8(1))
     found = U64(0)
@@ -230,7 +231,7 @@ def strip_lines(
         feeds &= feeds - U64(1)  # clears the lowest bit
         begin, end = strip(source, start, stop)
         if begin > start or end < stop or begin == end or stop == len(raw):
-            # The stretch is counted in `filled`, but not yet copied: its place ends at `filled`.
+            # The stretch is counted in `filled`, but not yet copied: it goes before the position `filled`.
             copy_items(target, filled - (start - uncopied), source, uncopied, start - uncopied)
             copy_items(target, filled, source, begin, end - begin)
             put(target, filled + end - begin, LINE_FEED)

@@ -1,4 +1,4 @@
-"""Recognise by the beginning of a file that it is in another encoding than UTF-8, or no text.
+"""Recognise by the beginning of a file that it is in another encoding than UTF-8, or is not text.
 
 Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte
 order mark are transcoded (transcoding.py); any other encoding is refused, with a guess at its name. A few damaged bytes
@@ -28,7 +28,8 @@ _MARKS = (
 )
 _NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
 # Encodings to choose from: a codec, characters that are frequent in its text, and their least share among those beyond
-# ASCII. The score is the share over the least share. The highest score of at least 1 wins; of equal ones the first.
+# ASCII. The score is the share divided by the least share. The highest score of at least 1 wins, of equal ones the
+# first.
 _KANA, _HAN, _HANGUL = r"\u3041-\u30ff", r"\u4e00-\u9fff", r"\uac00-\ud7a3"
 _GUESSES = (
     ("shift_jis", f"[{_KANA}]", 0.25),
@@ -41,7 +42,7 @@ _GUESSES = (
     ("koi8_r", "[\u0430-\u044f]", 0.6),
     ("cp1253", "[\u03ac-\u03ce]", 0.6),
 )
-_SURE = ("shift_jis", "euc_jp", "euc_kr")  # UTF-16 that is read in them has hardly any kana or hangul
+_SURE = ("shift_jis", "euc_jp", "euc_kr")  # UTF-16 decoded as these by mistake gives hardly any kana or hangul
 _ONE_BYTE = ("cp1251", "koi8_r", "cp1253")
 _LETTERS = re.compile(rb"[A-Za-z]")
 _ICONV = {
@@ -56,7 +57,7 @@ _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
 _PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
-# Most characters of text. Spaces and stops that are read in the wrong byte order (U+2000, U+2E00) are none of them.
+# Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
 _USUAL = re.compile(f"[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff{_HAN}\ua000-\ud7a3\uff00-\uffef]")
 _STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
 _CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
@@ -81,7 +82,7 @@ def check_encoding(
     """The encoding that the settings (`named`) or the byte order mark of a file names; None for UTF-8.
 
     sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
-    Raises InputError if the file seems to be in another one, or no text.
+    Raises InputError if the file seems to be in another one, or is not text.
     """
     if named not in (None, UTF8):
         _check_named(sample, path, named)
@@ -102,9 +103,10 @@ def check_encoding(
 def _check_named(sample: bytes, path: str, codec: str) -> None:
     """Raise InputError if a file is surely not in the encoding that the settings name for all inputs."""
     marked = UTF8 if sample.startswith(codecs.BOM_UTF8) else find_marked_encoding(sample)
+    # Both byte orders of UTF-16 fit "utf-16", and likewise UTF-32.
     if marked and marked.removesuffix("-le").removesuffix("-be") != codec and marked != codec:
         problem: str | None = f"it begins with the byte order mark of {marked}"
-    elif _is_clean(sample) and _is_proof(sample, codec):
+    elif _is_clean(sample) and _rules_out(sample, codec):
         problem = "it is valid UTF-8"
     else:
         problem = _judge_decoded(sample, codec)
@@ -112,8 +114,8 @@ def _check_named(sample: bytes, path: str, codec: str) -> None:
         raise InputError(f"input {path} does not look like text in {codec}: {problem}; give inputs of one encoding")
 
 
-def _is_proof(sample: bytes, codec: str) -> bool:
-    """Whether a sample that is valid UTF-8 can't be text in another codec.
+def _rules_out(sample: bytes, codec: str) -> bool:
+    """Whether a sample can't be text in another codec because it is valid UTF-8.
 
     UTF-16 and UTF-32 of even a few characters are not valid UTF-8, and neither is text in other codecs with some
     characters beyond ASCII.
@@ -162,18 +164,19 @@ def _is_utf8(data: bytes) -> bool:
 def _judge_zeros(sample: bytes) -> Encoding | None:
     """Find UTF-16, UTF-32 or no text by zero bytes, which other text hardly holds.
 
-    In UTF-16 they are the high bytes of ASCII, all at even or all at odd positions; in UTF-32 they are half or more of
-    all bytes. A few zeros may be one-sided by chance. So at least 3 are needed where a third of all bytes are one-sided
-    zeros, 16 where they are fewer, and 64 where they are not one-sided. Up to 5 % of characters may be exceptions.
+    In UTF-16 they are the high bytes of ASCII, so they are one-sided: 95 % of them at even, or at odd, positions. In
+    UTF-32 they are half or more of all bytes. A few zeros may be one-sided by chance. So where over a third of all
+    bytes are zeros, at least 3 are needed if they are one-sided, else 64; where over 1 % are, 16 one-sided ones.
     """
     zeros = [sample[first::4].count(0) for first in range(4)]
     total, size = sum(zeros), len(sample)
     is_one_sided = max(zeros[0] + zeros[2], zeros[1] + zeros[3]) >= 0.95 * total
     has_many = 3 * total > size and total >= (3 if is_one_sided else 64)
-    # UTF-16 of another script has the zeros of its spaces and line ends, and one high byte that is the same.
+    # UTF-16 of another script has the zeros of its spaces and line ends, and one high byte that most characters share.
     has_some = 100 * total > size and total >= 16 and is_one_sided and _is_uniform_or_invalid(sample)
     if has_many or has_some:
-        # UTF-32: the highest byte is zero, the next is the plane, and ASCII alone has zeros in the others.
+        # UTF-32: the highest byte is zero, the next is the plane. In ASCII one of the other two is zero, too: at most a
+        # quarter of all bytes.
         for top, plane, codec in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
             planes = sample[plane::4]
             num_planes = len(planes) - len(planes.translate(None, _PLANES))
@@ -209,7 +212,10 @@ def _rate_order(text: str) -> tuple[float, int]:
 
 
 def count_odd(text: str) -> int:
-    """How many characters are controls (other than line ends and tabs), U+FFFD or unassigned."""
+    """How many characters are controls, U+FFFD or unassigned.
+
+    Tabs do not count, nor do the controls that str.splitlines takes for line ends.
+    """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     numbers, names = categories()
     is_odd = np.isin(numbers[codes], [names.index(name) for name in ("Cc", "Cn", "Cs")]) | (codes == 0xFFFD)
@@ -224,7 +230,7 @@ def _is_uniform_or_invalid(sample: bytes) -> bool:
 
 
 def _judge_controls(sample: bytes) -> Encoding | None:
-    """Find UTF-16 of Burmese or Ethiopic: valid UTF-8, but with as many controls (0x10, 0x12) as letters."""
+    """Find UTF-16 of Burmese or Ethiopic: valid UTF-8, but a fifth or more of its bytes are controls (0x10, 0x12)."""
     if len(sample) < 64 or 5 * _count_controls(sample) < len(sample):
         return None
     likeness, codec = _find_order(sample)

@@ -1,4 +1,4 @@
-"""The fields of JSON lines that lack the text or the language field, to suggest another one.
+"""The fields of records (JSON lines) without a text, or without the language field, to suggest another field.
 
 In: records. Out: a sentence that names their fields, how often each was seen, and the best one for --text-field.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_data.escaping import escape_controls
 
-_MAX_NAMES = 100  # that are kept
+_MAX_NAMES = 100  # names that are kept: the first that were seen
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 
@@ -37,8 +37,10 @@ def list_names(names: Iterable[str]) -> str:
 
 @dataclass(kw_only=True)
 class Fields:
-    """num_records: how many lack the field; counts: for each other field, how many of them have it; text_len: the
-    characters of the strings in it.
+    """The fields of records without a wanted field: the text field with a string in it, or the language field.
+
+    num_records: how many such records; counts: for each field, how many of them have it (only the first 100 names are
+    kept); text_len: the characters of the strings in it.
     """
 
     num_records: int = 0
@@ -104,5 +106,5 @@ class Fields:
 
 
 def _make_valid(name: str) -> str:
-    """A name that can be written as UTF-8: JSON can escape half a character."""
+    """A name that can be written as UTF-8: JSON can escape a lone surrogate ("\\ud800")."""
     return name.encode(errors="backslashreplace").decode()

@@ -1,12 +1,12 @@
 """Hyphens at the ends of wrapped lines: dropped in a broken word, kept in a compound.
 
-"ex-" before "ample" is "example" or "ex-ample": the other lines of the document decide. The form that is more frequent
+"ex-" before "ample" is "example" or "ex-ample": the lines of the document decide. The form that is more frequent
 inside them wins; the case of ASCII letters does not matter. If the two are equally frequent, the hyphen stays where
-both halves are words elsewhere in the document. What is still undecided follows the majority of the words that the two
-forms decided; without a majority it keeps the hyphen.
+both halves are words elsewhere in the document. A break that is still undecided does what most breaks did that were
+decided by counting the two forms; without a majority it keeps the hyphen.
 
-Nothing is counted in three cases. The hyphen stays where another hyphen is next to a half ("five-and-" before "twenty")
-and after a digit. Before one of a few conjunctions it stays, too, and a space follows ("pre- and post-war").
+Nothing is counted in three cases. The hyphen stays where another ASCII hyphen is next to a half ("five-and-" before
+"twenty") and after a digit. Before one of a few conjunctions it stays, too, and a space follows ("pre- and post-war").
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ def find_slot(keys: np.ndarray, key: U64) -> int:
 
 @helper
 def count_word(keys: np.ndarray, counts: np.ndarray, hashed: U64) -> None:
-    """Count a word if the table holds it."""
+    """Count a word if `keys` holds it."""
     slot = find_slot(keys, hashed | U64(1))
     counts[slot] += keys[slot] != U64(0)
 
 
 @helper
 def count_words(raw: Pointer, begin: int, end: int, table: Pointer, keys: np.ndarray, counts: np.ndarray) -> None:
-    """Count in a line the words that the table holds: runs of letters, and two of them with one hyphen between."""
+    """Count in a line the words that `keys` holds: runs of letters, and two of them with one hyphen between."""
     at = begin
     pair, pair_at = U64(0), -1  # the hash of the last word and its hyphen, and the position after that hyphen
     while at < end:

@@ -1,8 +1,8 @@
 """Find the files of a corpus and open them.
 
 In: what the user named: files, folders, globs, pipes, `-`. Out: a sorted list of `Input`, each of a known format.
-Text of another encoding is read as UTF-8 if a byte order mark or the settings name it; otherwise it is refused by the
-beginning of the file (encodings.py).
+Text of another encoding is transcoded to UTF-8 if a byte order mark or the settings name it; otherwise it is refused,
+judged by the first 64 KB (encodings.py).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
 # What each of COMPRESSIONS raises on a cut or damaged stream: gzip any of these, pyarrow (zst) OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error)
-# Paths of a process's open files, such as /dev/fd/3, which may be pipes, and of files that show no size, such as
-# /proc/version. All are read as streams.
-_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/")
+# Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
+# that show no size (/proc/version).
+_STREAM_PATHS = ("/dev/stdin", "/dev/fd/", "/proc/")
 _KINDS = {stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET, stat.S_IFCHR: DEVICE, stat.S_IFBLK: DEVICE}
 
 
@@ -44,8 +44,9 @@ class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
-    nanoseconds since the epoch, 0 for a stream; encoding: to transcode it from, if that is known already; language:
-    None if the build has one language.
+    nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
+    if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
+    language.
     """
 
     path: str
@@ -71,7 +72,8 @@ def find_inputs(
     A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If any
     name ends so, each input has a language: its own, or that of the settings.
     say: prints what is skipped. No pipe is opened.
-    Raises InputError if a name leads to nothing, or if a file has no known format or encoding, or two languages.
+    Raises InputError if a name leads to nothing, or if a file has no known format or encoding or is given two
+    languages.
     """
     found: dict[object, Input] = {}
     for name in names:
@@ -108,17 +110,20 @@ def split_language(name: str) -> tuple[str, str | None]:
 
 
 def _identify(path: str) -> object:
-    """A value that is equal for two names of one file."""
+    """A value that is equal for two names of one file: for a regular file its real path (so hard links are two files).
+
+    Streams are compared by device and inode, because one pipe may have several names, such as - and /dev/fd/0.
+    """
     try:
         status = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
     except (AttributeError, OSError, ValueError):  # stdin may be no file
         return path if path == STDIN else os.path.realpath(path)
-    is_file = stat.S_ISREG(status.st_mode) and path != STDIN and not _names_descriptor(path)
+    is_file = stat.S_ISREG(status.st_mode) and path != STDIN and not _is_stream_path(path)
     return os.path.realpath(path) if is_file else (status.st_dev, status.st_ino)
 
 
-def _names_descriptor(path: str) -> bool:
-    return os.path.abspath(path).startswith(_DESCRIPTORS)
+def _is_stream_path(path: str) -> bool:
+    return os.path.abspath(path).startswith(_STREAM_PATHS)
 
 
 def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
@@ -140,7 +145,7 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
 
 
 def _doubt_language(name: str) -> str:
-    """A hint for a name that would exist without its last colon and what follows, which is no language."""
+    """A hint if `name` is an existing path, a colon and something that is no language."""
     path, _, code = name.rpartition(":")
     if not path or not os.path.exists(path):
         return ""
@@ -220,7 +225,7 @@ def _describe(path: str, encoding: str | None) -> Input:
     if stat.S_ISSOCK(status.st_mode):
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
     matched = _match(os.path.basename(path))
-    if not stat.S_ISREG(status.st_mode) or _names_descriptor(path):
+    if not stat.S_ISREG(status.st_mode) or _is_stream_path(path):
         format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
         return _describe_stream(path, format, compression, encoding)
     if matched is None:
@@ -251,7 +256,7 @@ def _describe_stream(path: str, format: str, compression: str | None, encoding: 
 
 
 def _describe_conversion(item: Input, encoding: str) -> str:
-    """A command that converts a file, or its text while it is read, to UTF-8."""
+    """A command that converts a file to UTF-8, or in a pipe the text of a stream or of a compressed file."""
     path, convert = shlex.quote(item.path), f"iconv -f {encoding} -t UTF-8"
     if item.is_stream:
         return f"`... | {convert} | albert-data build - ...`"
@@ -289,7 +294,10 @@ class SmallReads(io.RawIOBase):
 
 
 class _ReadAhead(io.RawIOBase):
-    """A stream whose beginning is already read. failure: what that raised, if it failed, to be raised again."""
+    """A stream whose beginning is already read.
+
+    failure: the exception that reading the beginning raised, or None; it is raised again after the beginning.
+    """
 
     def __init__(self, beginning: bytes, failure: Exception | None, stream: io.BufferedIOBase) -> None:
         self._beginning, self._failure, self._stream = beginning, failure, stream
@@ -314,7 +322,7 @@ class _ReadAhead(io.RawIOBase):
 def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
     """Open an input for reading from the start, decompressed, as UTF-8.
 
-    strict: raise InputError at bytes of another encoding that can't be decoded.
+    strict: raise InputError when transcoding meets bytes that can't be decoded.
     Raises InputError if the beginning is in an encoding that neither the settings nor a byte order mark names.
     """
     return open_counted(item, strict=strict)[0]

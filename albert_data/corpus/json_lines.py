@@ -31,7 +31,7 @@ from albert_data.corpus.valid_utf8 import is_utf8, repair, repair_parts
 from albert_data.languages import is_language, normalise_language, pack_language
 
 LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
-_LONGEST_CODE = 64  # bytes of a language that are read; a code has three letters
+_LONGEST_CODE = 64  # bytes of a language that are read; a code has at most three letters
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -42,9 +42,9 @@ def compile_scanner() -> None:
 
 
 def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tuple[list[bytes], np.ndarray | None]:
-    """The text of every line that has one, and its language (uint32, packed) if a field names it.
+    """The text of every line that has one, and if `config.language_field` is set, its language.
 
-    Lines without text are counted.
+    Languages are uint32, packed. Lines without text are counted.
     """
     reader, begin, texts, languages = _Reader(block, config, damage), 0, [], []
     while begin < len(block.data):
@@ -77,7 +77,7 @@ class _Reader:
         if length > LARGE_LINE:
             return self._read_large(np.frombuffer(self._block.data, np.uint8, length, begin))
         line = repair(self._block.data[begin:end], self._block.path, self._start, self._damage)
-        line = line.removeprefix("\ufeff")
+        line = line.removeprefix("\ufeff")  # on any line: in joined files each file may begin with a byte order mark
         return None if line.isspace() else self._load(line)
 
     def _load(self, line: str) -> bytes | None:
@@ -135,9 +135,9 @@ class _Reader:
 
     def _scan_language(self, raw: np.ndarray, field: str) -> None:
         _, kind, begin, end = scan(raw, field)
-        # What is no string is no language; its kind, in a list, stands for the value in the message.
+        # A value that is not a string is not read: the message shows the name of its type, in brackets.
         value: object = None if kind == NOTHING else [name_kind(kind)]
-        if kind == STRING:  # an escape that is cut at the end leaves some odd character, in what is no language anyway
+        if kind == STRING:  # an escape that is cut at the end gives a wrong character, but such a string is no language
             value = read_string(raw[begin : min(end, begin + _LONGEST_CODE)])[0].decode(errors="replace")
         self._read_language(value, kind != NOTHING)
         if kind == NOTHING:
@@ -165,7 +165,7 @@ class _Reader:
     def _check_text(self, text: bytes) -> bytes | None:
         """The text, or None if it is white space and line ends alone."""
         begin = text.lstrip(WHITE_SPACE)[:1]
-        if begin in FIRST_BYTES:  # perhaps a line end, which becomes white space
+        if begin in FIRST_BYTES:  # perhaps U+0085, U+2028 or U+2029, which are line ends
             begin = break_lines(text).lstrip(WHITE_SPACE)[:1]
         return text if begin else self._count("empty_document")
 

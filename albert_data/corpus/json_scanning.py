@@ -60,7 +60,7 @@ def scan(line: np.ndarray, field: str) -> tuple[int, int, int, int]:
 
 
 def read_string(content: np.ndarray) -> tuple[bytes, int]:
-    """The UTF-8 of a string's content (uint8), and the first lone surrogate in it, or 0: these become U+FFFD."""
+    """The UTF-8 of a string's content (uint8), lone surrogates as U+FFFD; and the first of these surrogates, or 0."""
     out = np.empty(len(content), np.uint8)
     length, lone = unescape_string(content, out)
     return out[:length].tobytes(), int(lone)
@@ -73,7 +73,7 @@ _A, _B, _E, _F, _N, _R, _T, _U = b"abefnrtu"
 
 @helper
 def read_hex(raw: Pointer, at: int, size: int) -> int:
-    """The value of four hexadecimal digits; -1 if they are none."""
+    """The value of four hexadecimal digits; -1 if the four characters are not such digits."""
     if at + 4 > size:
         return -1
     code = 0
@@ -91,7 +91,7 @@ def read_hex(raw: Pointer, at: int, size: int) -> int:
 
 @helper
 def unescape(byte: int) -> int:
-    """The character that the one after a backslash stands for; -1 if that is no escape, or the u of a code."""
+    """The character that a backslash and this byte stand for; -1 if they are no escape, or begin a code (`\\u0041`)."""
     if byte in (_QUOTE, _BACKSLASH, _SLASH):
         return byte
     if byte == _B:
@@ -167,7 +167,8 @@ def skip_digits(raw: Pointer, at: int, size: int) -> int:
 def skip_number(raw: Pointer, at: int, size: int) -> tuple[int, int]:
     """Where a number ends, -1 if there is none, and its kind.
 
-    It ends where it would no longer be one: of 012 at the 1, of 1.x at the point.
+    It ends where it would no longer be a number: 012 is the number 0 and an error at the 1; 1.x is 1 and an error at
+    the point.
     """
     begin = at + 1 if item(raw, at) == HYPHEN_MINUS else at
     at = skip_digits(raw, begin, size)
@@ -313,6 +314,7 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
                 open_bracket(brackets, depth, found == OBJECT)
                 depth, expected = depth + 1, _FIRST_KEY if found == OBJECT else _FIRST_VALUE
         at = skip_white(raw, after, size)
+    # The line ends after its value, or it is white space.
     if expected == _NEXT and depth == 0 or expected == _VALUE and line_kind == NOTHING:
         return line_kind, kind, begin, end
     return WRONG, NOTHING, size, size

@@ -20,7 +20,7 @@ SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segmen
 _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
 _FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
-_FEW_LINES = 12  # a wrapped document of fewer inner lines is rather a paragraph
+_FEW_LINES = 12  # wrapped documents of fewer inner lines on average are probably paragraphs
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
 
@@ -30,11 +30,11 @@ def count_layout(
 ) -> None:
     """Add the counts of some documents of canonical text to `layout`.
 
-    inner_lines: the lines of documents without their last one, the first 32 of each document and then every 16th;
-    wrapped_lines: those of them that are 50 to 90 columns wide and end without a stop; short_documents: those of under
-    400 bytes.
+    inner_lines: of all lines but the last of each document, the first 32 of the document and then every 16th;
+    wrapped_lines: the inner lines that are 50 to 90 columns wide and end without a stop; short_documents: documents of
+    under 400 bytes.
     """
-    if len(document_offsets) < len(line_offsets):
+    if len(document_offsets) < len(line_offsets):  # a document has two lines or more
         inner, wrapped = count_wrapped(utf8, line_offsets, document_offsets)
         layout[INNER_LINES] += int(inner)
         layout[WRAPPED_LINES] += int(wrapped)

@@ -33,14 +33,14 @@ def break_lines(data: bytes) -> bytes:
 
 
 def count_unfinished(data: bytes) -> int:
-    """How many of the last bytes may begin a line end, which the next bytes decide: 0 to 2."""
+    """How many of the last bytes, 0 to 2, may belong to a line end: that depends on the next bytes."""
     found = _UNFINISHED.search(data, max(0, len(data) - 2))
     return len(found.group()) if found else 0
 
 
 @helper
 def has_break(data: Pointer, at: int) -> bool:
-    """Whether one of 64 bytes begins a line end that is to be replaced. The two bytes after them are read."""
+    """Whether one of 64 bytes begins a line end that is to be replaced. Reads 66 bytes."""
     returns = find_range(data, at, CARRIAGE_RETURN, CARRIAGE_RETURN)
     if returns != 0:
         next_returns = find_range(data, at + 1, CARRIAGE_RETURN, CARRIAGE_RETURN)
@@ -61,7 +61,8 @@ def has_break(data: Pointer, at: int) -> bool:
 def has_breaks(raw: np.ndarray, rest: np.ndarray) -> bool:
     """Whether bytes (uint8) hold a line end that is to be replaced.
 
-    rest: 130 zeros, for a copy of the last bytes: up to 65 are left, two windows of 64, and two bytes after these.
+    rest: 130 zeros, for a copy of the last bytes: up to 65 are left, so two windows of 64 are checked, which read two
+    bytes more.
     """
     data, at = pointer(raw), 0
     while at + 66 <= len(raw):

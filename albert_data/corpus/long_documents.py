@@ -18,7 +18,7 @@ _NO_WHITE = re.compile(rb"[^%b]" % WHITE_SPACE)
 
 
 def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[list[bytes]]:
-    """Cut one document, given as parts of valid UTF-8 in order, into documents of stripped lines.
+    """Cut one document, given as parts that together are valid UTF-8, into documents of stripped lines.
 
     keep_layout: keep what shows paragraphs: the white space before a line, at most 60 bytes of it,
     and an empty line in place of blank ones.
@@ -55,7 +55,8 @@ def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[
         pending = pending.lstrip(WHITE_SPACE)
         stripped = pending.rstrip(WHITE_SPACE)
         # White space at the end of what was read belongs to the line only if text follows it. MAX_LINE + 1 bytes of it
-        # are enough to keep: with more text they force a cut, and a cut drops all white space around it.
+        # are enough to keep: if text follows, the line is longer than MAX_LINE, so it is cut there, and a cut drops all
+        # white space around it.
         white = pending[len(stripped) : len(stripped) + MAX_LINE + 1]
         *pieces, rest = _cut_line(stripped) if stripped else [b""]
         yield from layout.put(pieces)
@@ -64,12 +65,13 @@ def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[
 
 
 class _Layout:
-    """Puts indentation and empty lines back to the stripped lines of a document, if they are to be kept."""
+    """Adds indentation and empty lines to the stripped lines of a document, if they are to be kept."""
 
     def __init__(self, is_kept: bool) -> None:
         self._is_kept = is_kept
         self._indent, self._has_text = b"", False  # of the present line
-        self._is_after_blank, self._is_begun = False, False  # whether blank lines, or any text, came before it
+        self._is_after_blank = False  # whether blank lines stand right before it
+        self._is_begun = False  # whether any text came before it
 
     def indent(self, line: bytes) -> None:
         """Keep the white space at the beginning of the next part of a line, if no text came before it."""

@@ -20,8 +20,8 @@ def _mark_damage(error: UnicodeError) -> tuple[str | bytes, int]:
     """Replace damage by bytes 0xFF, which no UTF-8 holds.
 
     It is called twice: decoding puts U+DCFF for damage, a character that can't be encoded, and encoding puts 0xFF for
-    that. Each damaged byte becomes one such character, because some codecs report several bytes as one error. In UTF-16
-    and UTF-32 each error becomes one, because there a character is several bytes.
+    that. Some codecs report several damaged bytes as one error: each byte becomes one such character. In UTF-16 and
+    UTF-32 each error becomes one, because there a character is several bytes.
     """
     if isinstance(error, UnicodeDecodeError):
         is_wide = error.encoding.lower().replace("-", "").startswith(("utf16", "utf32"))
@@ -56,13 +56,14 @@ class Transcoded(io.RawIOBase):
     def _read(self) -> bytes:
         data = self._stream.read1(_CHUNK)
         self._ended = not data
-        held = len(self._decoder.getstate()[0])  # bytes of the last read, of a cut character; error.start counts them
+        # Bytes of a cut character that the decoder kept from the last read; error.start counts from the first of them.
+        held = len(self._decoder.getstate()[0])
         try:
             text = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
             at = self._at - held + error.start
             raise InputError(
-                f"{self._path}, byte {at}: no {self._codec}: byte 0x{error.object[error.start]:02x}, {error.reason}; "
+                f"{self._path}, byte {at}: not {self._codec}: byte 0x{error.object[error.start]:02x}, {error.reason}; "
                 "fix the file, name its encoding with --encoding, or leave out --strict to repair such places"
             ) from error
         self._at += len(data)

@@ -4,23 +4,27 @@ In: documents of valid UTF-8, their lines as they were written. Out: the same do
 Nothing marks the line ends that a wrapping program made, so they are inferred, from the text of the document alone.
 
 1. A document's width W is the smallest number of columns that 95 % of its lines do not exceed; lines over 160 columns
-   do not count. In a document of under 16 lines W is at least 60. Nothing is joined if W is under 32, or if half of the
-   text is in lines over 160 columns.
+   do not count, and are joined with no other. In a document of under 16 lines W is at least 60. Nothing is joined if W
+   is under 32, or if half of the text is in lines over 160 columns. Rule 5 has an exception to all of this.
 2. A wrapping program breaks a line where the next word does not fit. So the columns of a line and of the first word of
    the next one are added: a sum over W - 2 is a wrap. Other programs and people are less exact. So a sum over 0.8 W is
    enough if the line does not end in a stop, over 0.55 W if the next line begins in lower case, and any sum if the line
-   ends in a hyphen and the next one begins with a lower-case letter. (A missed wrap costs a cut sentence. A wrong one
-   after a stop costs nothing: the sentence ends there.) If less than a fifth of the sums in a document of 16 lines or
-   more are over 0.8 W, nothing in it is joined.
-3. A paragraph ends at a blank line; before a line with more indentation, unless it begins in lower case after a line
-   without a stop, or belongs to an item of a list; before the mark of a list or of a dialogue, if the line before ends
-   in a stop or is in a list; and at lines without a letter or digit, or with a tab or four spaces inside them (tables).
-   Where first lines are indented in a document (a fifth or more of its indented lines are followed by one that is not),
-   every indented line begins a paragraph, with the same two exceptions.
-4. Verse is not joined: four lines or more between blank ones, of which none begins in lower case, some begin in upper
-   case, and some are not full (W - 2 in rule 2).
+   ends in a hyphen and the next one begins with a lower-case letter. (A wrap that is
+   missed after a stop costs nothing, as the sentence ends there anyway; elsewhere it cuts a sentence.) If less than a
+   fifth of the sums in a document of 16 lines or more are over 0.8 W, nothing in it is joined (except by rule 5).
+3. A paragraph ends
+   - at a blank line, and at a line without a letter or digit, or with a tab or four spaces inside it (tables);
+   - before a line with more indentation than the line before. In a document whose first lines are indented (a fifth or
+     more of its indented lines are followed by one that is not), before any line with indentation. In both cases a line
+     still continues the paragraph if it belongs to an item of a list, or if it begins in lower case after a line
+     without a stop;
+   - before the mark of a list or of a dialogue, if the line before ends in a stop or is in a list.
+4. Verse is not joined: four lines or more between blank ones, of which none after the first begins in lower case, some
+   after the first begin in upper case, and some are not full (W - 2 in rule 2).
 5. Lines are joined by a space. Nothing is put between letters of scripts without spaces, next to their marks, next to a
-   dash that has no space on its inner side, and after a hyphen (hyphens.py). A soft hyphen at the end is dropped.
+   dash without a space between it and the text of its line, and after a hyphen (hyphens.py). A soft hyphen at the end,
+   before a letter or digit, is dropped and its line joined, whatever rules 1, 2 and 4, the indentation and the mark of
+   a list say: it marks a broken word.
 """
 
 from __future__ import annotations
@@ -251,7 +255,8 @@ def write_paragraphs(
             if join in (ENDS, WITH_SPACE):
                 put(target, filled, LINE_FEED if join == ENDS else SPACE)
                 filled += 1
-        if ends_at_blank or filled == first:  # a blank line ends the document; and none may be empty
+        # A blank line ends the document. Elsewhere only an empty one gets a line feed, so that it ends after one, too.
+        if ends_at_blank or filled == first:
             put(target, filled, LINE_FEED)
             filled += 1
         ends[document] = filled

@@ -34,7 +34,7 @@ def check_bytes(data: Pointer, at: int, owed: U64) -> tuple[U64, U64]:
     """
     high = find_range(data, at, 0x80, 0xFF)
     if high == 0:
-        return owed, U64(0)  # ASCII: what is owed is missing
+        return owed, U64(0)  # all ASCII, so every continuation that is owed is missing
     continuations = find_range(data, at, 0x80, 0xBF)
     # First bytes of characters of two, three and four bytes. C0, C1 and F5 .. FF are in no character.
     two = find_range(data, at, 0xC2, 0xDF)

@@ -28,7 +28,7 @@ from albert_data.utf8 import read_character, step_back
 
 # The columns of `facts`, an int64 row for each line.
 BEGIN, END = 0, 1  # the line without ASCII white space around it
-TEXT = 2  # position of its first character that is no space of any width
+TEXT = 2  # position of its first character that is no ASCII white space, no-break space or ideographic space
 INDENT = 3  # columns before TEXT, at most MAX_INDENT
 WIDTH = 4  # columns, INDENT included
 WORD = 5  # columns of the first word
@@ -38,12 +38,12 @@ MAX_INDENT = 60
 
 # Bits of FLAGS.
 BLANK = 1
-NOT_PROSE = 2  # the row of a table (a tab inside, or four spaces that end after column 8), or no letter or digit
+NOT_PROSE = 2  # the row of a table (a tab, or four spaces that end after column 8 of its text), or no letter or digit
 LOWER, UPPER = 4, 8  # the case of the first letter, after quotes, brackets and dashes
 STOP = 16  # ends in a stop, before quotes and brackets
 ITEM = 32  # begins with the mark of a list or the dash of a dialogue
 HYPHEN, SOFT = 64, 128  # ends in a hyphen after a letter or digit; in a soft hyphen
-DASH_END, DASH_START = 256, 512  # ends or begins with a dash that has no space on its inner side
+DASH_END, DASH_START = 256, 512  # a dash at the end or beginning, no space between it and the text
 UNSPACED_END, UNSPACED_START = 1024, 2048  # the last or first letter is of a script without spaces
 UNSPACED_MARK_END, UNSPACED_MARK_START = 4096, 8192  # the last or first character is a mark of such a script
 LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case letter; is a letter or digit
@@ -58,6 +58,7 @@ _IDEOGRAPHIC_SPACE, _NO_BREAK_SPACE = 0x3000, 0xA0
 # without spaces.
 _LOWER, _UPPER, ALPHA, _WORD, _UNSPACED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+# Punctuation of scripts without spaces, and full-width forms.
 _UNSPACED_RANGES = ((0x3001, 0x3040), (0x30FB, 0x3100), (0xFE30, 0xFE50), (0xFF00, 0xFF66))
 _WIDE_RANGES = (
     *((0x1100, 0x1160), (0x2E80, 0x303F), (0x3041, 0xA4D0), (0xAC00, 0xD7A4), (0xF900, 0xFB00)),
@@ -96,7 +97,10 @@ def character_properties() -> np.ndarray:
 
 @helper
 def skip_indent(raw: Pointer, start: int, end: int) -> tuple[int, int, int]:
-    """Where the ASCII white space at the beginning of a line ends, where white space of any width ends, its columns."""
+    """Where the ASCII white space at the beginning of a line ends, where all of its indentation ends, and its columns.
+
+    Beyond ASCII, the no-break space and the ideographic space are indentation.
+    """
     at, begin, indent = start, -1, 0
     while at < end:
         byte = item(raw, at)
@@ -129,7 +133,7 @@ def is_numeral(byte: int) -> bool:
 def begins_item(raw: Pointer, at: int, end: int) -> bool:
     """Whether a line begins with `-`, `*`, `+`, a bullet or a dash, `12.`, `iv)`, `a.` or `(3)`, and white space.
 
-    A capital letter and a full stop are an initial.
+    A capital letter and a full stop are an initial, so `A.` begins no item.
     """
     code, after = read_character(raw, at)
     if after < end and is_white(item(raw, after)) and code in _LIST_MARKS:
@@ -141,7 +145,7 @@ def begins_item(raw: Pointer, at: int, end: int) -> bool:
     if at == first:
         while at < end and is_numeral(item(raw, at)):
             at += 1
-        if at < end and at <= first + 1 and is_letter(item(raw, first)):  # one letter, numeral or not
+        if at < end and at <= first + 1 and is_letter(item(raw, first)):  # a single letter, be it a numeral or not
             at = first + 1
     most = 3 if is_digit(item(raw, first)) else 5  # digits, or letters of a numeral (XVIII)
     if at == first or at - first > most or at + 1 >= end:
@@ -154,6 +158,7 @@ def begins_item(raw: Pointer, at: int, end: int) -> bool:
 
 @helper
 def is_dash(code: int) -> bool:
+    """Whether a character can be part of `--` or a long dash; the en dash is neither."""
     return code in (HYPHEN_MINUS, _EM_DASH, _HORIZONTAL_BAR)
 
 
@@ -286,7 +291,7 @@ def measure_line(fact: np.ndarray, raw: Pointer, start: int, end: int, table: Po
 def measure_lines(
     raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool, table: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """The facts of all lines, the line offsets of documents, the bytes of the longest line and of the longest document.
+    """The facts of all lines, the offsets of documents in lines, the bytes of the longest line and document.
 
     ends_at_blank: whether blank lines end documents; ends: int64, where they end otherwise; table: the properties of
     all characters.
@@ -316,6 +321,7 @@ def measure_lines(
             longest_document = max(longest_document, stop - begun)
             num_documents, begun = num_documents + 1, start
             document_lines[num_documents] = row
+    # Lines are left after the last blank line or end, or a document of no bytes, whose end is after no line.
     if document_lines[num_documents] < row or num_documents < len(ends):
         longest_document = max(longest_document, len(raw) - begun)
         num_documents += 1

@@ -16,13 +16,13 @@ from albert_data.kernels import U64, Pointer, count_trailing_zeros, helper, item
 from albert_data.unicode_tables import categories
 from albert_data.utf8 import find_width, read_character, step_back
 
-# LOWER, UPPER: letters with case. OTHER: letters without. HANGUL: letters of Korean. IDEO: letters of scripts without
-# spaces whose text has stops. DIGIT. ACCENT: belongs to the word before it: accents, raised numbers. BLANK: white space
-# and controls. JOIN: joins the parts of a word. COMMA: a sentence continues after it. DASH. LEADING: may stand before
-# the first word of a sentence. PLAIN: all others.
+# LOWER, UPPER: letters with case. OTHER: letters without. HANGUL: letters of Korean. IDEO: letters of Chinese, Japanese
+# and Yi, which have stops but no spaces (Thai, without stops, is OTHER). DIGIT. ACCENT: belongs to the word before it:
+# accents, raised numbers. BLANK: white space and controls. JOIN: joins the parts of a word. COMMA: a sentence continues
+# after it. DASH. LEADING: may stand before the first word of a sentence. PLAIN: all others.
 PLAIN, LOWER, UPPER, OTHER, HANGUL, IDEO, DIGIT, ACCENT, BLANK, JOIN, COMMA, DASH, LEADING = range(13)
 # DOT: may belong to an abbreviation. EXCLAIM: ends a sentence before white space. FULL: ends one anywhere. ELLIPSIS.
-# WIDE_DOT: as FULL, unless a letter or digit follows. DOUBLE: ends a sentence where two stand together.
+# WIDE_DOT: as FULL, unless a letter with case or a digit follows. DOUBLE: ends a sentence where two stand together.
 BULLET, DOT, EXCLAIM, FULL, ELLIPSIS, WIDE_DOT, DOUBLE, STRAIGHT_SINGLE, STRAIGHT_DOUBLE, LINE_FEED = range(13, 23)
 # From here on each group of marks has two classes: an even one for its opening marks, an odd one for its closing marks.
 # So 23 is no class.
@@ -70,7 +70,8 @@ _LISTED = {
     LEADING: "¿¡*_",
     BULLET: "•◦▪▫⁃‣●○■□◆◇▶►➢➤✓✔",
     DOT: ".",
-    # Where no white space follows, these stand inside a word or belong to a name: the Armenian marks, the Tibetan shad.
+    # With the Armenian marks and the Tibetan shad. Where no white space follows, all of these stand inside a word or
+    # belong to a name.
     EXCLAIM: "!?‼⁇⁈⁉‽⸮\u037e\u055c\u055e\u0f0d\u0f0e\u0f11",
     ELLIPSIS: "…‥⋯",
     WIDE_DOT: "．",
@@ -220,7 +221,7 @@ def is_closing(char_class: int) -> bool:
 
 @helper
 def is_space(source: Source, at: int) -> bool:
-    """Whether white space is at a position, ASCII or wide. BLANK has controls, too: a sentence may end in one."""
+    """Whether white space is at a position, in ASCII or beyond. BLANK has controls, too: a sentence may end in one."""
     first = item(source.utf8, at)
     if first < 0xC2:
         return is_white(first)
@@ -253,7 +254,7 @@ def find_others(eight: U64) -> U64:
 
     All sums are of at most 0x7F + 0x7F, so that none carries into the next byte.
     """
-    folded, spaces = (eight & _LOW_BITS) | _CASE_BIT, eight ^ _CASE_BIT
+    folded, spaces = (eight & _LOW_BITS) | _CASE_BIT, eight ^ _CASE_BIT  # 0x20 is the case bit and also the space
     # The first sum sets the high bit from "a" on, the second after "z". Bytes beyond ASCII are excluded.
     letters = ((folded + _FROM_A) ^ (folded + _BEYOND_Z)) & ~eight
     not_spaces = (spaces & _LOW_BITS) + _LOW_BITS | spaces  # a space became zero, whose sum is 0x7F

@@ -1,7 +1,7 @@
 """Whether a full stop ends a sentence, or belongs to an abbreviation, an initial, an ordinal or the number of an item.
 
-In: a full stop and the next word, which is not in lower case. The word before the stop decides by its word classes
-(words.py) and its shape, the next word by whether sentences often begin with it.
+In: a full stop and the next word, whose case does not show that the sentence continues. The word before the stop
+decides by its word classes (words.py) and its shape, the next word by whether sentences often begin with it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ from albert_data.sentences.words import (
 )
 from albert_data.utf8 import step_back
 
-ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)  # shapes of words
-_MAX_LEAD = 32  # bytes from the beginning of a sentence to its time, as in At half past 5 a.m.
+# Shapes of words: INITIAL is one letter, ACRONYM single letters joined by full stops, DIGITS digits alone, ORDINARY the
+# rest.
+ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)
+_MAX_LEAD = 32  # bytes from the beginning of a sentence to its time, as in "At half past 5 a.m."
 _I, _NUMERALS = ord("I"), tuple(b"IVXLC")  # without D and M, which are initials; numerals above 399 are rare
 
 
@@ -77,7 +79,7 @@ def find_token(line: Line, stop: int) -> tuple[int, int, int]:
         elif char_class == DIGIT:
             digits += 1
         elif char_class == DOT or is_joint(line, before, char_class):
-            if letters != 1 or digits > 0 or char_class != DOT:
+            if letters != 1 or digits > 0 or char_class != DOT:  # the part is not a single letter before a full stop
                 shape = ORDINARY
             elif shape == INITIAL:
                 shape = ACRONYM
@@ -97,14 +99,14 @@ def find_token(line: Line, stop: int) -> tuple[int, int, int]:
         return at, at, DIGITS
     # A single letter is no initial in a script in which a letter is a syllable or a word.
     is_syllable = shape == INITIAL and read_class(line.source, at) >= HANGUL
-    if letters != 1 or digits > 0 or is_syllable:
+    if letters != 1 or digits > 0 or is_syllable:  # the first part must be a single letter, too
         shape = ORDINARY
     return at, at if last < 0 else last, shape
 
 
 @helper
 def find_initial(line: Line, end: int) -> int:
-    """Where the single letter begins whose full stop ends at `end`; -1 for anything else."""
+    """Where a single letter begins that has a full stop, which ends at `end`; -1 if no such letter is there."""
     if end == line.begin or item(line.source.utf8, end - 1) != FULL_STOP:
         return -1
     at, letters = end - 1, 0
@@ -159,7 +161,7 @@ def is_starter(line: Line, word: int) -> bool:
 
 @helper
 def has_only_numerals(line: Line, word: int, end: int, case_bit: int) -> bool:
-    """Whether word .. end has no letters except I, V, X, L, C. case_bit: 32 for those in lower case, else 0."""
+    """Whether word .. end consists of I, V, X, L and C alone. case_bit: 32 for those in lower case, else 0."""
     for at in range(word, end):
         byte = item(line.source.utf8, at) - case_bit
         if byte not in _NUMERALS:
@@ -178,7 +180,7 @@ def is_numeral_or_capital(line: Line, word: int) -> bool:
 
 @helper
 def begins_with_lead(line: Line, word: int) -> bool:
-    """Whether the sentence is short up to the word, and begins with a lead, as in At half past 5 a.m."""
+    """Whether the sentence is short up to the word, and begins with a lead, as in "At half past 5 a.m."."""
     sentence = item(line.state, SENTENCE)
     first_end = min(find_word_end(line, sentence), word)
     return word - sentence <= _MAX_LEAD and look_up(line.source, sentence, first_end) & LEAD != 0
@@ -198,11 +200,11 @@ def is_pronoun(line: Line, word: int) -> bool:
 
 @helper
 def is_item(line: Line, word: int, stop: int, shape: int) -> bool:
-    """Whether a number, a letter or a Roman numeral begins the sentence, and so numbers it, as in 2. Second."""
+    """Whether a number, a letter or a Roman numeral begins the sentence, and so numbers it, as in "2. Second"."""
     if has_word(line, word):
         return False
     if read_class(line.source, word) == DIGIT:
-        return stop - word <= (3 if shape == DIGITS else 4)  # 999. and 99th.
+        return stop - word <= (3 if shape == DIGITS else 4)  # up to three digits (999.), or two and an ending (99th.)
     return shape == INITIAL or is_numeral_or_capital(line, word)
 
 
@@ -229,7 +231,7 @@ def is_ordinary(line: Line, stop: int) -> bool:
 
 @helper
 def ends_at_dot(line: Line, stop: int, next_word: int) -> bool:
-    """Whether a sentence ends with a full stop, where the next word is not in lower case."""
+    """Whether a sentence ends with a full stop, where the case of the next word does not forbid it."""
     word, last, shape = find_token(line, stop)
     first, starts = class_at(line, next_word), is_starter(line, next_word)
     has_ordinals = item(line.source.settings, HAS_ORDINALS) != 0

@@ -1,9 +1,10 @@
 """Quotation marks and brackets: which open, which close, and what they hold together.
 
 The shape of brackets, title marks and corner brackets decides. A quotation mark between white space and a letter opens,
-whatever its shape; one between a letter or a stop and white space closes; elsewhere its shape decides, too. A stack
-holds the last 16 open marks. Where the closing mark follows within 256 bytes, the sentence ends between the two are
-dropped: a short quotation stays whole, a long speech is split into its sentences.
+whatever its shape; one between a letter or a stop and white space closes; elsewhere its shape decides, too, and a
+straight " closes if one is open. ' and ’ may be apostrophes: ’ never opens, and both close only after a stop, a comma,
+a dash or a closing mark. A stack holds the last 16 open marks. Where the closing mark follows within 256 bytes, the
+sentence ends between the two are dropped: a short quotation stays whole, a long speech is split into its sentences.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from albert_data.sentences.characters import (
 )
 
 NO_MARK, OPENS, CLOSES = range(3)
-# The context of a mark that opens: after a space or a mark inside a sentence (他说：“好。”); before the first word of a
-# sentence; right after a letter of a script without case (他说“好。”).
+# The context of a mark that opens. FIRST_IN_SENTENCE: before the first word of a sentence. AFTER_LETTER: later, right
+# after a letter of a script without case (他说“好。”). ELSEWHERE: later, after anything else (他说：“好。”).
 ELSEWHERE, FIRST_IN_SENTENCE, AFTER_LETTER = range(3)
 MAX_HELD = 256  # bytes from an opening mark to the closing one
 MAX_DEPTH = 16
 # Indices in the state of a line (int64).
 SENTENCE = 0  # position where the present sentence begins
-FIRST_WORD = 1  # position of its first letter or digit, or one before it; -1 if there is none before SCANNED
+FIRST_WORD = 1  # position of its first letter or digit (after close_mark, its begin); -1 if none is before SCANNED
 SCANNED = 2  # up to here the sentence was searched for FIRST_WORD
 NUM_ENDS = 3  # sentence ends found so far, in all lines
 DEPTH = 4  # number of open marks

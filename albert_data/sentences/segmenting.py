@@ -2,7 +2,7 @@
 
 In: lines and a language's rule (`Source`). Out: where sentences begin and end, and how many each line has. Time is
 linear in the text, whatever it holds: the loop passes each position once, and from a stop it looks at most some words
-back and ahead.
+back and ahead. (`is_lower_text` reads a whole line, but only once.)
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def add_end(line: Line, at: int) -> None:
 def pass_stop(line: Line, at: int) -> int:
     """End the sentence after the run of stops at a position if it ends there. Returns where the loop continues."""
     run = read_run(line, at)
-    if run.end == at:
+    if run.end == at:  # no stop here, although its class is one: a wide dot before a digit, for example
         return step(line.source, at)
     closing = pass_closing(line, skip_notes(line, run.end))
     put(line.state, LAST_STOP, closing.end)
@@ -108,7 +108,7 @@ def read_marker(line: Line, stop: int) -> tuple[int, int, int]:
     """
     utf8, delimiter, after = line.source.utf8, item(line.source.utf8, stop), step(line.source, stop)
     if delimiter == FULL_STOP and after < line.end and item(utf8, after) == _CLOSE:
-        delimiter, after = FULL_STOP - 1, after + 1  # both: a value that is no other delimiter
+        delimiter, after = FULL_STOP - 1, after + 1  # both: a value that no single delimiter has
     at, number = stop, 0
     while at > line.begin and stop - at < 3 and is_digit(item(utf8, at - 1)):
         at -= 1
@@ -125,7 +125,7 @@ def read_marker(line: Line, stop: int) -> tuple[int, int, int]:
 
 @helper
 def pass_marker(line: Line, stop: int) -> None:
-    """End the sentence before a marker, if the line began with one and this is the next after the last."""
+    """End the sentence before a marker if the line began with one of this style, and this number is the next."""
     at, number, style = read_marker(line, stop)
     if style == 0:
         return
@@ -202,7 +202,7 @@ def segment_line(line: Line, size: int) -> None:
 
 @helper
 def is_broken_off(line: Line) -> bool:
-    """Whether a line ends with a dash, before up to three closing marks: “But if—”."""
+    """Whether a line ends with a dash, before up to three quotation marks or brackets: “But if—”."""
     at = line.end
     for _ in range(4):
         char_class = class_before(line, at)

@@ -1,8 +1,9 @@
 """Runs of stops, and whether a sentence ends after one.
 
-The questions in order: Does what follows allow an end (white space, mostly)? Is it a word with which a sentence
-continues (in lower case, or a verb of speech)? Is the stop in a quotation or bracket inside a sentence? Does a full
-stop belong to an abbreviation, an initial or a number (full_stops.py)?
+The questions in order: Does what follows allow an end (white space, mostly)? Is the stop in a bracket inside a
+sentence, or in a quotation before a letter without case? Does a word follow with which a sentence continues (in lower
+case, or a name with a verb of speech)? Does a full stop belong to an abbreviation, an initial or a number
+(full_stops.py)?
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Run(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """Marks that close right after a run. group: of the last one, -1 for none; context: where that had opened."""
+    """Marks that close right after a run. group: of the last, -1 for none; context: of its opening mark (marks.py)."""
 
     end: int
     group: int
@@ -160,6 +161,7 @@ def can_end(line: Line, run: Run, closing: Closing) -> bool:
     before = class_before(line, run.begin)
     if following == OTHER and run.kinds != 0:  # ! and ? inside Burmese or Khmer, which has no spaces
         return before in (OTHER, ACCENT) or is_quotation
+    # Between Chinese or Japanese letters, and before an opening mark: 真的!好。 Not after Latin letters: Yahoo!知恵袋
     return (following == IDEO or opens) and (is_quotation or before == IDEO)
 
 
@@ -198,6 +200,7 @@ def names_speaker(line: Line, at: int) -> bool:
         classes = look_up(line.source, at, word_end)
         if classes & SPEECH != 0:
             return True
+        # A starter begins a sentence instead, except I: “Go!” I said.
         if word_end == at or read_class(line.source, at) != UPPER or (classes & STARTER != 0 and not is_i(line, at)):
             return False
         if classes & TITLE != 0 and class_at(line, word_end) == DOT:
@@ -218,8 +221,9 @@ def is_hiragana(line: Line, at: int) -> bool:
 
 @helper
 def is_lower_text(line: Line) -> bool:
-    """Whether the line is text without capitals, in which lower case does not show that a sentence continues: it has
-    no capital, and two full stops after ordinary words.
+    """Whether lower case does not show in this line that a sentence continues.
+
+    So it is in text without capitals: the line has none, and two full stops after ordinary words.
     """
     if item(line.state, CASE) == UNKNOWN:
         at, num_stops = line.begin, 0
@@ -235,7 +239,7 @@ def is_lower_text(line: Line) -> bool:
 
 @helper
 def continues_in_lower_case(line: Line, run: Run, is_quotation: bool) -> bool:
-    """Whether a sentence continues in lower case after a run. is_quotation: whether a quotation ends there."""
+    """Whether lower case after a run shows that a sentence continues. is_quotation: whether a quotation ends there."""
     if is_quotation or (run.kinds == 0 and run.dots > 1) or not is_lower_text(line):
         return True
     return run.kinds == 0 and not is_ordinary(line, run.begin)
@@ -259,8 +263,9 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
     if run.dots > 1 and is_opening(left) and group_of(left) < FIRST_QUOTE_GROUP:  # [...]
         return False
     if is_quotation and OTHER <= first <= IDEO and not is_quoted:
-        # No capital shows whether the sentence continues: “真的吗？”她问。 So a stop at the end of a quotation ends the
-        # sentence only if the quotation began inside it, after a space or a mark. Hiragana, as in と, continue it.
+        # No capital shows whether the sentence continues. It does after a quotation that begins it (“真的吗？”她问。)
+        # or that stands right after a letter (他说“好。”). It ends after one that follows a space or a mark inside it,
+        # unless hiragana, such as と, come next.
         return closing.context == ELSEWHERE and not is_hiragana(line, next_word)
     if run.kinds & IS_FULL != 0:
         return item(line.source.utf8, run.begin) != _URDU or ends_at_dot(line, run.begin, next_word)
@@ -270,6 +275,7 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
     is_speech = is_quotation or class_at(line, item(line.state, SENTENCE)) == DASH  # — Go! Tom cried.
     if is_speech and not is_one_dot and names_speaker(line, next_word):
         return False
-    if are_dots:  # before I, three dots are a pause, and more end a sentence: I ... I know.... I do.
+    if are_dots:  # before the word I, up to three dots are a pause, and more end a sentence: I ... I know.... I do.
         return is_spaced and first != DIGIT and (run.dots > 3 or not is_i(line, next_word))
+    # At the end of a quotation the word before the full stop does not matter.
     return not is_one_dot or is_quotation or ends_at_dot(line, run.begin, next_word)

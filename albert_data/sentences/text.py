@@ -24,7 +24,7 @@ _MAX_HEADING = 200  # bytes
 _MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
 _MAX_HEADINGS = 3  # lines in a row; more without a stop are verse, a list, or text of a language without stops
 _WIDE_COLON = "：".encode()
-_MIN_SENTENCE = 2  # bytes of a sentence that another one follows, with the white space between: a letter and a stop
+_MIN_SENTENCE = 2  # the fewest bytes of a sentence that is not the last of its line: a letter and a stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
 def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
     """Which lines are headings: bool.
 
-    They end without a stop, are short or end in a colon, and stand at most three in a row before a line with a stop.
+    Each ends without a stop, and is short or ends in a colon; at most three stand in a row, before a line with a stop.
     A line that ends in a colon is a heading also before a line without a stop, unless that one ends in a colon, too.
 
     has_stop: bool, of each line, whether it ends with a stop or is broken off.

@@ -1,8 +1,9 @@
 """The words that matter to a stop, in each language, as a hash table for the kernels.
 
 In: abbreviations.txt. A word has word classes, by what may follow its full stop (see there). Words are compared byte
-for byte; one that is listed in lower case also counts with a capital. A slot holds the 64-bit FNV-1a hash of a word,
-not its bytes: a word of a text has the hash of another word in the table with a chance of one in 10**16.
+for byte; in most classes one that is listed in lower case also counts with a capital. A slot holds the 64-bit FNV-1a
+hash of a word, not its bytes: a word of a text has the hash of another word in the table with a chance of one in
+10**16.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from albert_data.sentences.characters import BLANK, DOUBLE, EXCLAIM, LAST_SLOT, 
 _PATH = Path(__file__).with_name("abbreviations.txt")
 _CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun", "name")
 TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN, NAME = (1 << i for i in range(len(_CLASSES)))
-# What `is_ordinary` takes for abbreviations. Words of `number` are left out: no, sun and mar are ordinary words, too.
+# What `is_ordinary` takes for abbreviations. Not `number`: "no", "sun" and "mar" are ordinary words, too.
 ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME
 _CASE_SENSITIVE = ("lead", "starter", "speech", "pronoun")  # words count only as they are listed
 # Pairs of small and capital letters. str.upper would follow the Unicode version of the running Python, and so would the
@@ -74,7 +75,8 @@ def read_tables() -> dict[str, dict[str, int]]:
 def _find_forms(name: str, word: str) -> dict[str, int]:
     """The forms of a listed word, and the word class of each.
 
-    A word also counts with a capital, a title also without one. A rank is a title only as it is listed.
+    A word also counts with a capital, and a title of several letters also without one. A rank is a title only as it is
+    listed, and words of _CASE_SENSITIVE classes count only so.
     """
     if name == "rank":
         return {word: TITLE}
