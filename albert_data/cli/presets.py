@@ -12,19 +12,24 @@ from albert_data.train.config import MODEL_PRESETS
 
 
 @click.command()
-@click.argument("name", type=click.Choice(list(MODEL_PRESETS)), metavar="NAME")
+@click.argument("name", type=click.Choice(list(MODEL_PRESETS)), metavar="[NAME]", required=False)
 @json_option
-def presets(name: str, as_json: bool) -> None:
+def presets(name: str | None, as_json: bool) -> None:
     """Count the parameters of a model preset by part, and compare them with the paper.
 
     NAME is tiny, base, large, xlarge or xxlarge, or a preset of ALBERT version 1: base-v1, large-v1, xlarge-v1 or
-    xxlarge-v1.
+    xxlarge-v1. Without NAME all are listed.
 
     \b
     Example:
       albert-data presets base
       albert-data presets xxlarge-v1 --json
     """
-    from albert_data.train.sizes import describe_sizes, sizes_to_dict
+    from albert_data.train.sizes import count_parameters, describe_sizes, sizes_to_dict
 
+    if name is None:
+        sizes = {preset: count_parameters(shape).all for preset, shape in MODEL_PRESETS.items()}
+        lines = [f"{preset:<11} {count:>11,} parameters" for preset, count in sizes.items()]
+        show(json.dumps(sizes, indent=2) if as_json else "\n".join(lines))
+        return
     show(json.dumps(sizes_to_dict(name), indent=2) if as_json else describe_sizes(name))

@@ -34,6 +34,15 @@ def page(capsys):
     return show
 
 
+def test_presets_without_a_name_lists_all(capsys):
+    assert run(["presets", "--json"]) == 0
+    sizes = json.loads(capsys.readouterr().out)
+    assert list(sizes) == list(MODEL_PRESETS)
+    assert sizes["base"] == count_parameters(MODEL_PRESETS["base"]).all
+    assert run(["presets"]) == 0
+    assert f"{sizes['tiny']:,} parameters" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_formula_counts_what_the_model_has(name):
     with torch.device("meta"):
