@@ -1,9 +1,8 @@
 """Pretrains a model on shards and writes a run folder: metrics, checkpoints and a page of curves.
 
-Each update is a function of the state before it, of its number and of its batch. So a run that was stopped, by Ctrl-C
-or a power cut, resumes from its newest checkpoint with the losses that it would have had without the stop: on a CPU
-with the same number of threads bit for bit, on a GPU as far as its kernels are deterministic. In a run with --minutes
-only the batches are the same, because the learning rate follows the clock.
+Each update is a function of the state before it, its number and its batch. So a run that was stopped resumes from its
+newest checkpoint with the losses that it would have had: on a CPU with as many threads bit for bit, on a GPU as far as
+its kernels are deterministic. With --minutes only the batches are the same, as the learning rate follows the clock.
 """
 
 from __future__ import annotations
@@ -135,10 +134,7 @@ def _open_splits(shards: Path) -> Splits:
 def _identify_run(
     manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
 ) -> tuple[AlbertConfig, Identity]:
-    """Return the model's shape and the identity of the run, before the model takes memory.
-
-    resumed: the folder of the run to resume. Raises CheckpointError if its identity is another one.
-    """
+    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
     stored = None if resumed is None else read_run_file(resumed)
     shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
     identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
