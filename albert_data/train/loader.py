@@ -33,7 +33,16 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
-from albert_data.train.order import BatchOrder, Position, RowBatch, cut_batches, padded_len, rows_per_batch, take_share
+from albert_data.train.order import (
+    ORDER_VERSION,
+    BatchOrder,
+    Position,
+    RowBatch,
+    cut_batches,
+    padded_len,
+    rows_per_batch,
+    take_share,
+)
 from albert_data.train.reading import show
 from albert_data.train.remasking import Remasker
 
@@ -239,13 +248,20 @@ class ShardLoader:
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
-        return {**self._position._asdict(), **self._identity()}
+        return {"order": ORDER_VERSION, **self._position._asdict(), **self._identity()}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue at the position in `state`, with any number of ranks. Takes as long as cutting one window.
 
-        Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed.
+        Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed, or ordered
+        rows by the rule of another version.
         """
+        if (version := state.get("order", 1)) != ORDER_VERSION:
+            raise CheckpointError(
+                f"can't resume: another version of albert-data saved the state: its order of rows is number "
+                f"{show(version)}, here it is {ORDER_VERSION}; resume with the version that saved it, or start another "
+                "run from its weights with --init-from"
+            )
         for name, here in self._identity().items():
             if state[name] != here:
                 raise CheckpointError(

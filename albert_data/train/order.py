@@ -1,12 +1,12 @@
 """Decides which rows make up which batch: a pure function of (row lengths, batch tokens, seed, position).
 
-An epoch is a permutation of all rows. It is computed and never stored: a Feistel network over the row numbers
-(Black and Rogaway 2002, cycle walking) gives the row at any index. The permutation is cut into windows of about 1,024
-batches. The rows of a window are sorted into buckets by their length, rounded up to a multiple of 64, and each bucket
-is cut into batches of as many rows as the token budget allows at its length. The rows that are left over go into the
-next longer bucket, so only one batch of a window, cut from the longest bucket, may be short. Then the batches are
-shuffled. So each row comes exactly once per epoch, batches have few shapes, and memory and the time to reach any
-position are those of one window. Ranks take their rows from the same batches.
+A build writes its rows in random order. So an epoch reads blocks of 4,096 consecutive rows in a new random order, cut
+into windows of about 1,024 batches: a window reads few stretches of the files. The rows of a window are shuffled and
+sorted into buckets by their length, rounded up to a multiple of 64, and each bucket is cut into batches of as many rows
+as the token budget allows at its length. The rows that are left over go into the next longer bucket, so only one batch
+of a window, cut from the longest bucket, may be short. Then the batches are shuffled. So each row comes exactly once
+per epoch, batches have few shapes, and memory and the time to reach any position are those of one window. Ranks take
+their rows from the same batches.
 """
 
 from __future__ import annotations
@@ -21,23 +21,16 @@ BUCKET = 64
 # With windows of 16, 64, 256 and 1,024 batches the padding is 10.6, 7.3, 5.6 and 5.0 % in all.
 WINDOW_BATCHES = 1024
 MAX_EPOCHS = 2**31 - 1
-ROUNDS = 6  # 4 make a Feistel network pseudo-random if its halves are large; 2 more for halves of a few bits
-# Ends the parts of a key, so that keys for shuffling differ from those of remasking.py, which end in 2. `permute` and
-# the seeds of dropout have (seed, epoch) and (seed, step, rank), without a purpose. SeedSequence ignores zeros at the
-# end, so these two are equal for epoch = step on rank 0. That is harmless: a Feistel network uses one, PyTorch's
-# generator the other.
-_SHUFFLE_PURPOSE = 1
+# About a record batch (8 MiB) for rows of 512 tokens. It does not follow the record batches, so that the order is a
+# function of the lengths alone, however a build divided its rows over files.
+BLOCK_ROWS = 4096
+ORDER_VERSION = 2  # raised whenever the same lengths, batch tokens and seed give other batches
+# The last part of a key is its purpose. It is never 0, as SeedSequence ignores zeros at the end. remasking.py uses 2;
+# the seeds of dropout have the three parts (seed, step, rank).
+_BATCHES, _BLOCKS, _ROWS = 1, 3, 4
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A, _MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def mix(x: np.ndarray) -> np.ndarray:
-    """Mix 64 bits by the finaliser of SplitMix64: `draws.mix` for arrays, without loading numba."""
-    x = (x ^ (x >> np.uint64(30))) * _MIX_A
-    x = (x ^ (x >> np.uint64(27))) * _MIX_B
-    mixed: np.ndarray = x ^ (x >> np.uint64(31))
-    return mixed
 
 
 def derive_keys(*parts: int, num: int) -> np.ndarray:
@@ -45,26 +38,15 @@ def derive_keys(*parts: int, num: int) -> np.ndarray:
     return np.random.SeedSequence(parts).generate_state(num, np.uint64)
 
 
-def permute(indices: np.ndarray, *, size: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the numbers (int64) that a pseudo-random permutation of [0, size) has at `indices`."""
-    half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    keys = derive_keys(seed, epoch, num=ROUNDS)
-    values = _feistel(indices.astype(np.uint64), half_bits, keys)
-    # Cycle walking: the network permutes a range of up to 4 * size numbers. A result outside of [0, size) is permuted
-    # again until it is inside. That is a permutation of [0, size): it skips the numbers outside along each cycle.
-    outside = np.flatnonzero(values >= size)
-    while len(outside):
-        values[outside] = _feistel(values[outside], half_bits, keys)
-        outside = outside[values[outside] >= size]
-    return values.astype(np.int64)
+def shuffle(num: int, *parts: int) -> np.ndarray:
+    """Return the numbers below `num` (int64) in a random order for each `parts`; equal on every version of numpy.
 
-
-def _feistel(x: np.ndarray, half_bits: np.uint64, keys: np.ndarray) -> np.ndarray:
-    low = (np.uint64(1) << half_bits) - np.uint64(1)
-    left, right = x >> half_bits, x & low
-    for key in keys:
-        left, right = right, left ^ (mix(right * _GOLDEN + key) & low)
-    return (left << half_bits) | right
+    The number i is sorted by output i of SplitMix64 (Steele, Lea and Flood 2014). The outputs are all different.
+    """
+    x = derive_keys(*parts, num=1) + np.arange(num, dtype=np.uint64) * _GOLDEN
+    x = (x ^ (x >> np.uint64(30))) * _MIX_A
+    x = (x ^ (x >> np.uint64(27))) * _MIX_B
+    return np.argsort(x ^ (x >> np.uint64(31)))
 
 
 class RowBatch(NamedTuple):
@@ -131,12 +113,21 @@ class BatchOrder:
         return cached[1]
 
     def _cut_window(self, epoch: int, window: int) -> list[RowBatch]:
+        rows = self._read_rows(epoch, window)
+        rows = rows[shuffle(len(rows), self._seed, epoch, window, _ROWS)]
+        batches = cut_batches(rows, self._lengths[rows], self._batch_tokens)
+        return [batches[i] for i in shuffle(len(batches), self._seed, epoch, window, _BATCHES)]
+
+    def _read_rows(self, epoch: int, window: int) -> np.ndarray:
+        """A window's rows: its part of all blocks one after another. Blocks may continue in the next window."""
         num_rows = len(self._lengths)
         begin, end = (num_rows * number // self.num_windows for number in (window, window + 1))
-        rows = permute(np.arange(begin, end), size=num_rows, seed=self._seed, epoch=epoch)
-        batches = cut_batches(rows, self._lengths[rows], self._batch_tokens)
-        order = np.argsort(derive_keys(self._seed, epoch, window, _SHUFFLE_PURPOSE, num=len(batches)))
-        return [batches[i] for i in order]
+        blocks = shuffle(-(-num_rows // BLOCK_ROWS), self._seed, epoch, 0, _BLOCKS) * BLOCK_ROWS
+        stops = np.cumsum(np.minimum(BLOCK_ROWS, num_rows - blocks))  # only the block at the end of the split is short
+        first, last = np.searchsorted(stops, [begin, end - 1], side="right")
+        parts = [np.arange(row, min(row + BLOCK_ROWS, num_rows)) for row in blocks[first : last + 1].tolist()]
+        skipped = begin - int(stops[first] - len(parts[0]))
+        return np.concatenate(parts)[skipped : skipped + end - begin]
 
     def batches_from(self, position: Position) -> Iterator[tuple[RowBatch, Position, Position]]:
         """Yield each batch from a position on, without end, with its position and the next one."""

@@ -320,7 +320,7 @@ def test_a_restored_state_gives_the_same_batches_as_without_a_stop(module_toys, 
 def test_resuming_reads_no_row_that_was_read_before(toys, monkeypatch):
     shards = toys.make_shards(145, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=1000)
-    steps_of(loader, 55)
+    steps_of(loader, 40)  # an epoch has 22 to 30 steps
     late = ShardLoader(shards, batch_tokens=1000)
     read = []
     monkeypatch.setattr(type(shards), "rows", lambda self, rows: read.append(rows))
@@ -343,6 +343,18 @@ def test_the_state_of_another_loader_is_refused(toys, changes, words):
         ShardLoader(shards, **{"batch_tokens": 1000, **changes}).load_state_dict(state)
     with pytest.raises(CheckpointError, match="no Position"):
         ShardLoader(shards, batch_tokens=1000).load_state_dict({**state, "window": 99})
+
+
+@pytest.mark.parametrize("version", [None, 1, 3])
+def test_the_state_of_a_version_with_another_order_of_rows_is_refused(toys, version):
+    shards = toys.make_shards(45)
+    state = {**ShardLoader(shards, batch_tokens=1000).state_dict(), "order": version}
+    if version is None:  # versions before 0.4.0 gave the order no number
+        del state["order"]
+    loader = ShardLoader(shards, batch_tokens=1000)
+    with pytest.raises(CheckpointError, match=f"order of rows is number {version or 1}, here it is 2; resume with the"):
+        loader.load_state_dict(state)
+    assert loader.state_dict()["batch"] == 0
 
 
 # ---- the validation rows ----

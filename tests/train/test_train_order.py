@@ -16,8 +16,8 @@ from albert_data.train.order import (
     Position,
     RowBatch,
     cut_batches,
-    permute,
     rows_per_batch,
+    shuffle,
     take_share,
 )
 
@@ -52,36 +52,105 @@ def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int) -> lis
     return batches
 
 
-# ---- the permutation ----
+# ---- the shuffle ----
 
 
 @settings(max_examples=60, deadline=None)
-@given(size=st.integers(1, 3000), seed=seeds, epoch=st.integers(0, 10**6))
-def test_permute_is_a_bijection_for_any_size_seed_and_epoch(size, seed, epoch):
-    values = permute(np.arange(size), size=size, seed=seed, epoch=epoch)
-    assert np.array_equal(np.sort(values), np.arange(size))
+@given(num=st.integers(0, 3000), seed=seeds, epoch=st.integers(0, 10**6))
+def test_shuffle_returns_each_number_once_for_any_seed_and_epoch(num, seed, epoch):
+    assert np.array_equal(np.sort(shuffle(num, seed, epoch)), np.arange(num))
 
 
-def test_permute_at_a_few_indices_equals_the_whole_permutation():
-    whole = permute(np.arange(1000), size=1000, seed=3, epoch=5)
-    places = np.array([999, 0, 17, 17])
-    assert np.array_equal(permute(places, size=1000, seed=3, epoch=5), whole[places])
-
-
-def test_permute_sends_every_index_to_every_value_equally_often():
-    size, draws = 20, 1000
-    counts = np.zeros((size, size))
+def test_shuffle_sends_every_number_to_every_place_equally_often():
+    num, draws = 20, 1000
+    counts = np.zeros((num, num))
     for epoch in range(draws):
-        counts[np.arange(size), permute(np.arange(size), size=size, seed=1, epoch=epoch)] += 1
-    expected = draws / size
+        counts[np.arange(num), shuffle(num, 1, epoch)] += 1
+    expected = draws / num
     # Chi-square with 19 * 19 = 361 degrees of freedom: mean 361, deviation 26.9; five deviations are allowed.
     assert ((counts - expected) ** 2 / expected).sum() < 361 + 5 * 26.9
 
 
-def test_permute_keeps_no_trace_of_the_order_of_rows():
-    values = permute(np.arange(10_000), size=10_000, seed=0, epoch=0)
-    assert abs(np.corrcoef(np.arange(10_000), values)[0, 1]) < 5 / 100  # deviation 1 / sqrt(10,000)
-    assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 5 / 100
+def test_shuffle_keeps_no_trace_of_the_order():
+    places = shuffle(10_000, 0, 0)
+    assert abs(np.corrcoef(np.arange(10_000), places)[0, 1]) < 5 / 100  # deviation 1 / sqrt(10,000)
+    assert abs(np.corrcoef(places[:-1], places[1:])[0, 1]) < 5 / 100
+    assert abs(np.corrcoef(shuffle(10_000, 0, 1), places)[0, 1]) < 5 / 100
+
+
+def test_shuffle_sorts_by_splitmix64():
+    def output(state: int) -> int:  # of the published code, as plain Python
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) % 2**64
+        return state ^ (state >> 31)
+
+    first = int(order.derive_keys(7, 8, num=1)[0])
+    keys = [output((first + i * 0x9E3779B97F4A7C15) % 2**64) for i in range(50)]
+    assert shuffle(50, 7, 8).tolist() == sorted(range(50), key=keys.__getitem__)
+
+
+# ---- the windows ----
+
+
+def plain_epoch(num_rows: int, seed: int, epoch: int) -> list[int]:
+    """The rows of an epoch before each window is shuffled: blocks one after another, as a plain loop."""
+    blocks = [list(range(num_rows))[begin : begin + order.BLOCK_ROWS] for begin in range(0, num_rows, order.BLOCK_ROWS)]
+    places = shuffle(len(blocks), seed, epoch, 0, order._BLOCKS)
+    return [row for place in places for row in blocks[place]]
+
+
+def count_stretches(rows: list[int]) -> int:
+    """How many runs of consecutive numbers the rows make up."""
+    found = set(rows)
+    return sum(row - 1 not in found for row in found)
+
+
+def rows_of_window(batch_order: BatchOrder, epoch: int, window: int) -> list[int]:
+    return [int(row) for batch in batch_order.window(epoch, window) for row in batch.rows]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=row_lengths,
+    block_rows=st.integers(1, 90),
+    batch_tokens=st.integers(64, 3000),
+    seed=seeds,
+    epoch=st.integers(0, 5),
+)
+def test_the_windows_of_an_epoch_cut_its_shuffled_blocks(lengths, block_rows, batch_tokens, seed, epoch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "WINDOW_BATCHES", 3)
+        patch.setattr(order, "BLOCK_ROWS", block_rows)
+        batch_order = BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed)
+        windows = [rows_of_window(batch_order, epoch, window) for window in range(batch_order.num_windows)]
+        expected = plain_epoch(len(lengths), seed, epoch)
+    at = 0
+    for window in windows:
+        assert sorted(window) == sorted(expected[at : at + len(window)])
+        # Blocks of these rows, one block of which only a part is here at either end, and the short one.
+        assert count_stretches(window) <= len(window) // block_rows + 3
+        at += len(window)
+    assert at == len(lengths)
+
+
+def test_a_window_of_a_large_split_reads_few_stretches():
+    batch_order = BatchOrder(np.full(300_000, 500), batch_tokens=16_384, seed=0)
+    assert batch_order.num_windows == 9
+    for window in range(9):
+        assert count_stretches(rows_of_window(batch_order, 0, window)) <= 11
+
+
+def test_epochs_read_the_blocks_in_another_order_and_mix_a_window_in_another_order(small_windows):
+    batch_order = BatchOrder(np.full(200, 64), batch_tokens=640, seed=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "BLOCK_ROWS", 10)
+        first, second = (set(rows_of_window(batch_order, epoch, 0)) for epoch in (0, 1))
+    assert len(first) == len(second)
+    assert first != second
+    alone = BatchOrder(np.full(20, 64), batch_tokens=640, seed=0)  # one window: of the same rows in each epoch
+    batches = [[set(batch.rows.tolist()) for batch in alone.window(epoch, 0)] for epoch in (0, 1)]
+    assert alone.num_windows == 1
+    assert batches[0] != batches[1]
 
 
 # ---- the batches ----
@@ -174,7 +243,11 @@ def test_epochs_and_seeds_differ():
 
 
 def test_the_batch_list_is_frozen():
-    # If this changes, --resume trains on other batches: raise the format version of checkpoints too.
+    # If this changes, --resume would train on other batches: raise ORDER_VERSION too.
+    assert order.ORDER_VERSION == 2
     batch_order = BatchOrder(np.arange(40, 80, 4), batch_tokens=192, seed=42)
     batches = [batch.rows.tolist() for batch, _, _ in islice(batch_order.batches_from(START), 6)]
-    assert batches == [[8], [2], [4, 3, 1], [7], [6, 0, 5], [9]]
+    assert batches == [[1, 0, 3], [8], [9], [5], [7], [2, 6, 4]]
+    batch_order = BatchOrder(np.full(20_000, 64), batch_tokens=192, seed=42)
+    batches = [batch.rows.tolist() for batch, _, _ in islice(batch_order.batches_from(Position(1, 2, 5)), 3)]
+    assert batches == [[1893, 1921, 4035], [16728, 3424, 3149], [16721, 3846, 16694]]

@@ -218,6 +218,15 @@ def test_a_checkpoint_without_its_optimiser_is_refused(finished, tmp_path):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
 
 
+def test_a_run_of_a_version_that_read_rows_in_another_order_is_not_continued(finished, tmp_path):
+    newest = list_checkpoints(finished)[-1]
+    state = read_json(newest / "state.json")
+    del state["loader"]["order"]
+    write_json(newest / "state.json", state)
+    with pytest.raises(CheckpointError, match=r"another version.*resume with the version that saved it"):
+        loop.train(tmp_path / "out", finished, CONFIG, resume=True)
+
+
 @pytest.mark.parametrize("damage", ["shape", "missing part", "missing parameter", "all"])
 def test_an_optimiser_of_other_shapes_is_refused(finished, tmp_path, damage):
     """PyTorch's fused kernels would read beyond a tensor that is too small."""
