@@ -7,14 +7,19 @@ Weights and optimiser state are always float32: the format is that of autocast.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from albert_data.errors import ConfigError
 
 BF16_CAPABILITY = (8, 0)
+# Without cuDNN: on Hopper (PyTorch 2.11 and later, issue 196678) its backward pass returns NaN for rows of 64, 192,
+# 320, ... tokens with a mask.
+SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -30,8 +35,12 @@ class Precision:
     format: str
     format_reason: str
 
-    def autocast(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32")
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """A context for the model's forward pass: its format, and on CUDA the kernels of attention that are allowed."""
+        kernels = sdpa_kernel(SDPA_BACKENDS) if self.device.type == "cuda" else nullcontext()
+        with kernels, torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32"):
+            yield
 
     def gradient_scaler(self) -> torch.amp.GradScaler:
         return torch.amp.GradScaler(self.device.type, enabled=self.format == "fp16")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from albert_data.errors import ConfigError
-from albert_data.train.precision import choose_device, choose_format, choose_precision
+from albert_data.train.precision import Precision, choose_device, choose_format, choose_precision
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,27 @@ def test_autocast_computes_in_the_format_except_for_fp32():
         assert (x @ x).dtype == torch.bfloat16
     with choose_precision("fp32", "cpu").autocast():
         assert (x @ x).dtype == torch.float32
+
+
+def sdpa_kernels() -> list[bool]:
+    cuda = torch.backends.cuda
+    return [
+        cuda.flash_sdp_enabled(),
+        cuda.mem_efficient_sdp_enabled(),
+        cuda.math_sdp_enabled(),
+        cuda.cudnn_sdp_enabled(),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+def test_on_cuda_attention_never_uses_cudnn_whose_gradient_is_wrong_on_hopper():
+    before = sdpa_kernels()
+    with Precision(device=torch.device("cuda"), device_info="H100", format="bf16", format_reason="").autocast():
+        assert sdpa_kernels() == [True, True, True, False]
+    assert sdpa_kernels() == before
+
+
+def test_on_a_cpu_the_kernels_of_attention_stay_as_the_process_has_them():
+    before = sdpa_kernels()
+    with choose_precision("fp32", "cpu").autocast():
+        assert sdpa_kernels() == before
