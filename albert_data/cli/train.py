@@ -77,10 +77,19 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--minutes", float, "N", "Instead of --steps: duration, the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
 @_setting("--micro-tokens", int, "N", "Maximum number of tokens that a GPU computes at once; gradients are summed.")
+@click.option(
+    "--accumulate",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Instead of --micro-tokens: sum the gradients of N parts of a batch. Sets it to a GPU's tokens divided by N.",
+)
 @_setting("--optimizer", click.Choice(OPTIMIZERS), "|".join(OPTIMIZERS), "LAMB is for very large batches.")
 @_setting("--lr", float, "RATE", "Highest learning rate.")
 @_setting("--warmup-share", float, "SHARE", "Share of the run, from its start, during which the learning rate rises.")
 @_setting("--weight-decay", float, "DECAY", "Weight decay of matrices. Biases and LayerNorms have none.")
+@_setting("--beta2", float, "BETA", "Decay of the optimizer's mean of squared gradients.")
+@_setting("--epsilon", float, "EPSILON", "Added to the denominator of the optimizer's update.")
+@_setting("--max-grad-norm", float, "NORM", "A gradient of a larger norm is scaled down to this one.")
 @_setting("--dropout", float, "PROB", "Dropout. 0.1 helps if little text is read many times.")
 @_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
@@ -100,6 +109,7 @@ def train(
     init_from: Path | None,
     preset: str | None,
     recipe: str | None,
+    accumulate: int | None,
     **settings: Any,
 ) -> int:
     """Pretrain an ALBERT on the shards.
@@ -116,6 +126,8 @@ def train(
     given = {name: value for name, value in settings.items() if value is not None}
     if len(budgets := [f"--{name}" for name in BUDGETS if name in given]) > 1:
         raise click.UsageError(f"{' and '.join(budgets)} exclude one another")
+    if accumulate and "micro_tokens" in given:
+        raise click.UsageError("--accumulate and --micro-tokens exclude one another")
     if resume and (init_from or recipe):
         raise click.UsageError(f"--resume excludes {'--init-from' if init_from else '--recipe'}")
     if budgets:  # replaces the budget of the recipe or of the resumed run, even one of another kind
@@ -123,6 +135,7 @@ def train(
     require_packages("torch", extra="train")
     from albert_data.interop.initial import load_initial
     from albert_data.train import loop
+    from albert_data.train.distributed import read_ranks
     from albert_data.train.interrupt import Interrupt
 
     if resume:
@@ -130,6 +143,9 @@ def train(
         config = dataclasses.replace(stored, preset=preset or stored.preset, **given)
     else:
         config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or TrainConfig.preset], **given)
+    if accumulate:
+        parts = accumulate * read_ranks().num_ranks
+        config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
     initial = load_initial(init_from) if init_from else None
     interrupt = Interrupt()
     last = loop.train(shards, output, config, resume=resume, initial=initial, interrupt=interrupt)

@@ -83,7 +83,39 @@ def test_resume_without_a_run_is_refused(tmp_path):
 def test_every_setting_has_an_option_or_is_left_to_the_library():
     options = {parameter.name for parameter in train.params}
     left = {field.name for field in dataclasses.fields(TrainConfig)} - options
-    assert left == {"beta1", "beta2", "epsilon", "max_grad_norm"}
+    assert left == {"beta1"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("beta2", 0.98), ("epsilon", 1e-8), ("max_grad_norm", 0.5), ("micro_tokens", 512)],
+)
+def test_an_option_sets_the_setting_of_its_name(calls, tmp_path, option, value):
+    run(tmp_path, "-o", tmp_path / "run", f"--{option.replace('_', '-')}", value)
+    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), **{option: value})
+
+
+@pytest.mark.parametrize(("num_ranks", "micro_tokens"), [(1, 250), (2, 125)])
+def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch, num_ranks, micro_tokens):
+    monkeypatch.setenv("WORLD_SIZE", str(num_ranks))
+    run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
+    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), batch_tokens=999, micro_tokens=micro_tokens)
+
+
+def test_accumulating_excludes_micro_tokens(calls, tmp_path):
+    result = run(tmp_path, "-o", tmp_path / "run", "--accumulate", "2", "--micro-tokens", "512")
+    assert result.exit_code == 2
+    assert "--accumulate and --micro-tokens exclude one another" in result.output
+
+
+def test_accumulating_replaces_the_micro_tokens_of_a_resumed_run(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(20))
+    options = ("--preset", "tiny", "--steps", "1", "--batch-tokens", "256", "--micro-tokens", "64", "--device", "cpu")
+    assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
+    made = []
+    monkeypatch.setattr(loop, "train", lambda *args, **kwargs: made.append(args[2].micro_tokens))
+    run(tmp_path, "-o", tmp_path / "run", "--resume", "--accumulate", "2")
+    assert made == [128]
 
 
 def test_the_help_shows_the_defaults_of_the_settings():
