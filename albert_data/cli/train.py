@@ -101,6 +101,7 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--eval-rows", int, "ROWS", "Maximum number of validation rows that an evaluation reads.")
 @_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.")
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
+@_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(
     shards: Path,
@@ -140,7 +141,7 @@ def train(
 
     if resume:
         stored = load_config(output)
-        config = dataclasses.replace(stored, preset=preset or stored.preset, **given)
+        config = dataclasses.replace(stored, preset=preset or stored.preset, **{"profile": False, **given})
     else:
         config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or TrainConfig.preset], **given)
     if accumulate:

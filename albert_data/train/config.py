@@ -131,6 +131,7 @@ class TrainConfig:
     device: str = "auto"
     compile: bool = True
     tensorboard: bool = False
+    profile: bool = False
 
     def __post_init__(self) -> None:
         check_choice("preset", self.preset, tuple(MODEL_PRESETS))

@@ -18,39 +18,35 @@ from typing import Any
 import numpy as np
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
-from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.config import TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import (
     METRICS_FILE,
-    RUN_FILE,
-    Identity,
+    TRACE_FILE,
     check_folder,
-    check_identity,
     claim_folder,
     lock_folder,
-    make_identity,
-    read_run_file,
 )
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len
-from albert_data.train.precision import Precision, choose_device, choose_precision
+from albert_data.train.precision import choose_device, choose_precision
+from albert_data.train.profiling import profile_steps
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,
-    choose_shape,
     explain_out_of_memory,
+    identify_run,
     restore_newest,
     save_session,
     start_session,
@@ -88,7 +84,7 @@ def train(
         precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
-        shape, identity = _identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
+        shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
         loader = ShardLoader(
             splits.train,
             batch_tokens=config.batch_tokens,
@@ -129,18 +125,6 @@ def _open_splits(shards: Path) -> Splits:
     if set_aside is None or not set_aside.num_rows:
         return Splits(folder=shards, train=train, validation=None)
     return Splits(folder=shards, train=train, validation=open_shards(shards, split="validation"))
-
-
-def _identify_run(
-    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
-) -> tuple[AlbertConfig, Identity]:
-    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
-    stored = None if resumed is None else read_run_file(resumed)
-    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
-    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
-    if resumed is not None and stored is not None:
-        check_identity(identity, stored["identity"], resumed / RUN_FILE)
-    return shape, identity
 
 
 class _Loop:
@@ -201,8 +185,11 @@ class _Loop:
 
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
+        steps = self._loader.stream(session.precision.device)
+        if config.profile and self._ranks.is_first:
+            steps = profile_steps(steps, self._run / TRACE_FILE, self._report.say)
         lap = time.perf_counter()
-        for batches in self._loader.stream(session.precision.device):
+        for batches in steps:
             is_last, must_stop = self._update(batches)
             # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None

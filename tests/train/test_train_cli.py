@@ -51,8 +51,9 @@ def test_two_budgets_exclude_one_another(calls, tmp_path):
 
 
 def test_switches_turn_their_setting(calls, tmp_path):
-    run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard")
-    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), remask=False, compile=False, tensorboard=True)
+    run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard", "--profile")
+    switched = dataclasses.replace(TrainConfig(), remask=False, compile=False, tensorboard=True, profile=True)
+    assert calls[0][0][2] == switched
 
 
 def test_an_option_changes_only_its_setting(calls, tmp_path):
@@ -63,13 +64,13 @@ def test_an_option_changes_only_its_setting(calls, tmp_path):
 def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(20))
     options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
-    assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
+    assert run(tmp_path, "-o", tmp_path / "run", *options, "--profile").exit_code == 0
     made = []
     monkeypatch.setattr(loop, "train", lambda *args, interrupt, **kwargs: made.append((args[2], kwargs)))
     run(tmp_path, "-o", tmp_path / "run", "--resume")
     run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "1")
     stored = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=256, device="cpu", remask=False)
-    assert made == [
+    assert made == [  # a resumed run writes no other trace
         (stored, {"resume": True, "initial": None}),
         (dataclasses.replace(stored, log_every=1), {"resume": True, "initial": None}),
     ]
