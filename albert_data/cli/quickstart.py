@@ -30,7 +30,7 @@ from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.interrupts import say_when_interrupted
 from albert_data.train.config import TrainConfig
 
-PRESET = "tiny"  # the model that a CPU trains in minutes
+PRESET = "mini"  # the model for a CPU
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
 # Share of validation documents by the size of the corpus. An evaluation reads 512 rows, of about 500 bytes each; a

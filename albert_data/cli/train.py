@@ -15,7 +15,7 @@ from albert_data.train.folder import load_config
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 RECIPE = "quick"  # the default one
-PRESETS = ("base", "tiny")  # --help shows the defaults of these two
+PRESETS = ("base", "mini")  # --help shows the defaults of these two
 
 
 def _default(field: str) -> str | None:
@@ -24,7 +24,7 @@ def _default(field: str) -> str | None:
     if len(set(values.values())) == 1:
         value = values[PRESETS[0]]
         return None if value is None else str(value)
-    return ", ".join(f"{name}: {value}" for name, value in values.items())
+    return ", ".join(f"{name}: {value}" for name, value in values.items() if value is not None)
 
 
 def _setting(flag: str, kind: Any, metavar: str, text: str) -> Callable[[Command], Command]:
@@ -61,8 +61,8 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
     type=click.Choice(list(RECIPES[RECIPE])),
     default=None,
     metavar="NAME",
-    show_default=TrainConfig.preset,
-    help="Size of the model. tiny trains in minutes on a CPU; base, large, xlarge and xxlarge are those of the paper, "
+    show_default="mini on a CPU, base on a GPU or with --init-from",
+    help="Size of the model. tiny and mini are for a CPU; base, large, xlarge and xxlarge are those of the paper, "
     "base-v1 to xxlarge-v1 those of ALBERT version 1.",
 )
 @click.option(
@@ -121,7 +121,7 @@ def train(
 
     \b
     Example:
-      albert-data train shards -o run --preset tiny
+      albert-data train shards -o run --minutes 10
       albert-data train shards -o run --resume
     """
     given = {name: value for name, value in settings.items() if value is not None}
@@ -138,12 +138,14 @@ def train(
     from albert_data.train import loop
     from albert_data.train.distributed import read_ranks
     from albert_data.train.interrupt import Interrupt
+    from albert_data.train.precision import choose_preset
 
     if resume:
         stored = load_config(output)
         config = dataclasses.replace(stored, preset=preset or stored.preset, **{"profile": False, **given})
     else:
-        config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or TrainConfig.preset], **given)
+        default = TrainConfig.preset if init_from else choose_preset(given.get("device", TrainConfig.device))
+        config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or default], **given)
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))

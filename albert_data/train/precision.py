@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from albert_data.errors import ConfigError
+from albert_data.train.config import DEFAULT_PRESETS
 
 BF16_CAPABILITY = (8, 0)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -67,6 +68,11 @@ def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
             "choose another with --device, or --device cpu"
         )
     return torch.device("cuda", index), f"{torch.cuda.get_device_name(index)}"
+
+
+def choose_preset(device: str) -> str:
+    """Choose the preset of a run that names none. Raises ConfigError if the machine lacks the device."""
+    return DEFAULT_PRESETS[choose_device(device)[0].type]
 
 
 def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from albert_data.escaping import escape_controls
 from albert_data.train.budget import Budget
-from albert_data.train.config import TrainConfig
+from albert_data.train.config import DEFAULT_PRESETS, TrainConfig
 from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
 from albert_data.train.loader import Rows, ShardLoader, Splits
@@ -94,9 +94,14 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     masks = "other masks each epoch" if config.remask else "the stored masks"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
+    is_default = DEFAULT_PRESETS[device.type] == config.preset
+    why = (
+        f", the default on a {'GPU' if device.type == 'cuda' else 'CPU, where base takes weeks'}" if is_default else ""
+    )
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
+        f"preset      {config.preset}{why}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "

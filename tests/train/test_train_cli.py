@@ -7,12 +7,15 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from albert_data.cli.train import train
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
+
+DEFAULT = RECIPES["quick"]["mini"]  # on a CPU
 
 
 @pytest.fixture
@@ -33,15 +36,25 @@ def test_each_preset_gives_all_settings(calls, tmp_path, recipe):
     assert [args[2] for args, _ in calls] == list(RECIPES[recipe].values())
 
 
-def test_the_default_is_base_by_the_quick_recipe(calls, tmp_path):
+@pytest.mark.parametrize(("num_gpus", "preset"), [(0, "mini"), (1, "base")])
+def test_the_default_is_mini_on_a_cpu_and_base_on_a_gpu(calls, tmp_path, monkeypatch, num_gpus, preset):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: num_gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a GPU")
     run(tmp_path, "-o", tmp_path / "run")
-    assert calls == [((tmp_path, tmp_path / "run", TrainConfig()), {"resume": False, "initial": None})]
+    run(tmp_path, "-o", tmp_path / "run", "--device", "cpu")
+    run(tmp_path, "-o", tmp_path / "run", "--preset", "large")
+    configs = [args[2] for args, _ in calls]
+    assert configs[0] == RECIPES["quick"][preset]
+    assert configs[1] == dataclasses.replace(RECIPES["quick"]["mini"], device="cpu")
+    assert configs[2] == RECIPES["quick"]["large"]
+    assert calls[0] == ((tmp_path, tmp_path / "run", configs[0]), {"resume": False, "initial": None})
 
 
-@pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("minutes", 10.0)])
-def test_another_budget_replaces_steps(calls, tmp_path, option, value):
+@pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("steps", 10)])
+def test_another_budget_replaces_minutes(calls, tmp_path, option, value):
     run(tmp_path, "-o", tmp_path / "run", f"--{option}", value)
-    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), steps=None, **{option: value})
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, minutes=None, **{option: value})
 
 
 def test_two_budgets_exclude_one_another(calls, tmp_path):
@@ -52,7 +65,7 @@ def test_two_budgets_exclude_one_another(calls, tmp_path):
 
 def test_switches_turn_their_setting(calls, tmp_path):
     run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard", "--profile")
-    switched = dataclasses.replace(TrainConfig(), remask=False, compile=False, tensorboard=True, profile=True)
+    switched = dataclasses.replace(DEFAULT, remask=False, compile=False, tensorboard=True, profile=True)
     assert calls[0][0][2] == switched
 
 
@@ -93,14 +106,14 @@ def test_every_setting_has_an_option_or_is_left_to_the_library():
 )
 def test_an_option_sets_the_setting_of_its_name(calls, tmp_path, option, value):
     run(tmp_path, "-o", tmp_path / "run", f"--{option.replace('_', '-')}", value)
-    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), **{option: value})
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, **{option: value})
 
 
 @pytest.mark.parametrize(("num_ranks", "micro_tokens"), [(1, 250), (2, 125)])
 def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch, num_ranks, micro_tokens):
     monkeypatch.setenv("WORLD_SIZE", str(num_ranks))
     run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
-    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), batch_tokens=999, micro_tokens=micro_tokens)
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, batch_tokens=999, micro_tokens=micro_tokens)
 
 
 def test_accumulating_excludes_micro_tokens(calls, tmp_path):
@@ -121,7 +134,9 @@ def test_accumulating_replaces_the_micro_tokens_of_a_resumed_run(toys, use_shard
 
 def test_the_help_shows_the_defaults_of_the_settings():
     text = " ".join(run("--help").output.split())
-    assert f"base: {TrainConfig().lr}, tiny: {RECIPES['quick']['tiny'].lr}" in text
+    assert f"base: {TrainConfig().lr}, mini: {RECIPES['quick']['mini'].lr}" in text
+    assert "[default: (mini on a CPU, base on a GPU or with --init-from)]" in text
+    assert "None" not in text
     assert "Example:" in text
 
 

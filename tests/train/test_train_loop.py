@@ -15,7 +15,7 @@ from albert_data.errors import AlbertDataError, ConfigError, OutputError
 from albert_data.shards import reader
 from albert_data.train import checkpoint, loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.config import RECIPES
+from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.model import Albert
 from albert_data.train.precision import Precision, choose_precision
@@ -98,6 +98,15 @@ def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shar
     assert f"{shards.lengths.sum():,} tokens an epoch" in said.err
     assert "frequencies alone, counted in the training rows" in said.err
     assert "step 4 of 4" in said.err
+
+
+@pytest.mark.parametrize(("preset", "told"), [("tiny", "tiny"), ("mini", "mini, the default on a CPU")])
+def test_the_preset_is_told_and_why_it_was_chosen(toys, use_shards, tmp_path, monkeypatch, capsys, preset, told):
+    use_shards(toys.make_shards(40))
+    monkeypatch.setitem(MODEL_PRESETS, "mini", MODEL_PRESETS["tiny"])
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, preset=preset))
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("preset ")]
+    assert line.split(None, 1)[1].split(", where")[0] == told
 
 
 def test_the_baseline_is_the_loss_of_the_frequencies_of_training_labels(toys):
