@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,14 +40,22 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
     return click.option(flag, field, flag_value=value, default=None, help=text)
 
 
+def name_run(shards: Path) -> Path:
+    """SHARDS-run beside the shards. A link has its run beside the link."""
+    named = shards if shards.name not in ("", "..") else Path(os.path.realpath(shards))
+    if not named.name:
+        raise click.UsageError(f"there is no folder beside {shards}; name one with --output")
+    return named.with_name(f"{named.name}-run")
+
+
 @click.command()
 @shards_argument
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    required=True,
     metavar="RUN",
+    show_default="SHARDS-run",
     help="Folder for the checkpoints, the metrics and a page with the learning curves.",
 )
 @click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with the settings of RUN.")
@@ -105,7 +114,7 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(
     shards: Path,
-    output: Path,
+    output: Path | None,
     resume: bool,
     init_from: Path | None,
     preset: str | None,
@@ -117,13 +126,15 @@ def train(
 
     Ctrl-C (exit code 130), SIGTERM (143) and SIGHUP (129) save a checkpoint; the same command with --resume continues
     from there. Needs PyTorch. On N GPUs:
-    torchrun --nproc-per-node N -m albert_data train SHARDS -o RUN
+    torchrun --nproc-per-node N -m albert_data train SHARDS
 
     \b
     Example:
-      albert-data train shards -o run --minutes 10
-      albert-data train shards -o run --resume
+      albert-data train shards --minutes 10
+      albert-data train shards --resume
+      albert-data train shards --preset base -o base-run
     """
+    output = output or name_run(shards)
     given = {name: value for name, value in settings.items() if value is not None}
     if len(budgets := [f"--{name}" for name in BUDGETS if name in given]) > 1:
         raise click.UsageError(f"{' and '.join(budgets)} exclude one another")

@@ -113,7 +113,7 @@ def train(
             schedule_begin=session.schedule_begin,
         )
         report = stack.enter_context(Report(budget, is_first=ranks.is_first))
-        for line in (*describe_start(session, loader, splits, budget), *warning):
+        for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
 

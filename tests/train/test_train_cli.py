@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 
 from albert_data.cli.train import train
-from albert_data.errors import CheckpointError
+from albert_data.errors import CheckpointError, OutputError
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
 
@@ -49,6 +49,46 @@ def test_the_default_is_mini_on_a_cpu_and_base_on_a_gpu(calls, tmp_path, monkeyp
     assert configs[1] == dataclasses.replace(RECIPES["quick"]["mini"], device="cpu")
     assert configs[2] == RECIPES["quick"]["large"]
     assert calls[0] == ((tmp_path, tmp_path / "run", configs[0]), {"resume": False, "initial": None})
+
+
+@pytest.mark.parametrize(
+    ("shards", "output"),
+    [
+        ("shards", "shards-run"),
+        ("shards/", "shards-run"),
+        ("a/shards", "a/shards-run"),
+        ("../here/shards", "../here/shards-run"),
+        (".", "{here}-run"),
+        ("shards/.", "shards-run"),
+        ("shards/inner/..", "{here}/target-run"),
+        ("shards/..", "{here}-run"),
+        ("target", "target-run"),
+    ],
+)
+def test_without_output_the_run_is_beside_the_shards(calls, tmp_path, monkeypatch, shards, output):
+    here = tmp_path / "here"
+    (here / "target/inner").mkdir(parents=True)
+    (here / "shards").symlink_to("target")
+    monkeypatch.chdir(here)
+    for options in ([], ["--minutes", "1"]):
+        run(shards, *options)
+    assert [str(args[1]) for args, _ in calls] == [output.format(here=here)] * 2
+
+
+def test_no_folder_can_be_beside_the_root(calls):
+    result = run("/")
+    assert (result.exit_code, calls) == (2, [])
+    assert "name one with --output" in result.output
+
+
+def test_without_output_the_run_is_resumed_where_it_was_made(toys, use_shards, tmp_path, monkeypatch, capsys):
+    use_shards(toys.make_shards(20))
+    monkeypatch.chdir(tmp_path)
+    options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu")
+    assert run("shards", *options).exit_code == 0
+    assert run("shards", "--resume").exit_code == 0
+    with pytest.raises(OutputError, match="shards-run: holds a run already; continue it with --resume"):
+        run("shards", *options)
 
 
 @pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("steps", 10)])

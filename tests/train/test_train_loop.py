@@ -93,7 +93,14 @@ def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shar
     loop.train(tmp_path, tmp_path / "run", TINY)
     said = capsys.readouterr()
     assert said.out == ""
-    for words in ("as asked", "fp32 (a CPU trains", "parameters", "5 steps an epoch", "10 of 10 rows"):
+    for words in (
+        f"run         {tmp_path / 'run'}\n",
+        "as asked",
+        "fp32 (a CPU trains",
+        "parameters",
+        "5 steps an epoch",
+        "10 of 10 rows",
+    ):
         assert words in said.err
     assert f"{shards.lengths.sum():,} tokens an epoch" in said.err
     assert "frequencies alone, counted in the training rows" in said.err
