@@ -112,7 +112,7 @@ def train(
             seconds=session.seconds,
             schedule_begin=session.schedule_begin,
         )
-        report = stack.enter_context(Report(budget, is_first=ranks.is_first))
+        report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
         for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
@@ -251,7 +251,7 @@ class _Loop:
             session.tally.num_flops += training_flops(
                 session.model.config, num_rows=num_rows, row_len=row_len, num_masked=mask_capacity
             )
-        self._report.advance(share)
+        self._report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
         return is_last, self._interrupt.agree(signals)
 
     def _read_tally(self) -> Figures:

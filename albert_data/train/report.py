@@ -15,6 +15,7 @@ from tqdm import tqdm
 from albert_data.escaping import escape_controls
 from albert_data.train.budget import Budget
 from albert_data.train.config import DEFAULT_PRESETS, TrainConfig
+from albert_data.train.estimate import Estimate
 from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
 from albert_data.train.loader import Rows, ShardLoader, Splits
@@ -30,8 +31,8 @@ class Report:
     and nothing is shown.
     """
 
-    def __init__(self, budget: Budget, *, is_first: bool = True) -> None:
-        self._budget = budget
+    def __init__(self, budget: Budget, device: torch.device, *, is_first: bool = True) -> None:
+        self._budget, self._estimate = budget, Estimate(budget, device)
         self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
             total=100.0,
@@ -64,8 +65,10 @@ class Report:
             with self._ignore_lost_stderr():
                 self._bar.write("\n".join(map(escape_controls, line.split("\n"))), file=sys.stderr)
 
-    def advance(self, share: float) -> None:
-        """Show how much of the run is done."""
+    def advance(self, share: float, step: int, num_tokens: int) -> None:
+        """Show how much of the run is done. num_tokens: of update `step`, over all ranks."""
+        if self._is_shown and (estimate := self._estimate.note(step, num_tokens)):
+            self.say(estimate)
         with self._ignore_lost_stderr():
             if self._bar.n == 0:
                 self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here

@@ -20,6 +20,7 @@ from albert_data.report.page import Chart, Section, render_charts, render_page, 
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
 from albert_data.train.runs.figures import CURVES, LOSS, SPLITS, Curve, Point, RunFigures, number, read_run, thin
+from albert_data.wording import format_duration
 
 if TYPE_CHECKING:  # it imports torch
     from albert_data.train.layers import Layers
@@ -69,7 +70,7 @@ def describe_progress(run: RunFigures) -> str:
         return "No figures yet: the run has not written its first line of metrics."
     parts = [f"Step {run.last_step:,}{_budget(run.sections.get('config', {}), run.last_step)}."]
     if seconds := run.points("seconds", "train"):
-        parts.append(f"Training took {_duration(seconds[-1][1])}.")
+        parts.append(f"Training took {format_duration(seconds[-1][1])}.")
     if speeds := run.points("tokens_per_second", "train"):
         parts.append(f"Median speed: {median(value for _, value in speeds):,.0f} tokens a second.")
     if epochs := run.points("epoch", "train"):
@@ -89,12 +90,6 @@ def _budget(config: dict[str, Any], last_step: int) -> str:
     if steps is None or last_step > steps:
         return ""
     return f" of {steps:,.0f}" + (": the run is not finished" if last_step < steps else "")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def describe_outcome(run: RunFigures) -> Iterator[str]:
