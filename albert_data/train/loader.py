@@ -162,6 +162,12 @@ class ShardLoader:
         return self._position.epoch
 
     @property
+    def epochs_read(self) -> float:
+        """How often all rows were read, as 2.25: whole epochs, and the share of this one in windows and batches."""
+        epoch, window, batch = self._position
+        return epoch + (window + batch / len(self.order.window(epoch, window))) / self.order.num_windows
+
+    @property
     def steps_per_epoch(self) -> int:
         """Exact if an epoch is one window (see order.py); otherwise estimated from the first window."""
         return len(self.order.window(0, 0)) * self.order.num_windows

@@ -292,7 +292,7 @@ class _Loop:
         line: dict[str, Any] = {
             **values,
             "lr": self._rate,
-            "epoch": self._loader.epoch,
+            "epoch": round(self._loader.epochs_read, 4),
             "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
             "seconds": round(session.seconds, 3),

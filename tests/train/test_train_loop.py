@@ -60,6 +60,12 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
     assert set(lines[3]) == figures | {"unigram_loss", "unigram_entropy"}
 
 
+def test_a_line_has_the_part_of_the_epoch_that_was_read(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=6))
+    assert [line["epoch"] for line in toys.read_metrics(tmp_path / "run")] == [0.4, 0.8, 1.2]
+
+
 def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     for name, log_every in (("each", 1), ("whole", 4)):

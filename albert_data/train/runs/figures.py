@@ -28,12 +28,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over the steps. form: formats a value; baseline_name: of `RunFigures.baseline`."""
+    """A figure over the steps. form: formats a value; baseline_name: of `RunFigures.baseline`.
+
+    is_speed: the last point is drawn by `join_short_end`.
+    """
 
     key: str
     title: str
     form: Callable[[float], str]
     baseline_name: str = ""
+    is_speed: bool = False
 
 
 LOSS, COUNT, RATE = "{:.3f}".format, "{:,.0f}".format, "{:.2e}".format
@@ -44,8 +48,8 @@ CURVES = (
     Curve(key="sop_loss", title="SOP loss, nats", form=LOSS, baseline_name="chance"),
     Curve(key="sop_accuracy", title="SOP accuracy", form=SHARE, baseline_name="chance"),
     Curve(key="lr", title="Learning rate", form=RATE),
-    Curve(key="tokens_per_second", title="Tokens a second", form=COUNT),
-    Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE),
+    Curve(key="tokens_per_second", title="Tokens a second", form=COUNT, is_speed=True),
+    Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE, is_speed=True),
 )
 
 
@@ -85,6 +89,20 @@ class RunFigures:
         """(step, value) of each line of the split that has the figure."""
         lines = [line for line in self.lines if line["split"] == split]
         return [(line["step"], value) for line in lines if (value := number(line, key)) is not None]
+
+
+def join_short_end(points: list[Point]) -> list[Point]:
+    """The points of means over intervals, the last joined with the one before if it is of fewer steps.
+
+    A run seldom ends with a whole interval, and the speed of a single step would be a spike at the end of the curve.
+    """
+    if len(points) < 2:
+        return points
+    *rest, (middle, mean), (end, end_mean) = points
+    size, end_size = middle - (rest[-1][0] if rest else 0), end - middle
+    if not 0 < end_size < size:
+        return points
+    return [*rest, (end, (size * mean + end_size * end_mean) / (size + end_size))]
 
 
 def number(line: Line, key: str) -> float | None:

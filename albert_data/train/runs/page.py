@@ -19,7 +19,18 @@ from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, Section, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
-from albert_data.train.runs.figures import CURVES, LOSS, SPLITS, Curve, Point, RunFigures, number, read_run, thin
+from albert_data.train.runs.figures import (
+    CURVES,
+    LOSS,
+    SPLITS,
+    Curve,
+    Point,
+    RunFigures,
+    join_short_end,
+    number,
+    read_run,
+    thin,
+)
 from albert_data.wording import format_duration
 
 if TYPE_CHECKING:  # it imports torch
@@ -138,6 +149,8 @@ def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
     if not points:
         return None
+    if curve.is_speed:
+        points = {split: join_short_end(found) for split, found in points.items()}
     says = "; ".join(describe_points(split, found, curve.form) for split, found in points.items())
     thinned = {split: thin_points(found) for split, found in points.items()}
     baseline = run.baseline(curve.key)
