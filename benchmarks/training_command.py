@@ -212,5 +212,9 @@ def measure_run(run: Run, machine: Machine, page: Path) -> Iterator[Training]:
         tokens_per_second=median(speeds) if speeds else None,
         mfu=median(shares) if shares else None,
         unigram_loss=found.unigram_loss,
-        curve=[line for line in found.lines if line["split"] == "validation"],
+        curve=[
+            {name: value for name, value in line.items() if name != "guesses"}
+            for line in found.lines
+            if line["split"] == "validation"
+        ],
     )

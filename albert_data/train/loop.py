@@ -34,6 +34,7 @@ from albert_data.train.folder import (
     claim_folder,
     lock_folder,
 )
+from albert_data.train.guesses import Guesser, make_guesser, to_lines, to_text
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
@@ -148,9 +149,11 @@ class _Loop:
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
+        self._guesser: Guesser | None = None
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
+            self._guesser = make_guesser(splits.validation, report.say)
 
     def run(self, *, save_first: bool) -> Path | None:
         """Train to the end or to a signal. save_first: write a checkpoint of step 0 too."""
@@ -327,7 +330,10 @@ class _Loop:
             return False
         if not all_finite(values):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
+        answers = self._guesser.ask(session.model) if self._guesser is not None else []
         self._budget.note("evaluation", time.perf_counter() - began)
+        if answers:
+            values["guesses"] = to_text(answers)
         if not is_last:
             self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values)}")
@@ -336,6 +342,8 @@ class _Loop:
             known = {} if baseline is None else dataclasses.asdict(baseline)
             self._write("validation", {**values, **known})
             self._report.say(describe_end(values, baseline))
+        for line in to_lines(answers):
+            self._report.say(line)
         return True
 
     def _write(self, split: str, line: dict[str, Any]) -> None:

@@ -56,8 +56,8 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
     ]
     figures = {"step", "split", "mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"}
     assert set(lines[0]) == figures | {"lr", "epoch", "padding_share", "tokens_per_second", "seconds"}
-    assert set(lines[1]) == figures
-    assert set(lines[3]) == figures | {"unigram_loss", "unigram_entropy"}
+    assert set(lines[1]) == figures | {"guesses"}
+    assert set(lines[3]) == figures | {"guesses", "unigram_loss", "unigram_entropy"}
 
 
 def test_a_line_has_the_part_of_the_epoch_that_was_read(toys, use_shards, tmp_path):

@@ -213,6 +213,23 @@ def test_the_page_tells_the_epochs_of_old_and_new_runs(tmp_path, epoch, told):
     assert told in read_page(write_run_page(write_run(tmp_path / "run", [line(561, epoch=epoch)]))).text
 
 
+def test_the_first_and_the_newest_guesses_are_side_by_side(tmp_path):
+    texts = {step: f'the ____ sat\tcat\t"<b>{step}</b>" 3.0 %\na ____\tdog\t"fox" 1.0 %' for step in (0, 100, 200)}
+    lines = [line(step, "validation", guesses=text) for step, text in texts.items()]
+    run = write_run(tmp_path / "run", [*lines, line(300, "validation")])
+    text = read_page(write_run_page(run)).text
+    assert "validation textrightguessed at step 0guessed at step 200" in text
+    assert 'the ____ satcat"<b>0</b>" 3.0 %"<b>200</b>" 3.0 %' in text
+    assert 'a ____dog"fox" 1.0 %"fox" 1.0 %' in text
+    assert "<b>100" not in text
+
+
+@pytest.mark.parametrize("guesses", ["", "no tabs", 7, None, "a\tb\tc\td"])
+def test_strange_guesses_are_left_out(tmp_path, guesses):
+    run = write_run(tmp_path / "run", [line(100, "validation", guesses=guesses)])
+    assert "Guesses for masked words" not in read_page(write_run_page(run)).text
+
+
 def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(20), toys.make_shards(8, seed=1))
     config = TrainConfig(
@@ -224,3 +241,5 @@ def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
     text = read_page(write_run_page(tmp_path / "run")).text
     assert "Step 4 of 4." in text
     assert f"{run.unigram_loss:.3f} (frequencies alone)" in text
+    assert "guessed at step 2guessed at step 4" in text
+    assert text.count("____") == 5

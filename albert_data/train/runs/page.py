@@ -71,6 +71,8 @@ def make_run_page(run: RunFigures) -> str:
     if charts:
         body = f"{render_charts(charts)}\n{describe_validations(run)}"
         sections.append(Section(name="curves", title="Curves", body=body))
+    if guesses := describe_guesses(run):
+        sections.append(Section(name="guesses", title="Guesses for masked words", body=guesses))
     sections += [Section(name="settings", title="Settings", body="\n".join(list_settings(run)))]
     return render_page(sections, kind="ALBERT training run", title=run.name, about=describe_progress(run))
 
@@ -137,6 +139,21 @@ def describe_validations(run: RunFigures) -> str:
     rows = [(f"{line['step']:,}", *(_cell(line, curve) for curve in curves)) for line in shown]
     caption = "Validation by step" + (f", {len(shown)} of {len(lines):,}" if len(shown) < len(lines) else "")
     return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)
+
+
+def describe_guesses(run: RunFigures) -> str:
+    """The guesses of the first evaluation beside those of the newest; empty if the run has none."""
+    found = [line for line in run.lines if isinstance(line.get("guesses"), str)]
+    ends = [*found[:1], *found[1:][-1:]]
+    answers = []
+    for line in ends:
+        parts = [text.split("\t") for text in line["guesses"].split("\n")]
+        answers.append({(part[0], part[1]): part[2] for part in parts if len(part) == 3})
+    if not answers or not answers[-1]:
+        return ""
+    rows = [(*question, *(one.get(question, "") for one in answers)) for question in answers[-1]]
+    heads = ("validation text", "right", *(f"guessed at step {line['step']:,}" for line in ends))
+    return render_table(heads, rows, kind="prose")
 
 
 def _cell(line: dict[str, Any], curve: Curve) -> str:
