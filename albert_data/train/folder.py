@@ -8,8 +8,7 @@ run.json holds the settings, the model's shape, and the run's identity (everythi
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
 If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, trace.json,
-checkpoints/ or another tokenizer there belongs to the user, and the run does not start. All other files in RUN stay as
-they are.
+checkpoints/ or another tokenizer there belongs to the user, and the run does not start. All other files stay.
 """
 
 from __future__ import annotations
@@ -229,13 +228,7 @@ def check_folder(run: Path, *, resume: bool) -> None:
     elif os.path.lexists(run / RUN_FILE):
         raise OutputError(f"{run}: holds a run already; continue it with --resume, or choose another --output")
     else:
-        for name in (
-            METRICS_FILE,
-            PAGE_FILE,
-            TRACE_FILE,
-            CHECKPOINTS_FOLDER,
-            "manifest.json",
-        ):  # the last: of a shard folder
+        for name in (METRICS_FILE, PAGE_FILE, TRACE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):  # the last: of shards
             if os.path.lexists(run / name):
                 raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")
     for name, is_folder in _KINDS.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,8 +47,7 @@ class Question:
     is_cut_right: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """The text of a question with a gap, the right word, and the model's guesses. Control characters are escaped."""
 
     sentence: str
@@ -87,16 +87,10 @@ def make_guesser(rows: Rows | None, say: Callable[[str], None]) -> Guesser | Non
 
 def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
     """The answers for a terminal, in lines of about 80 columns."""
-    indent = " " * _INDENT
-    for number, answer in enumerate(answers, 1):
-        head = f"{number}.".ljust(_INDENT)
-        yield from wrap(answer.sentence, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
-        yield f'{indent}right: "{answer.right}"; guessed: {answer.guesses}'
-
-
-def to_text(answers: Sequence[Answer]) -> str:
-    """The answers for a line of metrics: one in each line, its parts divided by tabs."""
-    return "\n".join(f"{answer.sentence}\t{answer.right}\t{answer.guesses}" for answer in answers)
+    for number, (sentence, right, guesses) in enumerate(answers, 1):
+        head, indent = f"{number}.".ljust(_INDENT), " " * _INDENT
+        yield from wrap(sentence, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+        yield f'{indent}right: "{right}"; guessed: {guesses}'
 
 
 def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Question]:
@@ -179,8 +173,7 @@ def _describe(question: Question, probs_NV: Tensor, tokenizer: Tokenizer) -> Ans
     """probs_NV: of the word's pieces."""
     right = _show_pieces(question.ids[question.begin : question.end], tokenizer)
     guesses = ", ".join(f'"{guess}" {format_share(share, 1)}' for guess, share in _guess(probs_NV, tokenizer))
-    sentence = _show_gap(question, tokenizer)
-    return Answer(sentence=escape_controls(sentence), right=escape_controls(right), guesses=escape_controls(guesses))
+    return Answer(*map(escape_controls, (_show_gap(question, tokenizer), right, guesses)))
 
 
 def _show_gap(question: Question, tokenizer: Tokenizer) -> str:

@@ -27,14 +27,8 @@ from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
-from albert_data.train.folder import (
-    METRICS_FILE,
-    TRACE_FILE,
-    check_folder,
-    claim_folder,
-    lock_folder,
-)
-from albert_data.train.guesses import Guesser, make_guesser, to_lines, to_text
+from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
+from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
@@ -333,7 +327,7 @@ class _Loop:
         answers = self._guesser.ask(session.model) if self._guesser is not None else []
         self._budget.note("evaluation", time.perf_counter() - began)
         if answers:
-            values["guesses"] = to_text(answers)
+            values["guesses"] = "\n".join(map("\t".join, answers))  # control characters in them are escaped
         if not is_last:
             self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values)}")

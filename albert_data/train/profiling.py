@@ -19,10 +19,9 @@ Item = TypeVar("Item")
 
 
 def profile_steps(steps: Iterator[Item], path: Path, say: Callable[[str], None]) -> Iterator[Item]:
-    """Yield what `steps` yields, and write a trace of the 6th to the 10th step to `path`.
+    """Yield what `steps` yields, and write a trace of the work after the 6th to the 10th item to `path`.
 
-    A step is the work from one item to the next. If the run ends in between, the trace has fewer steps; if it ends
-    before, there is none. A trace that can't be written does not stop the run.
+    If the run ends before, the trace has fewer steps or is not written. One that can't be written does not stop it.
     """
 
     def write(profiler: profile) -> None:
@@ -32,9 +31,8 @@ def profile_steps(steps: Iterator[Item], path: Path, say: Callable[[str], None])
                 if not os.stat(file.name).st_size:  # the profiler reports no error
                     raise OSError("the profiler wrote nothing")
         except OSError as error:
-            say(f"{path}: the trace can't be written: {explain(error)}")
-        else:
-            say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
+            return say(f"{path}: the trace can't be written: {explain(error)}")
+        say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
 
     say(f"profiling   {RECORDED} steps, after {WARM_UP} of warm-up, to {path}")
     cycle = schedule(wait=WARM_UP - 1, warmup=1, active=RECORDED, repeat=1)

@@ -32,7 +32,8 @@ class Report:
     """
 
     def __init__(self, budget: Budget, device: torch.device, *, is_first: bool = True) -> None:
-        self._budget, self._estimate = budget, Estimate(budget, device)
+        self._budget = budget
+        self._estimate: Estimate | None = Estimate(budget, device)  # until it is told
         self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
             total=100.0,
@@ -67,8 +68,9 @@ class Report:
 
     def advance(self, share: float, step: int, num_tokens: int) -> None:
         """Show how much of the run is done. num_tokens: of update `step`, over all ranks."""
-        if self._is_shown and (estimate := self._estimate.note(step, num_tokens)):
-            self.say(estimate)
+        if self._is_shown and self._estimate and (text := self._estimate.note(step, num_tokens)):
+            self.say(text)
+            self._estimate = None
         with self._ignore_lost_stderr():
             if self._bar.n == 0:
                 self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here
@@ -97,10 +99,8 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     masks = "other masks each epoch" if config.remask else "the stored masks"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
-    is_default = DEFAULT_PRESETS[device.type] == config.preset
-    why = (
-        f", the default on a {'GPU' if device.type == 'cuda' else 'CPU, where base takes weeks'}" if is_default else ""
-    )
+    is_default = config.preset == DEFAULT_PRESETS[device.type]
+    why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",

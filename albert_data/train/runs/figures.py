@@ -28,19 +28,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over the steps. form: formats a value; baseline_name: of `RunFigures.baseline`.
-
-    is_speed: the last point is drawn by `join_short_end`.
-    """
+    """A figure over the steps. form: formats a value; baseline_name: of `RunFigures.baseline`."""
 
     key: str
     title: str
     form: Callable[[float], str]
     baseline_name: str = ""
-    is_speed: bool = False
 
 
 LOSS, COUNT, RATE = "{:.3f}".format, "{:,.0f}".format, "{:.2e}".format
+SPEEDS = ("tokens_per_second", "mfu")
 SHARE = partial(format_share, digits=1)
 CURVES = (
     Curve(key="mlm_loss", title="MLM loss, nats", form=LOSS, baseline_name="frequencies alone"),
@@ -48,8 +45,8 @@ CURVES = (
     Curve(key="sop_loss", title="SOP loss, nats", form=LOSS, baseline_name="chance"),
     Curve(key="sop_accuracy", title="SOP accuracy", form=SHARE, baseline_name="chance"),
     Curve(key="lr", title="Learning rate", form=RATE),
-    Curve(key="tokens_per_second", title="Tokens a second", form=COUNT, is_speed=True),
-    Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE, is_speed=True),
+    Curve(key="tokens_per_second", title="Tokens a second", form=COUNT),
+    Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE),
 )
 
 
@@ -92,10 +89,7 @@ class RunFigures:
 
 
 def join_short_end(points: list[Point]) -> list[Point]:
-    """The points of means over intervals, the last joined with the one before if it is of fewer steps.
-
-    A run seldom ends with a whole interval, and the speed of a single step would be a spike at the end of the curve.
-    """
+    """Join the mean of a last interval of fewer steps with the one before: that of one step would be a spike."""
     if len(points) < 2:
         return points
     *rest, (middle, mean), (end, end_mean) = points

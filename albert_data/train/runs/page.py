@@ -22,6 +22,7 @@ from albert_data.train.reading import explain
 from albert_data.train.runs.figures import (
     CURVES,
     LOSS,
+    SPEEDS,
     SPLITS,
     Curve,
     Point,
@@ -166,7 +167,7 @@ def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
     if not points:
         return None
-    if curve.is_speed:
+    if curve.key in SPEEDS:
         points = {split: join_short_end(found) for split, found in points.items()}
     says = "; ".join(describe_points(split, found, curve.form) for split, found in points.items())
     thinned = {split: thin_points(found) for split, found in points.items()}
