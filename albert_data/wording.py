@@ -8,6 +8,16 @@ def count_of(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def format_duration(seconds: float) -> str:
+    """Seconds as the two largest units: `5 min 3 s`, `3 h 20 min`, `12 d 5 h`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours_left = divmod(hours, 24)
+    if days:
+        return f"{days:,} d {hours_left} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
 def format_share(share: float, digits: int = 2) -> str:
     """A share of 1 as a percentage, with a space before the sign: `15.00 %`."""
     return f"{100 * share:,.{digits}f} %"

@@ -111,16 +111,27 @@ def test_the_missing_step_alone_is_done(resumed: Path):
     assert before.items() <= after.items()
 
 
-def test_a_model_is_trained_and_shows_what_it_guesses(
+def test_a_model_is_trained_and_shows_once_what_it_guesses(
     resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
 ):
-    for _ in range(2):  # the second call finds the run finished
+    for num_guesses in (5, 0):  # the second call finds the run finished
         assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
-        shown = capsys.readouterr().out
-        assert shown.count("right: ") == 5
-        assert shown.count("____") == 5
-        assert [words[0] for words in read_commands(shown)][-4:] == ["inspect", "runs", "export", "train"]
-    assert ["train", "first/shards", "-o", "first/run", "--resume"] in read_commands(shown)
+        shown = capsys.readouterr()
+        assert shown.err.count("right: ") == shown.err.count("____") == num_guesses
+        assert "right: " not in shown.out
+        assert [words[0] for words in read_commands(shown.out)][-4:] == ["inspect", "runs", "export", "train"]
+    assert ["train", "first/shards", "-o", "first/run", "--resume"] in read_commands(shown.out)
+
+
+def test_without_validation_rows_it_guesses_words_of_training_rows(
+    here: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
+):
+    Path("one.txt").write_text("\n".join(Path("corpus/english-1.txt").read_text().split("\n\n")[0].split("\n") * 3))
+    assert quickstart("one.txt", "-o", "first", "--documents", "file", "--vocab-size", "300", "--minutes", "3") == 0
+    shown = capsys.readouterr()
+    assert "Guesses of the model for masked words of its training texts" in shown.out
+    assert "right: " in shown.out
+    assert "right: " not in shown.err
 
 
 def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
@@ -137,13 +148,14 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
     with monkeypatch.context() as patch:
         patch.setattr("albert_data.train.loop.update", update)
         assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 143
-    shown = capsys.readouterr().out
+    shown, told = capsys.readouterr()
+    assert "right: " not in told
     assert next(words for words in read_commands(shown) if words[0] == "train")[-2:] == ["--minutes", "2.5"]
     assert "The same command resumes it." in shown
     assert read_commands(shown)[-1][0] == "train"
     assert "right: " not in shown
     assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
-    assert "right: " in capsys.readouterr().out
+    assert "right: " in capsys.readouterr().err
 
 
 def test_without_torch_all_but_the_training_is_done(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from albert_data.wording import count_of, format_share
+from albert_data.wording import count_of, format_duration, format_share
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,11 @@ def test_an_irregular_plural_is_given():
 )
 def test_a_share_is_a_percentage_with_a_space_before_its_sign(share: float, digits: int, text: str):
     assert format_share(share, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 min 0 s"), (303, "5 min 3 s"), (12_000, "3 h 20 min"), (86_399, "23 h 59 min"), (1e6, "11 d 13 h")],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str):
+    assert format_duration(seconds) == text

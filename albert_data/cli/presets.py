@@ -17,8 +17,8 @@ from albert_data.train.config import MODEL_PRESETS
 def presets(name: str | None, as_json: bool) -> None:
     """Count the parameters of a model preset by part, and compare them with the paper.
 
-    NAME is tiny, base, large, xlarge or xxlarge, or a preset of ALBERT version 1: base-v1, large-v1, xlarge-v1 or
-    xxlarge-v1. Without NAME all are listed.
+    NAME is tiny, mini, base, large, xlarge or xxlarge, or a preset of ALBERT version 1: base-v1, large-v1, xlarge-v1
+    or xxlarge-v1. Without NAME all are listed.
 
     \b
     Example:

@@ -30,7 +30,7 @@ from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.interrupts import say_when_interrupted
 from albert_data.train.config import TrainConfig
 
-PRESET = "tiny"  # the model that a CPU trains in minutes
+PRESET = "mini"  # the model for a CPU
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
 # Share of validation documents by the size of the corpus. An evaluation reads 512 rows, of about 500 bytes each; a
@@ -269,7 +269,7 @@ def _report(layout: Layout) -> None:
 
 
 def _train(layout: Layout, minutes: float) -> int:
-    """Train the model, or resume that, and show what it guesses. Returns the exit code."""
+    """Train the model, or resume that. Returns the exit code."""
     from albert_data.train.folder import load_config
 
     title = "5. Train a small model"
@@ -309,16 +309,16 @@ def _has_model(layout: Layout) -> bool:
 
 
 def _show_guesses(layout: Layout) -> None:
+    """Print guesses for training rows if there are no validation rows, for which `train` prints some."""
     from albert_data.shards.reader import open_splits
     from albert_data.train.checkpoint import list_checkpoints, load_model
-    from albert_data.train.guesses import examples_of_guesses
+    from albert_data.train.guesses import Guesser, to_lines
 
     splits = open_splits(layout.shards)
-    split = next(name for name in ("validation", "train") if name in splits and len(splits[name]))
-    model, rows = load_model(list_checkpoints(layout.run)[-1]), splits[split]
-    texts = "of texts that it was not trained on" if split == "validation" else "of its training texts"
-    lines = examples_of_guesses(model, rows, rows.tokenizer)
-    show("\n".join([_head(f"Guesses of the model for masked words {texts}"), *lines]))
+    if not len(splits.get("validation", ())):
+        answers = Guesser(splits["train"]).ask(load_model(list_checkpoints(layout.run)[-1]))
+        title = "Guesses of the model for masked words of its training texts"
+        show("\n".join([_head(title), *to_lines(answers)]))
 
 
 def _say_next(layout: Layout) -> None:
@@ -328,7 +328,7 @@ def _say_next(layout: Layout) -> None:
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
     training = ["--preset", PRESET, "--minutes", "60", "-o"]
     if _has_model(layout):
-        made.append((layout.run, "the model; its report.html has the learning curves"))
+        made.append((layout.run, "the model; its report.html has curves and guesses"))
         steps += [
             ("See the learning curves", "runs", run, []),
             ("Use the model with transformers", "export", run, ["-o", str(layout.folder / "model")]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from albert_data.train.folder import load_config
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 RECIPE = "quick"  # the default one
-PRESETS = ("base", "tiny")  # --help shows the defaults of these two
+PRESETS = ("base", "mini")  # --help shows the defaults of these two
 
 
 def _default(field: str) -> str | None:
@@ -24,7 +25,7 @@ def _default(field: str) -> str | None:
     if len(set(values.values())) == 1:
         value = values[PRESETS[0]]
         return None if value is None else str(value)
-    return ", ".join(f"{name}: {value}" for name, value in values.items())
+    return ", ".join(f"{name}: {value}" for name, value in values.items() if value is not None)
 
 
 def _setting(flag: str, kind: Any, metavar: str, text: str) -> Callable[[Command], Command]:
@@ -39,14 +40,22 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
     return click.option(flag, field, flag_value=value, default=None, help=text)
 
 
+def name_run(shards: Path) -> Path:
+    """SHARDS-run beside the shards. A link has its run beside the link."""
+    named = shards if shards.name not in ("", "..") else Path(os.path.realpath(shards))
+    if not named.name:
+        raise click.UsageError(f"there is no folder beside {shards}; name one with --output")
+    return named.with_name(f"{named.name}-run")
+
+
 @click.command()
 @shards_argument
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    required=True,
     metavar="RUN",
+    show_default="SHARDS-run",
     help="Folder for the checkpoints, the metrics and a page with the learning curves.",
 )
 @click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with the settings of RUN.")
@@ -61,8 +70,8 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
     type=click.Choice(list(RECIPES[RECIPE])),
     default=None,
     metavar="NAME",
-    show_default=TrainConfig.preset,
-    help="Size of the model. tiny trains in minutes on a CPU; base, large, xlarge and xxlarge are those of the paper, "
+    show_default="mini on a CPU, base on a GPU or with --init-from",
+    help="Size of the model. tiny and mini are for a CPU; base, large, xlarge and xxlarge are those of the paper, "
     "base-v1 to xxlarge-v1 those of ALBERT version 1.",
 )
 @click.option(
@@ -77,10 +86,19 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--minutes", float, "N", "Instead of --steps: duration, the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
 @_setting("--micro-tokens", int, "N", "Maximum number of tokens that a GPU computes at once; gradients are summed.")
+@click.option(
+    "--accumulate",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Instead of --micro-tokens: sum the gradients of N parts of a batch. Sets it to a GPU's tokens divided by N.",
+)
 @_setting("--optimizer", click.Choice(OPTIMIZERS), "|".join(OPTIMIZERS), "LAMB is for very large batches.")
 @_setting("--lr", float, "RATE", "Highest learning rate.")
 @_setting("--warmup-share", float, "SHARE", "Share of the run, from its start, during which the learning rate rises.")
 @_setting("--weight-decay", float, "DECAY", "Weight decay of matrices. Biases and LayerNorms have none.")
+@_setting("--beta2", float, "BETA", "Decay of the optimizer's mean of squared gradients.")
+@_setting("--epsilon", float, "EPSILON", "Added to the denominator of the optimizer's update.")
+@_setting("--max-grad-norm", float, "NORM", "A gradient of a larger norm is scaled down to this one.")
 @_setting("--dropout", float, "PROB", "Dropout. 0.1 helps if little text is read many times.")
 @_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
@@ -92,30 +110,36 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--eval-rows", int, "ROWS", "Maximum number of validation rows that an evaluation reads.")
 @_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.")
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
+@_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(
     shards: Path,
-    output: Path,
+    output: Path | None,
     resume: bool,
     init_from: Path | None,
     preset: str | None,
     recipe: str | None,
+    accumulate: int | None,
     **settings: Any,
 ) -> int:
     """Pretrain an ALBERT on the shards.
 
     Ctrl-C (exit code 130), SIGTERM (143) and SIGHUP (129) save a checkpoint; the same command with --resume continues
     from there. Needs PyTorch. On N GPUs:
-    torchrun --nproc-per-node N -m albert_data train SHARDS -o RUN
+    torchrun --nproc-per-node N -m albert_data train SHARDS
 
     \b
     Example:
-      albert-data train shards -o run --preset tiny
-      albert-data train shards -o run --resume
+      albert-data train shards --minutes 10
+      albert-data train shards --resume
+      albert-data train shards --preset base -o base-run
     """
+    output = output or name_run(shards)
     given = {name: value for name, value in settings.items() if value is not None}
     if len(budgets := [f"--{name}" for name in BUDGETS if name in given]) > 1:
         raise click.UsageError(f"{' and '.join(budgets)} exclude one another")
+    if accumulate and "micro_tokens" in given:
+        raise click.UsageError("--accumulate and --micro-tokens exclude one another")
     if resume and (init_from or recipe):
         raise click.UsageError(f"--resume excludes {'--init-from' if init_from else '--recipe'}")
     if budgets:  # replaces the budget of the recipe or of the resumed run, even one of another kind
@@ -123,13 +147,19 @@ def train(
     require_packages("torch", extra="train")
     from albert_data.interop.initial import load_initial
     from albert_data.train import loop
+    from albert_data.train.distributed import read_ranks
     from albert_data.train.interrupt import Interrupt
+    from albert_data.train.precision import choose_preset
 
     if resume:
         stored = load_config(output)
-        config = dataclasses.replace(stored, preset=preset or stored.preset, **given)
+        config = dataclasses.replace(stored, preset=preset or stored.preset, **{"profile": False, **given})
     else:
-        config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or TrainConfig.preset], **given)
+        default = TrainConfig.preset if init_from else choose_preset(given.get("device", TrainConfig.device))
+        config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or default], **given)
+    if accumulate:
+        parts = accumulate * read_ranks().num_ranks
+        config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
     initial = load_initial(init_from) if init_from else None
     interrupt = Interrupt()
     last = loop.train(shards, output, config, resume=resume, initial=initial, interrupt=interrupt)

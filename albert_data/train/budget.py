@@ -34,6 +34,7 @@ class Budget:
         self._end_seconds = {"evaluation": MIN_SECONDS, "checkpoint": MIN_SECONDS}
         self._last_share: float | None = None
         self.schedule_begin = schedule_begin
+        self.steps_per_epoch = steps_per_epoch
         self.num_steps = config.steps
         if config.epochs is not None:
             self.num_steps = max(1, round(config.epochs * steps_per_epoch))
@@ -69,6 +70,14 @@ class Budget:
         end, now = self._config.minutes * 60 - self.end_seconds, self.seconds
         begin = now if self.schedule_begin is None else self.schedule_begin
         return (now - begin) / (end - begin) if end > now else 1.0
+
+    def steps_left(self, step: int, seconds_per_step: float) -> int:
+        """The updates from `step` to the end; with `minutes`, how many the time that is left allows."""
+        if self.num_steps is not None:
+            return self.num_steps - step
+        assert self._config.minutes is not None
+        seconds = self._config.minutes * 60 - self.end_seconds - self.seconds
+        return max(0, round(seconds / seconds_per_step))
 
     def rate(self, step: int, share: float) -> float:
         """The learning rate of update `step`, counted from 0, with `share` of the run done."""

@@ -5,6 +5,7 @@ All defaults are in these classes; the command line reads them from here.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 
@@ -131,6 +132,7 @@ class TrainConfig:
     device: str = "auto"
     compile: bool = True
     tensorboard: bool = False
+    profile: bool = False
 
     def __post_init__(self) -> None:
         check_choice("preset", self.preset, tuple(MODEL_PRESETS))
@@ -166,6 +168,7 @@ class TrainConfig:
 # still 6.49 at step 800.
 MODEL_PRESETS = {
     "tiny": AlbertConfig(embedding_size=64, hidden_size=128, num_layers=4, num_heads=4, ffn_size=512),
+    "mini": AlbertConfig(embedding_size=128, hidden_size=256, num_layers=6, num_heads=4, ffn_size=1024),
     "base": AlbertConfig(),
     "large": AlbertConfig(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
     "xlarge": AlbertConfig(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
@@ -175,6 +178,7 @@ MODEL_PRESETS = {
     "xlarge-v1": AlbertConfig(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192, dropout=0.1),
     "xxlarge-v1": AlbertConfig(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
 }
+DEFAULT_PRESETS = {"cpu": "mini", "cuda": "base"}  # by the type of the device; base takes weeks on a CPU
 _TINY = TrainConfig(
     preset="tiny",
     steps=3000,
@@ -186,11 +190,12 @@ _TINY = TrainConfig(
     save_every=500,
     log_every=20,
 )
+_MINI = dataclasses.replace(_TINY, preset="mini", steps=None, minutes=60, batch_tokens=4096)
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.
 # paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
 RECIPES = {
     "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}
-    | {"tiny": _TINY},
+    | {"tiny": _TINY, "mini": _MINI},
     "paper": {
         name: TrainConfig(
             preset=name,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from albert_data.errors import ConfigError, OutputError
 from albert_data.train.folder import EVENTS_FOLDER
-from albert_data.train.metrics import Figures
 from albert_data.train.reading import explain
 
 MISSING = "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
@@ -37,11 +36,11 @@ class TensorBoardWriter:
         self._folder = run / EVENTS_FOLDER
         self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
 
-    def write(self, split: str, step: int, figures: Figures) -> None:
-        """Add a point to each curve; a figure that is None has none."""
+    def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
+        """Add a point to each curve; None and text have none."""
         with self._explain_failure():
             for name, value in figures.items():
-                if value is not None:
+                if isinstance(value, int | float):
                     self._writer.add_scalar(f"{name}/{split}", value, step)
 
     def close(self) -> None:

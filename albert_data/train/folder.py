@@ -1,14 +1,14 @@
 """The folder of a training run: checks whether a run may start or resume in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  tokenizer/spiece.model  checkpoints/step-*/
+RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  trace.json  tokenizer/spiece.model  checkpoints/step-*/
      tensorboard/  .lock
 ```
 run.json holds the settings, the model's shape, and the run's identity (everything that decides its weights).
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
-If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, checkpoints/ or
-another tokenizer there belongs to the user, and the run does not start. All other files in RUN stay as they are.
+If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, trace.json,
+checkpoints/ or another tokenizer there belongs to the user, and the run does not start. All other files stay.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # it imports Arrow, which no --help needs
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 PAGE_FILE = "report.html"
+TRACE_FILE = "trace.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
@@ -41,7 +42,7 @@ TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
 # These are not part of the identity.
 _FREE_FIELDS = (
     # They change only what is recorded; with --minutes also the time that is left, which the learning rate follows.
-    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "tensorboard"),
+    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "tensorboard", "profile"),
     # They change the weights by rounding only. With dropout, micro_tokens also decides which units are dropped, as the
     # number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
     *("micro_tokens", "compile"),
@@ -227,7 +228,7 @@ def check_folder(run: Path, *, resume: bool) -> None:
     elif os.path.lexists(run / RUN_FILE):
         raise OutputError(f"{run}: holds a run already; continue it with --resume, or choose another --output")
     else:
-        for name in (METRICS_FILE, PAGE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):  # the last: of a shard folder
+        for name in (METRICS_FILE, PAGE_FILE, TRACE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):  # the last: of shards
             if os.path.lexists(run / name):
                 raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")
     for name, is_folder in _KINDS.items():
@@ -246,6 +247,7 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
 _KINDS = {
     METRICS_FILE: False,
     PAGE_FILE: False,
+    TRACE_FILE: False,
     LOCK_FILE: False,
     str(TOKENIZER_FILE.parent): True,
     CHECKPOINTS_FOLDER: True,
@@ -254,5 +256,5 @@ _KINDS = {
 
 def list_files(run: Path) -> Iterator[Path]:
     """Yield the files of a run that its readers use, which an output must not replace. Some may be missing."""
-    yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TOKENIZER_FILE))
+    yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TRACE_FILE, TOKENIZER_FILE))
     yield from (run / CHECKPOINTS_FOLDER).rglob("*")

@@ -1,26 +1,28 @@
 """Shows what a model guesses for masked words of real text.
 
-In: a model, rows of a split and their tokenizer. Out: lines for a terminal. Of each row one word is masked, one that
-the build masked too, and the model sees all others. Control characters of the text are escaped.
+In: a model and rows of a split. Out: text for a terminal and a page. Of each row one word is masked, one that the build
+masked too, and the model sees all others. Control characters of the text are escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from albert_data.errors import ShardError
 from albert_data.escaping import escape_controls
 from albert_data.examples.ragged import Examples
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
 from albert_data.train.batch import NO_LABEL, collate
-from albert_data.train.loader import Rows
+from albert_data.train.loader import RowReader, Rows
 from albert_data.train.model import Albert, Output
 from albert_data.wording import format_share
 
@@ -45,31 +47,56 @@ class Question:
     is_cut_right: bool
 
 
-def examples_of_guesses(model: Albert, rows: Rows, tokenizer: Tokenizer, *, count: int = 5) -> list[str]:
-    """Return the sentences of up to `count` rows with a masked word, the right word, and the model's best guesses.
+class Answer(NamedTuple):
+    """The text of a question with a gap, the right word, and the model's guesses. Control characters are escaped."""
 
-    Rows of a split are in random order, so the first ones are examples of all. Equal weights give equal lines. The
-    model stays on its device and in its mode.
-    """
-    questions = choose_questions(rows, tokenizer, count)
-    if not questions:
-        return []
-    logits_NV = _predict(model, questions, tokenizer)
-    is_ordinary_V = torch.zeros(logits_NV.shape[1], dtype=torch.bool)
-    is_ordinary_V[torch.from_numpy(tokenizer.ordinary_ids.astype(np.int64))] = True
-    probs_NV = logits_NV.masked_fill(~is_ordinary_V, -torch.inf).softmax(-1)
-    parts = torch.split(probs_NV, [question.end - question.begin for question in questions])
-    return [
-        line
-        for number, (question, probs) in enumerate(zip(questions, parts, strict=True), 1)
-        for line in _describe(number, question, probs, tokenizer)
-    ]
+    sentence: str
+    right: str
+    guesses: str
+
+
+class Guesser:
+    """Asks a model for the same masked words each time. Equal weights give equal answers."""
+
+    def __init__(self, rows: Rows, *, count: int = 5) -> None:
+        """Rows of a split are in random order, so the first ones are examples of all. There may be none."""
+        self._tokenizer = rows.tokenizer
+        self._questions = choose_questions(rows, self._tokenizer, count)
+
+    def ask(self, model: Albert) -> list[Answer]:
+        """Return an answer for each question. Draws no random number. The model stays on its device and in its mode."""
+        questions, tokenizer = self._questions, self._tokenizer
+        if not questions:
+            return []
+        logits_NV = _predict(model, questions, tokenizer)
+        is_ordinary_V = torch.zeros(logits_NV.shape[1], dtype=torch.bool)
+        is_ordinary_V[torch.from_numpy(tokenizer.ordinary_ids.astype(np.int64))] = True
+        probs_NV = logits_NV.masked_fill(~is_ordinary_V, -torch.inf).softmax(-1)
+        parts = torch.split(probs_NV, [question.end - question.begin for question in questions])
+        return [_describe(question, probs, tokenizer) for question, probs in zip(questions, parts, strict=True)]
+
+
+def make_guesser(rows: Rows | None, say: Callable[[str], None]) -> Guesser | None:
+    """None, and a message, for shards without their tokenizer: training with the stored masks does not need it."""
+    try:
+        return None if rows is None else Guesser(rows)
+    except ShardError as error:
+        say(f"no guesses are shown: {error}")
+        return None
+
+
+def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """The answers for a terminal, in lines of about 80 columns."""
+    for number, (sentence, right, guesses) in enumerate(answers, 1):
+        head, indent = f"{number}.".ljust(_INDENT), " " * _INDENT
+        yield from wrap(sentence, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+        yield f'{indent}right: "{right}"; guessed: {guesses}'
 
 
 def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Question]:
     """Choose at most one masked word of each row, until there are `count`."""
     numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
-    examples, manifest = rows.rows(numbers), rows.manifest
+    examples, manifest = RowReader(rows).load(numbers), rows.manifest
     rule = tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
     found = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
     return [question for question in found if question is not None][:count]
@@ -113,11 +140,12 @@ def _is_word(ids: np.ndarray, tokenizer: Tokenizer) -> bool:
 
 @torch.no_grad()
 def _predict(model: Albert, questions: Sequence[Question], tokenizer: Tokenizer) -> Tensor:
-    """The logits of all masked tokens, in float32 on the CPU."""
+    """The logits of all masked tokens, in float32 on the CPU. A compiled model runs eagerly: the shape is a new one."""
     batch = collate(_mask(questions, tokenizer.mask_id), pad_id=tokenizer.pad_id)
     was_training = model.training
     model.eval()
-    output: Output = model(batch.to(next(model.parameters()).device))
+    with torch.compiler.set_stance("force_eager"):
+        output: Output = model(batch.to(next(model.parameters()).device))
     model.train(was_training)
     return output.mlm_logits_NV.float().cpu()
 
@@ -141,14 +169,11 @@ def _mask(questions: Sequence[Question], mask_id: int) -> Examples:
     )
 
 
-def _describe(number: int, question: Question, probs_NV: Tensor, tokenizer: Tokenizer) -> Iterator[str]:
-    """The sentence with a gap, then the right word and the guesses. probs_NV: of the word's pieces."""
-    head, indent = f"{number}.".ljust(_INDENT), " " * _INDENT
-    sentence = escape_controls(_show_gap(question, tokenizer))
-    yield from wrap(sentence, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+def _describe(question: Question, probs_NV: Tensor, tokenizer: Tokenizer) -> Answer:
+    """probs_NV: of the word's pieces."""
     right = _show_pieces(question.ids[question.begin : question.end], tokenizer)
     guesses = ", ".join(f'"{guess}" {format_share(share, 1)}' for guess, share in _guess(probs_NV, tokenizer))
-    yield escape_controls(f'{indent}right: "{right}"; guessed: {guesses}')
+    return Answer(*map(escape_controls, (_show_gap(question, tokenizer), right, guesses)))
 
 
 def _show_gap(question: Question, tokenizer: Tokenizer) -> str:

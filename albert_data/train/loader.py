@@ -88,15 +88,20 @@ class RowReader:
         capacity = choose_mask_capacity(num_rows * row_len, mask_prob=mask_prob, ngram=ngram)
         return BatchShape(num_rows, row_len, capacity)
 
+    def load(self, rows: np.ndarray) -> Examples:
+        """Return rows with their stored masks. Raises ShardError if one is damaged."""
+        examples = self._shards.rows(rows)
+        if (fault := next(self._bounds.find_faults(examples), None)) is not None:
+            what = f"row {rows[fault.row]}, counted in its split, is damaged: {self._bounds.explain(fault)}"
+            raise ShardError(f"{what}; run `albert-data verify` on its folder")
+        return examples
+
     def read(self, rows: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool) -> list[Batch]:
         """Return batches of one shape. Rows fill them in order, so the last ones may be short or empty.
 
         epoch: from 1 on, new masks are drawn.
         """
-        examples = self._shards.rows(rows)
-        if (fault := next(self._bounds.find_faults(examples), None)) is not None:
-            what = f"row {rows[fault.row]}, counted in its split, is damaged: {self._bounds.explain(fault)}"
-            raise ShardError(f"{what}; run `albert-data verify` on its folder")
+        examples = self.load(rows)
         if self._remask is not None and epoch and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch)
         cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
@@ -169,6 +174,12 @@ class ShardLoader:
     def epoch(self) -> int:
         """The epoch of the next step."""
         return self._position.epoch
+
+    @property
+    def epochs_read(self) -> float:
+        """How often all rows were read, as 2.25: whole epochs, and the share of this one in windows and batches."""
+        epoch, window, batch = self._position
+        return epoch + (window + batch / len(self.order.window(epoch, window))) / self.order.num_windows
 
     @property
     def steps_per_epoch(self) -> int:

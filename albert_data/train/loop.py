@@ -18,39 +18,30 @@ from typing import Any
 import numpy as np
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
-from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.config import TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
-from albert_data.train.folder import (
-    METRICS_FILE,
-    RUN_FILE,
-    Identity,
-    check_folder,
-    check_identity,
-    claim_folder,
-    lock_folder,
-    make_identity,
-    read_run_file,
-)
+from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
+from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len
-from albert_data.train.precision import Precision, choose_device, choose_precision
+from albert_data.train.precision import choose_device, choose_precision
+from albert_data.train.profiling import profile_steps
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,
-    choose_shape,
     explain_out_of_memory,
+    identify_run,
     restore_newest,
     save_session,
     start_session,
@@ -88,7 +79,7 @@ def train(
         precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
-        shape, identity = _identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
+        shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
         loader = ShardLoader(
             splits.train,
             batch_tokens=config.batch_tokens,
@@ -116,8 +107,8 @@ def train(
             seconds=session.seconds,
             schedule_begin=session.schedule_begin,
         )
-        report = stack.enter_context(Report(budget, is_first=ranks.is_first))
-        for line in (*describe_start(session, loader, splits, budget), *warning):
+        report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
+        for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
 
@@ -129,18 +120,6 @@ def _open_splits(shards: Path) -> Splits:
     if set_aside is None or not set_aside.num_rows:
         return Splits(folder=shards, train=train, validation=None)
     return Splits(folder=shards, train=train, validation=open_shards(shards, split="validation"))
-
-
-def _identify_run(
-    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
-) -> tuple[AlbertConfig, Identity]:
-    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
-    stored = None if resumed is None else read_run_file(resumed)
-    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
-    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
-    if resumed is not None and stored is not None:
-        check_identity(identity, stored["identity"], resumed / RUN_FILE)
-    return shape, identity
 
 
 class _Loop:
@@ -164,9 +143,11 @@ class _Loop:
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
+        self._guesser: Guesser | None = None
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
+            self._guesser = make_guesser(splits.validation, report.say)
 
     def run(self, *, save_first: bool) -> Path | None:
         """Train to the end or to a signal. save_first: write a checkpoint of step 0 too."""
@@ -201,8 +182,11 @@ class _Loop:
 
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
+        steps = self._loader.stream(session.precision.device)
+        if config.profile and self._ranks.is_first:
+            steps = profile_steps(steps, self._run / TRACE_FILE, self._report.say)
         lap = time.perf_counter()
-        for batches in self._loader.stream(session.precision.device):
+        for batches in steps:
             is_last, must_stop = self._update(batches)
             # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
@@ -264,7 +248,7 @@ class _Loop:
             session.tally.num_flops += training_flops(
                 session.model.config, num_rows=num_rows, row_len=row_len, num_masked=mask_capacity
             )
-        self._report.advance(share)
+        self._report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
         return is_last, self._interrupt.agree(signals)
 
     def _read_tally(self) -> Figures:
@@ -305,7 +289,7 @@ class _Loop:
         line: dict[str, Any] = {
             **values,
             "lr": self._rate,
-            "epoch": self._loader.epoch,
+            "epoch": round(self._loader.epochs_read, 4),
             "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
             "seconds": round(session.seconds, 3),
@@ -340,7 +324,10 @@ class _Loop:
             return False
         if not all_finite(values):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
+        answers = self._guesser.ask(session.model) if self._guesser is not None else []
         self._budget.note("evaluation", time.perf_counter() - began)
+        if answers:
+            values["guesses"] = "\n".join(map("\t".join, answers))  # control characters in them are escaped
         if not is_last:
             self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values)}")
@@ -349,6 +336,8 @@ class _Loop:
             known = {} if baseline is None else dataclasses.asdict(baseline)
             self._write("validation", {**values, **known})
             self._report.say(describe_end(values, baseline))
+        for line in to_lines(answers):
+            self._report.say(line)
         return True
 
     def _write(self, split: str, line: dict[str, Any]) -> None:

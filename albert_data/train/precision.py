@@ -15,6 +15,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from albert_data.errors import ConfigError
+from albert_data.train.config import DEFAULT_PRESETS
 
 BF16_CAPABILITY = (8, 0)
 # Without cuDNN: on Hopper (PyTorch 2.11 and later, issue 196678) its backward pass returns NaN for rows of 64, 192,
@@ -76,6 +77,11 @@ def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
             "choose another with --device, or --device cpu"
         )
     return torch.device("cuda", index), f"{torch.cuda.get_device_name(index)}"
+
+
+def choose_preset(device: str) -> str:
+    """Choose the preset of a run that names none. Raises ConfigError if the machine lacks the device."""
+    return DEFAULT_PRESETS[choose_device(device)[0].type]
 
 
 def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[str, str]:

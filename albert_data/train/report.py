@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from albert_data.escaping import escape_controls
 from albert_data.train.budget import Budget
-from albert_data.train.config import TrainConfig
+from albert_data.train.config import DEFAULT_PRESETS, TrainConfig
+from albert_data.train.estimate import Estimate
 from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
 from albert_data.train.loader import Rows, ShardLoader, Splits
@@ -30,8 +31,9 @@ class Report:
     and nothing is shown.
     """
 
-    def __init__(self, budget: Budget, *, is_first: bool = True) -> None:
+    def __init__(self, budget: Budget, device: torch.device, *, is_first: bool = True) -> None:
         self._budget = budget
+        self._estimate: Estimate | None = Estimate(budget, device)  # until it is told
         self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
             total=100.0,
@@ -64,8 +66,11 @@ class Report:
             with self._ignore_lost_stderr():
                 self._bar.write("\n".join(map(escape_controls, line.split("\n"))), file=sys.stderr)
 
-    def advance(self, share: float) -> None:
-        """Show how much of the run is done."""
+    def advance(self, share: float, step: int, num_tokens: int) -> None:
+        """Show how much of the run is done. num_tokens: of update `step`, over all ranks."""
+        if self._is_shown and self._estimate and (text := self._estimate.note(step, num_tokens)):
+            self.say(text)
+            self._estimate = None
         with self._ignore_lost_stderr():
             if self._bar.n == 0:
                 self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here
@@ -94,9 +99,12 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     masks = "other masks each epoch" if config.remask else "the stored masks"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
+    is_default = config.preset == DEFAULT_PRESETS[device.type]
+    why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
+        f"preset      {config.preset}{why}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "

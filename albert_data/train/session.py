@@ -30,7 +30,7 @@ from albert_data.train.checkpoint import (
 )
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
-from albert_data.train.folder import Identity, check_identity
+from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
 from albert_data.train.loader import ShardLoader
 from albert_data.train.metrics import Tally
 from albert_data.train.model import Albert
@@ -108,6 +108,18 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
             f"build them with --max-seq-len {shape.max_positions}"
         )
     return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
+
+
+def identify_run(
+    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
+) -> tuple[AlbertConfig, Identity]:
+    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
+    stored = None if resumed is None else read_run_file(resumed)
+    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
+    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+    if resumed is not None and stored is not None:
+        check_identity(identity, stored["identity"], resumed / RUN_FILE)
+    return shape, identity
 
 
 def start_session(

@@ -7,12 +7,15 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from albert_data.cli.train import train
-from albert_data.errors import CheckpointError
+from albert_data.errors import CheckpointError, OutputError
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
+
+DEFAULT = RECIPES["quick"]["mini"]  # on a CPU
 
 
 @pytest.fixture
@@ -33,15 +36,65 @@ def test_each_preset_gives_all_settings(calls, tmp_path, recipe):
     assert [args[2] for args, _ in calls] == list(RECIPES[recipe].values())
 
 
-def test_the_default_is_base_by_the_quick_recipe(calls, tmp_path):
+@pytest.mark.parametrize(("num_gpus", "preset"), [(0, "mini"), (1, "base")])
+def test_the_default_is_mini_on_a_cpu_and_base_on_a_gpu(calls, tmp_path, monkeypatch, num_gpus, preset):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: num_gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a GPU")
     run(tmp_path, "-o", tmp_path / "run")
-    assert calls == [((tmp_path, tmp_path / "run", TrainConfig()), {"resume": False, "initial": None})]
+    run(tmp_path, "-o", tmp_path / "run", "--device", "cpu")
+    run(tmp_path, "-o", tmp_path / "run", "--preset", "large")
+    configs = [args[2] for args, _ in calls]
+    assert configs[0] == RECIPES["quick"][preset]
+    assert configs[1] == dataclasses.replace(RECIPES["quick"]["mini"], device="cpu")
+    assert configs[2] == RECIPES["quick"]["large"]
+    assert calls[0] == ((tmp_path, tmp_path / "run", configs[0]), {"resume": False, "initial": None})
 
 
-@pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("minutes", 10.0)])
-def test_another_budget_replaces_steps(calls, tmp_path, option, value):
+@pytest.mark.parametrize(
+    ("shards", "output"),
+    [
+        ("shards", "shards-run"),
+        ("shards/", "shards-run"),
+        ("a/shards", "a/shards-run"),
+        ("../here/shards", "../here/shards-run"),
+        (".", "{here}-run"),
+        ("shards/.", "shards-run"),
+        ("shards/inner/..", "{here}/target-run"),
+        ("shards/..", "{here}-run"),
+        ("target", "target-run"),
+    ],
+)
+def test_without_output_the_run_is_beside_the_shards(calls, tmp_path, monkeypatch, shards, output):
+    here = tmp_path / "here"
+    (here / "target/inner").mkdir(parents=True)
+    (here / "shards").symlink_to("target")
+    monkeypatch.chdir(here)
+    for options in ([], ["--minutes", "1"]):
+        run(shards, *options)
+    assert [str(args[1]) for args, _ in calls] == [output.format(here=here)] * 2
+
+
+def test_no_folder_can_be_beside_the_root(calls):
+    result = run("/")
+    assert (result.exit_code, calls) == (2, [])
+    assert "name one with --output" in result.output
+
+
+def test_without_output_the_run_is_resumed_where_it_was_made(toys, use_shards, tmp_path, monkeypatch, capsys):
+    use_shards(toys.make_shards(20))
+    monkeypatch.chdir(tmp_path)
+    options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu")
+    assert run("shards", *options).exit_code == 0
+    assert run("shards", "--resume").exit_code == 0
+    with pytest.raises(OutputError, match="shards-run: holds a run already; continue it with --resume"):
+        run("shards", *options)
+
+
+@pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("steps", 10)])
+def test_another_budget_replaces_minutes(calls, tmp_path, option, value):
     run(tmp_path, "-o", tmp_path / "run", f"--{option}", value)
-    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), steps=None, **{option: value})
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, minutes=None, **{option: value})
 
 
 def test_two_budgets_exclude_one_another(calls, tmp_path):
@@ -51,8 +104,9 @@ def test_two_budgets_exclude_one_another(calls, tmp_path):
 
 
 def test_switches_turn_their_setting(calls, tmp_path):
-    run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard")
-    assert calls[0][0][2] == dataclasses.replace(TrainConfig(), remask=False, compile=False, tensorboard=True)
+    run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard", "--profile")
+    switched = dataclasses.replace(DEFAULT, remask=False, compile=False, tensorboard=True, profile=True)
+    assert calls[0][0][2] == switched
 
 
 def test_an_option_changes_only_its_setting(calls, tmp_path):
@@ -63,13 +117,13 @@ def test_an_option_changes_only_its_setting(calls, tmp_path):
 def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(20))
     options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
-    assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
+    assert run(tmp_path, "-o", tmp_path / "run", *options, "--profile").exit_code == 0
     made = []
     monkeypatch.setattr(loop, "train", lambda *args, interrupt, **kwargs: made.append((args[2], kwargs)))
     run(tmp_path, "-o", tmp_path / "run", "--resume")
     run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "1")
     stored = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=256, device="cpu", remask=False)
-    assert made == [
+    assert made == [  # a resumed run writes no other trace
         (stored, {"resume": True, "initial": None}),
         (dataclasses.replace(stored, log_every=1), {"resume": True, "initial": None}),
     ]
@@ -83,12 +137,46 @@ def test_resume_without_a_run_is_refused(tmp_path):
 def test_every_setting_has_an_option_or_is_left_to_the_library():
     options = {parameter.name for parameter in train.params}
     left = {field.name for field in dataclasses.fields(TrainConfig)} - options
-    assert left == {"beta1", "beta2", "epsilon", "max_grad_norm"}
+    assert left == {"beta1"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("beta2", 0.98), ("epsilon", 1e-8), ("max_grad_norm", 0.5), ("micro_tokens", 512)],
+)
+def test_an_option_sets_the_setting_of_its_name(calls, tmp_path, option, value):
+    run(tmp_path, "-o", tmp_path / "run", f"--{option.replace('_', '-')}", value)
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, **{option: value})
+
+
+@pytest.mark.parametrize(("num_ranks", "micro_tokens"), [(1, 250), (2, 125)])
+def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch, num_ranks, micro_tokens):
+    monkeypatch.setenv("WORLD_SIZE", str(num_ranks))
+    run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, batch_tokens=999, micro_tokens=micro_tokens)
+
+
+def test_accumulating_excludes_micro_tokens(calls, tmp_path):
+    result = run(tmp_path, "-o", tmp_path / "run", "--accumulate", "2", "--micro-tokens", "512")
+    assert result.exit_code == 2
+    assert "--accumulate and --micro-tokens exclude one another" in result.output
+
+
+def test_accumulating_replaces_the_micro_tokens_of_a_resumed_run(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(20))
+    options = ("--preset", "tiny", "--steps", "1", "--batch-tokens", "256", "--micro-tokens", "64", "--device", "cpu")
+    assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
+    made = []
+    monkeypatch.setattr(loop, "train", lambda *args, **kwargs: made.append(args[2].micro_tokens))
+    run(tmp_path, "-o", tmp_path / "run", "--resume", "--accumulate", "2")
+    assert made == [128]
 
 
 def test_the_help_shows_the_defaults_of_the_settings():
     text = " ".join(run("--help").output.split())
-    assert f"base: {TrainConfig().lr}, tiny: {RECIPES['quick']['tiny'].lr}" in text
+    assert f"base: {TrainConfig().lr}, mini: {RECIPES['quick']['mini'].lr}" in text
+    assert "[default: (mini on a CPU, base on a GPU or with --init-from)]" in text
+    assert "None" not in text
     assert "Example:" in text
 
 

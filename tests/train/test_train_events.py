@@ -28,7 +28,7 @@ def test_each_figure_is_a_curve_of_its_split(tmp_path):
     pytest.importorskip("tensorboard")
     writer = TensorBoardWriter(tmp_path)
     writer.write("train", 1, {"mlm_loss": 2.5, "sop_loss": None})
-    writer.write("validation", 1, {"mlm_loss": 3.5})
+    writer.write("validation", 1, {"mlm_loss": 3.5, "guesses": "text"})
     writer.write("train", 2, {"mlm_loss": 2.25})
     writer.close()
     found = read_events(tmp_path / "tensorboard")

@@ -206,6 +206,25 @@ def test_steps_per_epoch_is_nearly_the_true_number(toys):
     assert len(list(one_window)) == one_window.steps_per_epoch
 
 
+def test_the_epochs_read_are_exact_at_each_window_and_rise_between(toys, monkeypatch):
+    monkeypatch.setattr("albert_data.train.order.WINDOW_BATCHES", 8)
+    loader = ShardLoader(toys.make_shards(300), batch_tokens=512)
+    assert (loader.epochs_read, loader.order.num_windows) == (0, 5)
+    found, num_rows = [], 0
+    for _ in range(2):
+        for batch in loader:
+            num_rows += len(batch.rows)
+            found.append(loader.epochs_read)
+            assert found[-1] == pytest.approx(num_rows / 300, abs=0.2)
+            if num_rows % 60 == 0 and loader.state_dict()["batch"] == 0:
+                assert found[-1] == pytest.approx(num_rows / 300)
+    assert found == sorted(set(found))
+    assert found[-1] == 2
+    resumed = ShardLoader(toys.make_shards(300), batch_tokens=512)
+    resumed.load_state_dict(loader.state_dict())
+    assert resumed.epochs_read == 2
+
+
 def test_the_padding_share_is_that_of_the_batches(toys):
     shards = toys.make_shards(45)
     loader = ShardLoader(shards, batch_tokens=300, num_ranks=3)

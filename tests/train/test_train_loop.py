@@ -15,7 +15,7 @@ from albert_data.errors import AlbertDataError, ConfigError, OutputError
 from albert_data.shards import reader
 from albert_data.train import checkpoint, loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.config import RECIPES
+from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.model import Albert
 from albert_data.train.precision import Precision, choose_precision
@@ -56,8 +56,14 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
     ]
     figures = {"step", "split", "mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"}
     assert set(lines[0]) == figures | {"lr", "epoch", "padding_share", "tokens_per_second", "seconds"}
-    assert set(lines[1]) == figures
-    assert set(lines[3]) == figures | {"unigram_loss", "unigram_entropy"}
+    assert set(lines[1]) == figures | {"guesses"}
+    assert set(lines[3]) == figures | {"guesses", "unigram_loss", "unigram_entropy"}
+
+
+def test_a_line_has_the_part_of_the_epoch_that_was_read(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(40))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=6))
+    assert [line["epoch"] for line in toys.read_metrics(tmp_path / "run")] == [0.4, 0.8, 1.2]
 
 
 def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, use_shards, tmp_path):
@@ -93,11 +99,27 @@ def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shar
     loop.train(tmp_path, tmp_path / "run", TINY)
     said = capsys.readouterr()
     assert said.out == ""
-    for words in ("as asked", "fp32 (a CPU trains", "parameters", "5 steps an epoch", "10 of 10 rows"):
+    for words in (
+        f"run         {tmp_path / 'run'}\n",
+        "as asked",
+        "fp32 (a CPU trains",
+        "parameters",
+        "5 steps an epoch",
+        "10 of 10 rows",
+    ):
         assert words in said.err
     assert f"{shards.lengths.sum():,} tokens an epoch" in said.err
     assert "frequencies alone, counted in the training rows" in said.err
     assert "step 4 of 4" in said.err
+
+
+@pytest.mark.parametrize(("preset", "told"), [("tiny", "tiny"), ("mini", "mini, the default on a CPU")])
+def test_the_preset_is_told_and_why_it_was_chosen(toys, use_shards, tmp_path, monkeypatch, capsys, preset, told):
+    use_shards(toys.make_shards(40))
+    monkeypatch.setitem(MODEL_PRESETS, "mini", MODEL_PRESETS["tiny"])
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, preset=preset))
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("preset ")]
+    assert line.split(None, 1)[1].split(", where")[0] == told
 
 
 def test_the_baseline_is_the_loss_of_the_frequencies_of_training_labels(toys):

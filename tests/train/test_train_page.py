@@ -13,7 +13,7 @@ import pytest
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
 from albert_data.train.config import TrainConfig
-from albert_data.train.runs.figures import read_run
+from albert_data.train.runs.figures import join_short_end, read_run
 from albert_data.train.runs.page import PAGE_FILE, write_run_page
 
 VOID = {"meta", "br", "link", "img"}
@@ -187,6 +187,49 @@ def test_a_long_run_stays_under_a_megabyte_and_keeps_its_ends(tmp_path):
     assert "Step 60,000 of 60,000." in text
 
 
+@pytest.mark.parametrize(
+    ("end", "drawn"),
+    [
+        (121, "train: 1,000 to 1,095, lowest 1,000, highest 1,095"),  # (20 * 1000 + 1 * 3000) / 21
+        (140, "train: 1,000 to 3,000, lowest 1,000, highest 3,000"),
+    ],
+)
+def test_the_speed_of_a_few_steps_at_the_end_is_no_spike(tmp_path, end, drawn):
+    lines = [line(step, tokens_per_second=1000.0) for step in range(20, 121, 20)]
+    html = write_run_page(write_run(tmp_path / "run", [*lines, line(end, tokens_per_second=3000.0)])).read_text()
+    [speed] = re.findall(r'id="chart-tokens_per_second".*?<figcaption>(.*?)</figcaption>', html, re.DOTALL)
+    assert speed == drawn
+
+
+@pytest.mark.parametrize("steps", [[], [5], [5, 6], [5, 5], [6, 5, 4], [0, 0, 0]])
+def test_odd_steps_of_speeds_do_not_stop_the_page(steps):
+    points = [(float(step), 100.0) for step in steps]
+    joined = join_short_end(points)
+    assert joined == (points if steps != [5, 6] else [(6.0, 100.0)])
+
+
+@pytest.mark.parametrize(("epoch", "told"), [(0, "Epoch 0.00."), (0.3712, "Epoch 0.37.")])
+def test_the_page_tells_the_epochs_of_old_and_new_runs(tmp_path, epoch, told):
+    assert told in read_page(write_run_page(write_run(tmp_path / "run", [line(561, epoch=epoch)]))).text
+
+
+def test_the_first_and_the_newest_guesses_are_side_by_side(tmp_path):
+    texts = {step: f'the ____ sat\tcat\t"<b>{step}</b>" 3.0 %\na ____\tdog\t"fox" 1.0 %' for step in (0, 100, 200)}
+    lines = [line(step, "validation", guesses=text) for step, text in texts.items()]
+    run = write_run(tmp_path / "run", [*lines, line(300, "validation")])
+    text = read_page(write_run_page(run)).text
+    assert "validation textrightguessed at step 0guessed at step 200" in text
+    assert 'the ____ satcat"<b>0</b>" 3.0 %"<b>200</b>" 3.0 %' in text
+    assert 'a ____dog"fox" 1.0 %"fox" 1.0 %' in text
+    assert "<b>100" not in text
+
+
+@pytest.mark.parametrize("guesses", ["", "no tabs", 7, None, "a\tb\tc\td"])
+def test_strange_guesses_are_left_out(tmp_path, guesses):
+    run = write_run(tmp_path / "run", [line(100, "validation", guesses=guesses)])
+    assert "Guesses for masked words" not in read_page(write_run_page(run)).text
+
+
 def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(20), toys.make_shards(8, seed=1))
     config = TrainConfig(
@@ -198,3 +241,5 @@ def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
     text = read_page(write_run_page(tmp_path / "run")).text
     assert "Step 4 of 4." in text
     assert f"{run.unigram_loss:.3f} (frequencies alone)" in text
+    assert "guessed at step 2guessed at step 4" in text
+    assert text.count("____") == 5

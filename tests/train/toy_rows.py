@@ -46,7 +46,7 @@ class FakeShards:
 
     @property
     def tokenizer(self) -> SimpleNamespace:
-        """The part of a tokenizer that masking uses."""
+        """The part of a tokenizer that masking and guesses use."""
         vocab_size = self.manifest.tokenizer.vocab_size
         is_special = np.isin(np.arange(vocab_size), [PAD, CLS, SEP, MASK])
         return SimpleNamespace(
@@ -54,6 +54,10 @@ class FakeShards:
             vocab_size=vocab_size,
             specials=Specials(pad_id=PAD, unk_id=UNK, cls_id=CLS, sep_id=SEP, mask_id=MASK, is_special=is_special),
             choose_words=lambda config, rules_version: WordRule.every_piece(vocab_size),
+            pieces=[f"\u2581w{i}" for i in range(vocab_size)],
+            decode=lambda ids: " ".join(f"w{i}" for i in ids),
+            pad_id=PAD,
+            mask_id=MASK,
             ordinary_ids=np.arange(FIRST_ORDINARY, vocab_size, dtype=np.uint32),
         )
 

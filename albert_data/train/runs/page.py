@@ -19,7 +19,20 @@ from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, Section, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
-from albert_data.train.runs.figures import CURVES, LOSS, SPLITS, Curve, Point, RunFigures, number, read_run, thin
+from albert_data.train.runs.figures import (
+    CURVES,
+    LOSS,
+    SPEEDS,
+    SPLITS,
+    Curve,
+    Point,
+    RunFigures,
+    join_short_end,
+    number,
+    read_run,
+    thin,
+)
+from albert_data.wording import format_duration
 
 if TYPE_CHECKING:  # it imports torch
     from albert_data.train.layers import Layers
@@ -59,6 +72,8 @@ def make_run_page(run: RunFigures) -> str:
     if charts:
         body = f"{render_charts(charts)}\n{describe_validations(run)}"
         sections.append(Section(name="curves", title="Curves", body=body))
+    if guesses := describe_guesses(run):
+        sections.append(Section(name="guesses", title="Guesses for masked words", body=guesses))
     sections += [Section(name="settings", title="Settings", body="\n".join(list_settings(run)))]
     return render_page(sections, kind="ALBERT training run", title=run.name, about=describe_progress(run))
 
@@ -69,7 +84,7 @@ def describe_progress(run: RunFigures) -> str:
         return "No figures yet: the run has not written its first line of metrics."
     parts = [f"Step {run.last_step:,}{_budget(run.sections.get('config', {}), run.last_step)}."]
     if seconds := run.points("seconds", "train"):
-        parts.append(f"Training took {_duration(seconds[-1][1])}.")
+        parts.append(f"Training took {format_duration(seconds[-1][1])}.")
     if speeds := run.points("tokens_per_second", "train"):
         parts.append(f"Median speed: {median(value for _, value in speeds):,.0f} tokens a second.")
     if epochs := run.points("epoch", "train"):
@@ -89,12 +104,6 @@ def _budget(config: dict[str, Any], last_step: int) -> str:
     if steps is None or last_step > steps:
         return ""
     return f" of {steps:,.0f}" + (": the run is not finished" if last_step < steps else "")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def describe_outcome(run: RunFigures) -> Iterator[str]:
@@ -133,6 +142,21 @@ def describe_validations(run: RunFigures) -> str:
     return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)
 
 
+def describe_guesses(run: RunFigures) -> str:
+    """The guesses of the first evaluation beside those of the newest; empty if the run has none."""
+    found = [line for line in run.lines if isinstance(line.get("guesses"), str)]
+    ends = [*found[:1], *found[1:][-1:]]
+    answers = []
+    for line in ends:
+        parts = [text.split("\t") for text in line["guesses"].split("\n")]
+        answers.append({(part[0], part[1]): part[2] for part in parts if len(part) == 3})
+    if not answers or not answers[-1]:
+        return ""
+    rows = [(*question, *(one.get(question, "") for one in answers)) for question in answers[-1]]
+    heads = ("validation text", "right", *(f"guessed at step {line['step']:,}" for line in ends))
+    return render_table(heads, rows, kind="prose")
+
+
 def _cell(line: dict[str, Any], curve: Curve) -> str:
     value = number(line, curve.key)
     return "" if value is None else curve.form(value)
@@ -143,6 +167,8 @@ def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
     if not points:
         return None
+    if curve.key in SPEEDS:
+        points = {split: join_short_end(found) for split, found in points.items()}
     says = "; ".join(describe_points(split, found, curve.form) for split, found in points.items())
     thinned = {split: thin_points(found) for split, found in points.items()}
     baseline = run.baseline(curve.key)

@@ -1,0 +1,91 @@
+"""A run says once, after a few updates, how long it will take."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+
+import pytest
+import torch
+
+from albert_data.train.budget import Budget
+from albert_data.train.config import TrainConfig
+from albert_data.train.estimate import MIN_UPDATES, Estimate
+
+CPU = torch.device("cpu")
+
+
+class Run:
+    """A run whose updates take as long as a test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, device: torch.device = CPU, **length: float) -> None:
+        self.now, self.step = 0.0, 0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        self.budget = Budget(TrainConfig(**{"steps": None, **length}), 500, began=0.0)
+        self.estimate = Estimate(self.budget, device)
+
+    def update(self, seconds: float, num: int = 1) -> list[str]:
+        """Make updates of 4,000 tokens. Returns what they tell."""
+        for _ in range(num):
+            self.now, self.step = self.now + seconds, self.step + 1
+            if (text := self.estimate.note(self.step, 4000)) is not None:
+                return [text]
+        return []
+
+
+@pytest.fixture
+def run(monkeypatch):
+    return lambda **options: Run(monkeypatch, **options)
+
+
+def test_the_time_that_is_left_is_told(run):
+    made = run(steps=10_000)
+    assert made.update(60.0) == [], "the first update compiles"
+    [text] = made.update(1.0, MIN_UPDATES)
+    left = 10_000 - 1 - MIN_UPDATES
+    minutes = {f"{datetime.now() + timedelta(seconds=left + late):%H:%M}" for late in (-5, 0)}  # the test may be slow
+    assert text.rpartition(", until ")[0] == f"about 2 h 46 min for {left:,} steps (4,000 tokens/s)"
+    assert text.rpartition(", until ")[2] in minutes
+
+
+def test_updates_that_compile_do_not_count(run):
+    made = run(steps=1000)
+    [text] = made.update(20.0, 4) + made.update(1.0, MIN_UPDATES)
+    assert "(4,000 tokens/s)" in text
+
+
+def test_a_run_of_over_a_day_is_told_after_minutes_and_what_to_do(run):
+    made = run(steps=10_000)
+    [text] = made.update(200.0, 3)
+    assert made.now == 600
+    assert text.startswith("about 23 d 3 h for 9,997 steps (20 tokens/s); ")
+    assert text.endswith("start another one with a smaller --preset or with --minutes")
+
+
+def test_a_run_by_the_clock_tells_how_far_it_will_come(run):
+    made = run(minutes=10)
+    [text] = made.update(0.5, MIN_UPDATES + 1)
+    assert text == "about 1,195 steps in all, 2.39 epochs (8,000 tokens/s)", "2.5 seconds are kept for the end"
+
+
+def test_a_short_run_needs_no_estimate(run):
+    assert run(steps=100).update(0.01, 100) == []
+
+
+def test_on_a_gpu_updates_are_timed_to_their_end(run, monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
+    made = run(steps=10_000, device=torch.device("cuda", 0))
+    assert len(made.update(1.0, MIN_UPDATES + 1)) == 1
+    assert len(waits) == MIN_UPDATES + 1
+
+
+def test_a_run_tells_its_estimate_among_its_lines(toys, use_shards, tmp_path, monkeypatch, capsys):
+    from albert_data.train import estimate, loop
+
+    use_shards(toys.make_shards(40))
+    monkeypatch.setattr(estimate, "MAX_SECONDS", 1e-9)
+    loop.train(tmp_path, tmp_path / "run", TrainConfig(preset="tiny", steps=4, batch_tokens=256, device="cpu"))
+    # Once, after two updates: later ones do not wait for the GPU.
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("about ")]
+    assert line.startswith("about 0 min 0 s for 2 steps (")
