@@ -21,6 +21,7 @@ from albert_data.train.config import AlbertConfig
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
+LONGEST_BY_PRODUCTS = 256  # tokens
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,16 +42,18 @@ class Output:
 
 
 class LayerNorm(nn.LayerNorm):
-    """LayerNorm that computes and returns float32 under autocast too.
+    """LayerNorm that computes in float32 under autocast too, and returns the dtype of its input.
 
-    float16 can't hold eps, and bfloat16 has too few digits for a sum of squares.
+    float16 can't hold eps, and bfloat16 has too few digits for a sum of squares. The result is what the next layer
+    reads: in 16 bits it is half the bytes to move, and autocast would round it before the next product anyway.
     """
 
     def __init__(self, size: int) -> None:
         super().__init__(size, eps=LAYER_NORM_EPS)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x.to(self.weight.dtype), self.normalized_shape, self.weight, self.bias, self.eps)
+        exact = F.layer_norm(x.to(self.weight.dtype), self.normalized_shape, self.weight, self.bias, self.eps)
+        return exact.to(x.dtype)
 
 
 class Embeddings(nn.Module):
@@ -88,12 +91,28 @@ class Attention(nn.Module):
     def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
         qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
         q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
-        mixed_BATD = F.scaled_dot_product_attention(
-            q_BATD, k_BATD, v_BATD, mask_B11T, dropout_p=self.dropout_prob if self.training else 0.0
-        )
+        attend = attend_by_products if _is_short_on_cpu(q_BATD) else F.scaled_dot_product_attention
+        mixed_BATD = attend(q_BATD, k_BATD, v_BATD, mask_B11T, dropout_p=self.dropout_prob if self.training else 0.0)
         mixed_BTH = mixed_BATD.transpose(1, 2).flatten(2)
         y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.out(mixed_BTH)))
         return y_BTH
+
+
+def _is_short_on_cpu(q_BATD: Tensor) -> bool:
+    """Whether PyTorch's attention for CPUs is slower here than three plain operations.
+
+    Measured on rows of 128 in bfloat16: 3 times as slow, most of it in the backward pass; from 512 on it is faster.
+    """
+    return q_BATD.device.type == "cpu" and q_BATD.dtype == torch.bfloat16 and q_BATD.shape[2] <= LONGEST_BY_PRODUCTS
+
+
+def attend_by_products(
+    q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, mask_B11T: Tensor, dropout_p: float = 0.0
+) -> Tensor:
+    """`F.scaled_dot_product_attention` as two products and a softmax in float32; keeps scores of all pairs."""
+    scores_BATT = (q_BATD * q_BATD.shape[-1] ** -0.5) @ k_BATD.transpose(-1, -2)
+    probs_BATT = scores_BATT.float().masked_fill(~mask_B11T, -torch.inf).softmax(-1).to(v_BATD.dtype)
+    return F.dropout(probs_BATT, dropout_p) @ v_BATD
 
 
 class FeedForward(nn.Module):
@@ -123,8 +142,13 @@ class Encoder(nn.Module):
 
     def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
         for attention, ffn in self.inner_layers:
-            x_BTH = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
+            x_BTH = self.run_inner_layer(attention, ffn, x_BTH, mask_B11T)
         return x_BTH
+
+    def run_inner_layer(self, attention: int, ffn: int, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
+        """Run an attention and a feed-forward, given by their indices. It is compiled as one graph."""
+        y_BTH: Tensor = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
+        return y_BTH
 
 
 class MlmHead(nn.Module):
@@ -139,6 +163,11 @@ class MlmHead(nn.Module):
     def forward(self, x_NH: Tensor, token_embedding_VE: Tensor) -> Tensor:
         x_NE = self.norm(F.gelu(self.dense(x_NH), approximate="tanh"))
         return F.linear(x_NE, token_embedding_VE, self.bias)
+
+    def measure(self, x_NH: Tensor, token_embedding_VE: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits and the sum of the losses. Compiled, it makes no float32 tensor of N x V."""
+        logits_NV = self(x_NH, token_embedding_VE)
+        return logits_NV, sum_losses(logits_NV, labels_N)
 
 
 class Albert(nn.Module):
@@ -166,10 +195,10 @@ class Albert(nn.Module):
         x_BTH = self.encode(batch)
         pooled_BH = torch.tanh(self.pooler(x_BTH[:, 0]))
         sop_logits_B2: Tensor = self.sop_head(pooled_BH)
+        sop_nats = sum_losses(sop_logits_B2, batch.sop_labels_B)
         masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
-        mlm_logits_NV: Tensor = self.mlm_head(masked_NH, self.embeddings.token.weight)
-        mlm_nats, mlm_loss = cross_entropies(mlm_logits_NV, batch.masked_labels_N)
-        sop_nats, sop_loss = cross_entropies(sop_logits_B2, batch.sop_labels_B)
+        mlm_logits_NV, mlm_nats = self.mlm_head.measure(masked_NH, self.embeddings.token.weight, batch.masked_labels_N)
+        mlm_loss, sop_loss = mlm_nats / max(batch.num_masked, 1), sop_nats / max(batch.num_pairs, 1)
         return Output(
             loss=mlm_loss + sop_loss,
             mlm_loss=mlm_loss,
@@ -185,10 +214,16 @@ class Albert(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def cross_entropies(logits_NV: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum, in nats, and the mean over the labels that are not -1; 0, never NaN, if there are none."""
-    nats = F.cross_entropy(logits_NV.float(), labels_N, reduction="sum", ignore_index=NO_LABEL)
-    return nats, nats / (labels_N != NO_LABEL).sum().clamp(min=1)
+def sum_losses(logits_NV: Tensor, labels_N: Tensor) -> Tensor:
+    """Return the sum of the losses, in nats, over the labels that are not -1; 0 without labels."""
+    if not torch.compiler.is_compiling():
+        return F.cross_entropy(logits_NV.float(), labels_N, reduction="sum", ignore_index=NO_LABEL)
+    # Compiled, the gradient of this comparison is one more term of the kernel that writes the gradient of the logits.
+    # That of `F.cross_entropy`, or of an index, would first be written as float32 zeros of N x V.
+    is_label_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == labels_N[:, None]
+    picked_N = torch.where(is_label_NV, logits_NV.float(), 0.0).sum(-1)
+    nats_N = logits_NV.float().logsumexp(-1) - picked_N
+    return torch.where(labels_N == NO_LABEL, 0.0, nats_N).sum()
 
 
 def _init_weights(module: nn.Module) -> None:

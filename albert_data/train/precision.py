@@ -1,7 +1,8 @@
 """Chooses the device and the number format of training, and gives the reasons.
 
 bfloat16 has the range of float32 and needs no loss scaling, but GPUs before Ampere (compute capability 8.0) only
-emulate it. float16 is fast there and needs a gradient scaler. A CPU trains in float32.
+emulate it. float16 is fast there and needs a gradient scaler. A CPU trains in bfloat16 if it has instructions for
+products of it, which are twice as fast as those of float32; otherwise in float32.
 Weights and optimiser state are always float32: the format is that of autocast.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -21,6 +23,8 @@ BF16_CAPABILITY = (8, 0)
 # Without cuDNN: on Hopper (PyTorch 2.11 and later, issue 196678) its backward pass returns NaN for rows of 64, 192,
 # 320, ... tokens with a mask.
 SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+BF16_FLAGS = ("amx_bf16", "avx512_bf16")  # as Linux names them
+CPU_INFO = Path("/proc/cpuinfo")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -91,8 +95,20 @@ def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[s
     if precision != "auto":
         return precision, "as asked"
     if capability is None:
-        return "fp32", "a CPU trains in float32"
+        found = next((flag for flag in BF16_FLAGS if flag in _read_cpu_flags()), None)
+        if found is None:
+            return "fp32", "the processor has no products of bfloat16"
+        return "bf16", f"the processor multiplies it fast ({found})"
     version = f"compute capability {capability[0]}.{capability[1]}"
     if capability >= BF16_CAPABILITY:
         return "bf16", f"GPUs of {version} support it, and it needs no loss scaling"
     return "fp16", f"GPUs of {version} have no fast bfloat16; the loss is scaled"
+
+
+def _read_cpu_flags() -> list[str]:
+    """The features of the first processor, by Linux' names; none where the system has no such file."""
+    try:
+        lines = CPU_INFO.read_text().splitlines()
+    except OSError:
+        return []
+    return next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])

@@ -24,7 +24,7 @@ from albert_data.errors import CheckpointError, ConfigError, InputError
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
 from albert_data.train.model import Albert
-from albert_data.train.precision import Precision, choose_precision
+from albert_data.train.precision import Precision, choose_device, choose_precision
 from albert_data.train.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
 
 _SHORTEST = 8  # tokens that a row counts as at least: the logits of 3-token rows would need more memory than the layers
@@ -101,7 +101,9 @@ def score_pairs(
     Raises InputError for a sentence without pieces or with more than the model has positions, CheckpointError if the
     model gives no number, ConfigError for a device that the machine lacks or if its memory runs out.
     """
-    precision = choose_precision(config.precision, config.device)
+    # On a CPU float32 even where bfloat16 is faster: a score is the sum of many small numbers.
+    is_cpu = choose_device(config.device)[0].type == "cpu"
+    precision = choose_precision("fp32" if is_cpu and config.precision == "auto" else config.precision, config.device)
     sentences, numbers = _encode_distinct(model, pairs)
     model.to(precision.device)
     began = time.perf_counter()

@@ -6,15 +6,34 @@ import pytest
 import torch
 
 from albert_data.errors import ConfigError
+from albert_data.train import precision
 from albert_data.train.precision import Precision, choose_device, choose_format, choose_precision
 
 
 @pytest.mark.parametrize(
     ("capability", "expected", "reason"),
-    [(None, "fp32", "CPU"), ((7, 5), "fp16", "7.5"), ((8, 0), "bf16", "8.0"), ((9, 0), "bf16", "9.0")],
+    [((7, 5), "fp16", "7.5"), ((8, 0), "bf16", "8.0"), ((9, 0), "bf16", "9.0")],
 )
 def test_auto_chooses_the_format_that_the_hardware_supports(capability, expected, reason):
     name, why = choose_format("auto", capability)
+    assert name == expected
+    assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "reason"),
+    [
+        ("fpu sse2 avx512f", "fp32", "no products of bfloat16"),
+        ("fpu avx512f avx512_bf16", "bf16", "avx512_bf16"),
+        ("fpu avx512_bf16 amx_bf16 amx_tile", "bf16", "amx_bf16"),
+        (None, "fp32", "no products of bfloat16"),
+    ],
+)
+def test_a_cpu_trains_in_bf16_if_it_has_the_instructions(monkeypatch, tmp_path, flags, expected, reason):
+    monkeypatch.setattr(precision, "CPU_INFO", tmp_path / "cpuinfo")
+    if flags is not None:  # otherwise a system without the file, such as macOS
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nmodel name\t: X\nflags\t\t: {flags}\nbugs\t\t:\n")
+    name, why = choose_format("auto", None)
     assert name == expected
     assert reason in why
 
