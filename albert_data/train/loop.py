@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -41,7 +40,7 @@ from albert_data.train.folder import (
 )
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
-from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
+from albert_data.train.metrics import Figures, MetricsFile, all_finite
 from albert_data.train.order import padded_len
 from albert_data.train.precision import Precision, choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
@@ -56,10 +55,7 @@ from albert_data.train.session import (
     start_session,
     update,
 )
-
-# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
-MIN_SCALE = 1.0
-_ROWS_NAMED = 8
+from albert_data.train.skipping import explain_stop
 
 
 def train(
@@ -78,7 +74,7 @@ def train(
     initial: weights to begin with. interrupt: tells the caller which signal came. Ctrl-C, SIGTERM and SIGHUP save a
     checkpoint, a second Ctrl-C does not. Seeds PyTorch's global generators.
     Under torchrun all processes train together, and the first one writes.
-    Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if the loss is not finite.
+    Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if gradients stay not finite.
     """
     began = time.perf_counter()
     interrupt = interrupt or Interrupt()
@@ -163,7 +159,7 @@ class _Loop:
         self._rate = 0.0
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
-        self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
+        self._rows: list[np.ndarray] = []  # of the last update, on this rank
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
@@ -254,7 +250,7 @@ class _Loop:
         )
         self._rate = budget.rate(session.step, share)
         is_last = budget.finish_update(session.step, share)
-        self._recent.append((session.step, [batch.rows for batch in batches]))
+        self._rows = [batch.rows for batch in batches]
         row_len = batches[0].input_ids_BT.shape[1]
         with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
             update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
@@ -268,34 +264,10 @@ class _Loop:
         return is_last, self._interrupt.agree(signals)
 
     def _read_tally(self) -> Figures:
-        """Return the figures since the last line. Raises AlbertDataError if a loss or a gradient was not finite."""
-        session = self._session
-        values, bad_step = session.tally.read(self._ranks), session.tally.first_bad_step()
-        if session.precision.format == "fp16":
-            bad_step = -1  # the gradient scaler skips the update of such a step; the losses are checked below
-            if session.scaler.get_scale() < MIN_SCALE:
-                raise AlbertDataError(
-                    f"{self._run}: float16 can't hold the gradients: the loss scale fell to "
-                    f"{session.scaler.get_scale():g} by step {session.step}; start another run with --precision bf16 "
-                    "or fp32, or with a lower --lr"
-                )
-        if all_finite(values) and bad_step < 0:
-            return values
-        where, look = f"by step {session.step}", ""
-        if bad_step >= 0:
-            where = f"at step {bad_step + 1}, of {self._name_rows(bad_step)}"
-            look = f"look at these rows with `albert-data inspect {self._splits.folder} --row N`, or "
-        raise AlbertDataError(
-            f"{self._run}: the loss or its gradient stopped being finite {where}; no checkpoint was written after "
-            f"that; {look}start another run with a lower --lr"
-        )
-
-    def _name_rows(self, step: int) -> str:
-        """Name this rank's rows of a recent step by their numbers in the training split, as for `inspect --row`."""
-        rows = [row for number, parts in self._recent if number == step for part in parts for row in part.tolist()]
-        named = ", ".join(str(row) for row in sorted(rows)[:_ROWS_NAMED])
-        more = f" and {len(rows) - _ROWS_NAMED} more" if len(rows) > _ROWS_NAMED else ""
-        return f"training rows {named}{more}"
+        """Return the figures since the last line. Raises AlbertDataError if the run can't go on."""
+        if (reason := explain_stop(self._session, self._rows, self._splits.folder)) is not None:
+            raise AlbertDataError(f"{self._run}: {reason}")
+        return self._session.tally.read(self._ranks)
 
     def _log(self, values: Figures) -> None:
         session, tally = self._session, self._session.tally
@@ -312,11 +284,11 @@ class _Loop:
         }
         if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
             line["mfu"] = round(tally.num_flops / tally.seconds / self._peak, 4)
-        if session.precision.format == "fp16":
-            line["skipped_steps"] = tally.num_bad_steps()
+        if (num_skipped := tally.num_skipped()) or session.precision.is_scaled:
+            line["skipped_steps"] = num_skipped
         self._write("train", line)
         self._report.show(session.step, line)
-        session.tally = Tally(session.precision.device)
+        tally.begin_line()
 
     def _evaluate(self, *, is_last: bool) -> bool:
         """Write the figures of the validation rows. Returns False if a signal interrupted the evaluation."""

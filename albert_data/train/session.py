@@ -160,7 +160,10 @@ def compile_model(model: Albert) -> None:
 
 
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
-    """Make one step of the optimiser. num_masked, num_pairs: the labels of the step over all ranks."""
+    """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
+
+    num_masked, num_pairs: the labels of the step over all ranks.
+    """
     config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -177,11 +180,15 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
             scaler.scale(loss).backward()
         session.tally.add(output, batch)
-    scaler.unscale_(optimizer)
+    if session.precision.is_scaled:
+        scaler.unscale_(optimizer)
     norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.max_grad_norm, foreach=True)
-    session.tally.check(norm, session.step)
-    scaler.step(optimizer)
-    scaler.update()
+    # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
+    if (gradient := session.model.sop_head.weight.grad) is not None:
+        gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
+    session.tally.count_update(norm)
+    scaler.step(optimizer)  # AdamW skips on the device; for Lamb the scaler waits for the device and does not call it
+    scaler.update(None if session.precision.is_scaled else 1.0)
     session.step += 1
 
 
@@ -217,11 +224,12 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
         check_identity(session.identity, state["identity"], checkpoints[-1])
         session.model.load_state_dict(weights)
         unpack_optimizer(session.optimizer, tensors)
-        session.scaler.load_state_dict(state["scaler"])
+        if session.precision.is_scaled:
+            session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
         if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
-            session.tally = Tally(session.precision.device)
-        if state["step"] and not session.optimizer.state:
+            session.tally.begin_line()
+        if state["step"] > session.tally.num_in_row() and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
         session.step, session.seconds = int(state["step"]), float(state["seconds"])
         session.schedule_begin = None if state["schedule_begin"] is None else float(state["schedule_begin"])
