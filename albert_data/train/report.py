@@ -99,6 +99,7 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
+        *([f"compiled    no: {session.obstacle}"] if session.obstacle else []),
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "

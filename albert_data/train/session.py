@@ -28,6 +28,7 @@ from albert_data.train.checkpoint import (
     save_checkpoint,
     unpack_optimizer,
 )
+from albert_data.train.compiling import choose_compiling, compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import Identity, check_identity
@@ -41,7 +42,6 @@ from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
 
 _MAX_SECONDS = 1e9  # thirty years
-MAX_GRAPHS = 64  # compiled programs of a module, one for each BatchShape: there are about ten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,7 @@ class Session:
     """Everything that an update reads and changes.
 
     network: the model, inside DistributedDataParallel if there are several ranks.
+    obstacle: why the model is not compiled although the settings ask for it.
     seconds: spent on the run so far, evaluations included. schedule_begin: see Budget.
     """
 
@@ -70,6 +71,8 @@ class Session:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     tally: Tally
+    is_compiled: bool = False
+    obstacle: str | None = None
     step: int = 0
     seconds: float = 0.0
     schedule_begin: float | None = None
@@ -124,7 +127,8 @@ def start_session(
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
     model.to(precision.device)
-    if precision.device.type == "cuda" and config.compile:
+    is_compiled, obstacle = choose_compiling(config, precision.device)
+    if is_compiled:
         compile_model(model)
     return Session(
         config=config,
@@ -136,6 +140,8 @@ def start_session(
         optimizer=make_optimizer(model, config),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
+        is_compiled=is_compiled,
+        obstacle=obstacle,
     )
 
 
@@ -147,16 +153,6 @@ def _make_model(shape: AlbertConfig) -> Albert:
         raise ConfigError(
             f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
         ) from error
-
-
-def compile_model(model: Albert) -> None:
-    """Compile the modules that take most of the time, a shared one once for all layers, for each BatchShape."""
-    limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
-    name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
-    setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
-    encoder = model.encoder
-    for module in (model.embeddings, *encoder.attentions, *encoder.ffns, model.mlm_head):
-        module.compile(dynamic=False)
 
 
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
