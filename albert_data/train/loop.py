@@ -39,7 +39,7 @@ from albert_data.train.folder import (
     read_run_file,
 )
 from albert_data.train.interrupt import Interrupt
-from albert_data.train.loader import Rows, ShardLoader, Splits
+from albert_data.train.loader import Rows, ShardLoader, Splits, fixed_shapes
 from albert_data.train.metrics import Figures, MetricsFile, all_finite
 from albert_data.train.order import padded_len
 from albert_data.train.precision import Precision, choose_device, choose_precision
@@ -56,6 +56,7 @@ from albert_data.train.session import (
     update,
 )
 from albert_data.train.skipping import explain_stop
+from albert_data.train.warming import warm_up
 
 
 def train(
@@ -111,6 +112,7 @@ def train(
             began=began,
             seconds=session.seconds,
             schedule_begin=session.schedule_begin,
+            work_seconds=session.work_seconds,
         )
         report = stack.enter_context(Report(budget, is_first=ranks.is_first))
         for line in (*describe_start(session, loader, splits, budget), *warning):
@@ -157,6 +159,7 @@ class _Loop:
         self._ranks: Ranks = session.ranks
         self._reported: set[Path] = set()
         self._rate = 0.0
+        self._eval_tokens = session.config.micro_tokens or max(1, session.config.batch_tokens // self._ranks.num_ranks)
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._rows: list[np.ndarray] = []  # of the last update, on this rank
@@ -181,10 +184,13 @@ class _Loop:
             self._report.say(f"resuming at step {session.step:,}")
             if is_finished:
                 return self._complete()
-            if session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
-                self._evaluate(is_last=False)  # the run was stopped during this evaluation
+        if self._budget.is_timed and session.is_compiled:
+            self._warm_up()
+        if session.step and session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
+            self._evaluate(is_last=False)  # the run was stopped during this evaluation
         if self._budget.is_timed and session.step == 0:
-            self._evaluate(is_last=False)  # to know how long the last one will take
+            if self._agree_on_share() < 1:
+                self._evaluate(is_last=False)  # to know how long the last one will take
             if self._agree_on_share() >= 1:
                 raise ConfigError(
                     f"minutes is {config.minutes:g}; the start took {self._budget.seconds:.0f} seconds, and the end "
@@ -197,25 +203,27 @@ class _Loop:
 
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
-        lap = time.perf_counter()
+        self._budget.begin(session.step)
+        lap = self._budget.seconds
         for batches in self._loader.stream(session.precision.device):
             is_last, must_stop = self._update(batches)
             # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
-            session.tally.seconds += time.perf_counter() - lap
+            session.tally.seconds += self._budget.seconds - lap
             if values is not None:
                 self._log(values)
             is_evaluated = True
-            if is_last or session.step % config.eval_every == 0:
+            if is_last or (session.step % config.eval_every == 0 and self._agree_on_time("evaluation")):
                 is_evaluated = self._evaluate(is_last=is_last)
             must_stop = must_stop or not is_evaluated
-            if is_last or must_stop or session.step % config.save_every == 0:
+            is_due = session.step % config.save_every == 0 and self._agree_on_time("checkpoint")
+            if is_last or must_stop or is_due:
                 must_stop = self._save() or must_stop
             if is_last and is_evaluated:
                 return self._finish()
             if must_stop:
                 return self._stop()
-            lap = time.perf_counter()
+            lap = self._budget.seconds
         raise AssertionError("the loader ended before the run")
 
     def _agree_on_stop(self) -> bool:
@@ -232,6 +240,20 @@ class _Loop:
         lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
         return self._ranks.sum([lacks])[0] > 0
 
+    def _warm_up(self) -> None:
+        """Compile for all shapes, as far as the time allows and no signal comes."""
+        training, evaluation = self._loader.shapes(), []
+        if (validation := self._splits.validation) is not None:
+            num_rows = self._session.config.eval_rows
+            evaluation = fixed_shapes(validation, num_rows=num_rows, batch_tokens=self._eval_tokens)
+        self._report.say(f"compiling for {len(training)} shapes of batches, before the learning rate begins to rise")
+        step, budget, interrupt = self._session.step, self._budget, self._interrupt
+        warm_up(self._session, training, evaluation, lambda: interrupt.stop_requested or budget.share_done(step) >= 1)
+
+    def _agree_on_time(self, work: str) -> bool:
+        """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock."""
+        return self._ranks.sum([self._ranks.is_first and self._budget.has_time(work)])[0] > 0
+
     def _agree_on_share(self) -> float:
         """The share of the run that is done, by the first rank's clock."""
         share = self._budget.share_done(self._session.step) if self._ranks.is_first else 0.0
@@ -240,21 +262,21 @@ class _Loop:
     def _update(self, batches: list[Batch]) -> tuple[bool, bool]:
         """Make a step. Returns whether it is the last of the run, and whether a signal asks to stop."""
         session, budget, ranks = self._session, self._budget, self._ranks
-        num_masked, num_pairs, share, *signals = ranks.sum(
+        num_masked, num_pairs, share, per_step, *signals = ranks.sum(
             [
                 sum(batch.num_masked for batch in batches),
                 sum(batch.num_pairs for batch in batches),
                 budget.share_done(session.step) if ranks.is_first else 0.0,
+                budget.share_per_step(session.step) if ranks.is_first else 0.0,
                 *self._interrupt.flags(),
             ]
         )
-        self._rate = budget.rate(session.step, share)
-        is_last = budget.finish_update(session.step, share)
+        self._rate = budget.rate(session.step, share, per_step)
+        is_last = budget.is_last(session.step, share, per_step)
         self._rows = [batch.rows for batch in batches]
         row_len = batches[0].input_ids_BT.shape[1]
         with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
             update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
-        budget.begin()
         for batch in batches:
             num_rows, mask_capacity = len(batch.input_ids_BT), len(batch.masked_indices_N)
             session.tally.num_flops += training_flops(
@@ -296,15 +318,14 @@ class _Loop:
         if validation is None:
             return True
         self._read_tally()  # raises if the weights may not be finite
-        began = time.perf_counter()
-        batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
-        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), batch_tokens):
+        began = self._budget.seconds
+        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), self._eval_tokens):
             values: dict[str, Any] = evaluate(
                 session.model,
                 validation,
                 session.precision,
                 num_rows=config.eval_rows,
-                batch_tokens=batch_tokens,
+                batch_tokens=self._eval_tokens,
                 ranks=self._ranks,
                 must_stop=lambda: self._interrupt.stop_requested,
             )
@@ -312,7 +333,7 @@ class _Loop:
             return False
         if not all_finite(values):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
-        self._budget.note("evaluation", time.perf_counter() - began)
+        self._budget.note("evaluation", self._budget.seconds - began)
         if not is_last:
             self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values)}")
@@ -332,7 +353,7 @@ class _Loop:
     def _save(self) -> bool:
         """Write a checkpoint. Returns whether any rank received a signal before it was complete."""
         self._read_tally()  # raises if the weights may not be finite: no checkpoint has such weights
-        began = time.perf_counter()
+        began = self._budget.seconds
         self._session.tally.gather(self._ranks)
         self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
@@ -342,7 +363,7 @@ class _Loop:
                     self._reported.add(path)
                     self._report.say(f"{path} is kept: it is a link, or it holds files that are not of this run")
         must_stop = self._agree_on_stop()
-        self._budget.note("checkpoint", time.perf_counter() - began)
+        self._budget.note("checkpoint", self._budget.seconds - began)
         return must_stop
 
     def _complete(self) -> Path | None:

@@ -10,7 +10,7 @@ import dataclasses
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
-from albert_data.train.batch import ID_DTYPE, Batch
+from albert_data.train.batch import Batch, BatchShape, make_blank
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -59,7 +59,7 @@ class Session:
 
     network: the model, inside DistributedDataParallel if there are several ranks.
     obstacle: why the model is not compiled although the settings ask for it.
-    seconds: spent on the run so far, evaluations included. schedule_begin: see Budget.
+    seconds: spent on the run so far, evaluations included. schedule_begin, work_seconds: see Budget.
     """
 
     config: TrainConfig
@@ -76,6 +76,7 @@ class Session:
     step: int = 0
     seconds: float = 0.0
     schedule_begin: float | None = None
+    work_seconds: dict[str, float] = field(default_factory=dict)
 
     def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
         """A context for a backward pass: the ranks exchange gradients only in the last one of a step."""
@@ -199,6 +200,7 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
         state={
             "seconds": session.seconds,
             "schedule_begin": session.schedule_begin,
+            "work_seconds": session.work_seconds,
             "loader": loader_state,
             "scaler": session.scaler.state_dict(),
             "tally": tally,
@@ -229,6 +231,7 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
             raise ValueError("the optimiser's state is missing")
         session.step, session.seconds = int(state["step"]), float(state["seconds"])
         session.schedule_begin = None if state["schedule_begin"] is None else float(state["schedule_begin"])
+        session.work_seconds.update(state.get("work_seconds", {}))  # checkpoints of earlier versions lack it
         loader.load_state_dict(state["loader"])
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
@@ -246,7 +249,7 @@ def _check_state(state: dict[str, Any]) -> None:
     check_number("seconds", state["seconds"], most=_MAX_SECONDS)
     if state["schedule_begin"] is not None:
         check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
-    for name, value in (*state["loader"].items(), *state["scaler"].items()):
+    for name, value in (*state["loader"].items(), *state["scaler"].items(), *state.get("work_seconds", {}).items()):
         check_number(name, value, most=2.0**63)
 
 
@@ -285,28 +288,13 @@ def _try_smaller(session: Session, row_len: int, num_cells: int) -> int:
     while (num_cells := num_cells // 2) >= row_len:
         session.optimizer.zero_grad()
         torch.cuda.empty_cache()
+        # A sixth of the tokens is masked, a little more than the usual 15 %.
+        shape = BatchShape(num_cells // row_len, row_len, num_cells // 6)
         try:
             with session.precision.autocast():
-                output = session.model(_make_batch(num_cells // row_len, row_len, session.precision.device))
+                output = session.model(make_blank(shape, session.precision.device))
             (output.mlm_nats + output.sop_nats).backward()
         except torch.cuda.OutOfMemoryError:
             continue
         return num_cells
     return 0
-
-
-def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
-    """Make rows of zeros without padding; a sixth of the tokens is masked, a little more than the usual 15 %."""
-    zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
-    masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
-    return Batch(
-        input_ids_BT=zeros_BT,
-        segment_ids_BT=zeros_BT,
-        valid_BT=zeros_BT == 0,
-        masked_indices_N=masked_indices_N,
-        masked_labels_N=torch.zeros_like(masked_indices_N),
-        sop_labels_B=zeros_BT[:, 0].long(),
-        num_tokens=num_rows * row_len,
-        num_masked=len(masked_indices_N),
-        num_pairs=num_rows,
-    )
