@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from albert_data.examples.ragged import Examples
 from albert_data.train.batch import Batch, collate
+from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.model import Albert
-from albert_data.train.session import compile_model
 from benchmarks.training_rows import FUSED_GELU, OURS, TRANSFORMERS, Ceiling, Speed
 
 MASKED_SHARE = 0.15

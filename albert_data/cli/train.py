@@ -83,7 +83,7 @@ def name_run(shards: Path) -> Path:
 )
 @_setting("--steps", int, "N", "Number of updates. The learning rate falls to 0 at the last one.")
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
-@_setting("--minutes", float, "N", "Instead of --steps: duration, the last evaluation included.")
+@_setting("--minutes", float, "N", "Instead of --steps: duration, compiling and the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
 @_setting("--micro-tokens", int, "N", "Maximum number of tokens that a GPU computes at once; gradients are summed.")
 @click.option(

@@ -91,6 +91,24 @@ def choose_mask_capacity(num_cells: int, *, mask_prob: float, ngram: int) -> int
     return min(_round_up(math.ceil(bound)), _round_up(num_cells))
 
 
+def make_blank(shape: BatchShape, device: torch.device) -> Batch:
+    """Make a batch of zeros, without padding and as many masked tokens as fit."""
+    num_rows, row_len, capacity = shape
+    # Tensors of their own: torch.compile makes another program for two inputs that are one tensor.
+    input_ids_BT, segment_ids_BT = (torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device) for _ in range(2))
+    return Batch(
+        input_ids_BT=input_ids_BT,
+        segment_ids_BT=segment_ids_BT,
+        valid_BT=torch.ones(num_rows, row_len, dtype=torch.bool, device=device),
+        masked_indices_N=torch.arange(capacity, device=device) % (num_rows * row_len),
+        masked_labels_N=torch.zeros(capacity, dtype=torch.int64, device=device),
+        sop_labels_B=torch.zeros(num_rows, dtype=torch.int64, device=device),
+        num_tokens=num_rows * row_len,
+        num_masked=capacity,
+        num_pairs=num_rows,
+    )
+
+
 def _round_up(capacity: int) -> int:
     return -(-capacity // CAPACITY_MULTIPLE) * CAPACITY_MULTIPLE
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from albert_data.train.config import TrainConfig
 from albert_data.train.optimizer import lr_at
 
 SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
 MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
+FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
 
 
 class Budget:
     """The share of a run that is done, 0 to 1.
 
-    began: time.perf_counter() at the start of this process; seconds: spent on the run by earlier processes.
-    With `minutes`, the share is 0 until the end of the first update. That update compiles, and the learning rate
-    would otherwise skip a part of its warm-up. schedule_begin: the seconds of the run at the end of the first update;
-    None before it.
+    began: by `clock`, in seconds, at the start of this process; seconds: spent on the run by earlier processes.
+    With `minutes`, the share is 0 until `begin`: the learning rate would otherwise skip a part of its warm-up while
+    the model is compiled. schedule_begin: the seconds of the run at that moment; None before it.
+    work_seconds: how long the latest evaluation and checkpoint took; `note` changes this dict.
     """
 
     def __init__(
@@ -28,11 +30,13 @@ class Budget:
         began: float,
         seconds: float = 0.0,
         schedule_begin: float | None = None,
+        work_seconds: dict[str, float] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._config = config
+        self._config, self._clock = config, clock
         self._began, self._seconds_before = began, seconds
-        self._end_seconds = {"evaluation": MIN_SECONDS, "checkpoint": MIN_SECONDS}
-        self._last_share: float | None = None
+        self._work_seconds = {} if work_seconds is None else work_seconds
+        self._first_step, self._first_seconds, self._pause_seconds = 0, 0.0, 0.0
         self.schedule_begin = schedule_begin
         self.steps_per_epoch = steps_per_epoch
         self.num_steps = config.steps
@@ -42,7 +46,7 @@ class Budget:
     @property
     def seconds(self) -> float:
         """The seconds spent on the run so far."""
-        return self._seconds_before + time.perf_counter() - self._began
+        return self._seconds_before + self._clock() - self._began
 
     @property
     def is_timed(self) -> bool:
@@ -51,23 +55,37 @@ class Budget:
     @property
     def end_seconds(self) -> float:
         """The seconds to keep free for the evaluation and the checkpoint at the end."""
-        return SAFETY_FACTOR * sum(self._end_seconds.values())
+        return SAFETY_FACTOR * (self._expect("evaluation") + self._expect("checkpoint"))
+
+    def _expect(self, work: str) -> float:
+        return max(MIN_SECONDS, self._work_seconds.get(work, 0.0))
+
+    @property
+    def _updates_end(self) -> float:
+        """The seconds of the run at which the last update of a run with `minutes` ends."""
+        assert self._config.minutes is not None
+        return self._config.minutes * 60 - self.end_seconds
 
     def note(self, work: str, seconds: float) -> None:
         """Remember how long an "evaluation" or a "checkpoint" took, as an estimate for the last one."""
-        self._end_seconds[work] = max(MIN_SECONDS, seconds)
+        self._work_seconds[work] = seconds
+        self._pause_seconds += seconds
 
-    def begin(self) -> None:
-        """Begin the schedule of a run with `minutes`, unless it has begun."""
+    def has_time(self, work: str) -> bool:
+        """Whether an "evaluation" or a "checkpoint" that begins now ends before the last ones begin."""
+        return not self.is_timed or self.seconds + self._expect(work) <= self._updates_end
+
+    def begin(self, step: int) -> None:
+        """Begin the updates of this process, and the schedule of a run with `minutes`, unless it has begun."""
+        self._first_step, self._first_seconds, self._pause_seconds = step, self.seconds, 0.0
         if self.is_timed and self.schedule_begin is None:
-            self.schedule_begin = self.seconds
+            self.schedule_begin = self._first_seconds
 
     def share_done(self, step: int) -> float:
         """The share of the run done before update `step`. With `minutes`, all ranks use the first rank's share."""
         if self.num_steps is not None:
             return step / self.num_steps
-        assert self._config.minutes is not None
-        end, now = self._config.minutes * 60 - self.end_seconds, self.seconds
+        end, now = self._updates_end, self.seconds
         begin = now if self.schedule_begin is None else self.schedule_begin
         return (now - begin) / (end - begin) if end > now else 1.0
 
@@ -79,25 +97,24 @@ class Budget:
         seconds = self._config.minutes * 60 - self.end_seconds - self.seconds
         return max(0, round(seconds / seconds_per_step))
 
-    def rate(self, step: int, share: float) -> float:
+    def share_per_step(self, step: int) -> float:
+        """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints.
+
+        With `minutes`, all ranks use the first rank's.
+        """
+        if self.num_steps is not None:
+            return 1 / self.num_steps
+        if step == self._first_step or self.schedule_begin is None:
+            return FIRST_SHARE
+        seconds = (self.seconds - self._first_seconds - self._pause_seconds) / (step - self._first_step)
+        return max(1e-9, seconds / max(MIN_SECONDS, self._updates_end - self.schedule_begin))
+
+    def rate(self, step: int, share: float, per_step: float) -> float:
         """The learning rate of update `step`, counted from 0, with `share` of the run done."""
         if self.num_steps is not None:
             return lr_at(step, self.num_steps, self._config)
-        return lr_at(share, 1.0, self._config, per_step=self._share_per_step(share))
+        return lr_at(share, 1.0, self._config, per_step=per_step)
 
-    def finish_update(self, step: int, share: float) -> bool:
-        """Record that update `step` began with `share` of the run done. Returns whether it is the last update.
-
-        Call it once for each update, after `rate`: it replaces the share of the update before, which `rate` needs.
-        """
-        if self.num_steps is not None:
-            return step + 1 >= self.num_steps
-        per_step, self._last_share = self._share_per_step(share), share
-        return share + per_step >= 1
-
-    def _share_per_step(self, share: float) -> float:
-        """The share of the run that the previous update of this process took.
-
-        1e-9 if there is none: `lr_at` divides by it. So the warm-up of a run with `minutes` begins with almost 0.
-        """
-        return max(1e-9, share - self._last_share) if self._last_share is not None else 1e-9
+    def is_last(self, step: int, share: float, per_step: float) -> bool:
+        """Whether update `step`, which begins with `share` of the run done, is the last."""
+        return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1

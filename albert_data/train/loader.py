@@ -257,6 +257,10 @@ class ShardLoader:
         num_batches = 1 if self._micro_tokens is None else -(-num_rows // (self._micro_tokens // row_len))
         return num_batches, -(-num_rows // num_batches)
 
+    def shapes(self) -> list[BatchShape]:
+        """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
+        return [self._reader.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
         return {"order": ORDER_VERSION, **self._position._asdict(), **self._identity()}
@@ -341,7 +345,16 @@ def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator
 
     A build shuffles the rows, so the first ones are a fair sample.
     """
-    reader, lengths = RowReader(shards), shards.lengths[:num_rows]
-    for rows, row_len in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
-        shape = reader.shape(rows_per_batch(row_len, batch_tokens), row_len)
+    reader = RowReader(shards)
+    for rows, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
         yield from reader.read(rows, shape, num_batches=1, epoch=0, pin=False)
+
+
+def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
+    """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
+    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
+
+
+def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[np.ndarray, BatchShape]]:
+    for rows, row_len in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
+        yield rows, reader.shape(rows_per_batch(row_len, batch_tokens), row_len)

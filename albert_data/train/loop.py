@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,8 +29,8 @@ from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
 from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
-from albert_data.train.loader import Rows, ShardLoader, Splits
-from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
+from albert_data.train.loader import Rows, ShardLoader, Splits, fixed_shapes
+from albert_data.train.metrics import Figures, MetricsFile, all_finite
 from albert_data.train.order import padded_len
 from albert_data.train.precision import choose_device, choose_precision
 from albert_data.train.profiling import profile_steps
@@ -47,10 +46,8 @@ from albert_data.train.session import (
     start_session,
     update,
 )
-
-# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
-MIN_SCALE = 1.0
-_ROWS_NAMED = 8
+from albert_data.train.skipping import explain_stop
+from albert_data.train.warming import warm_up
 
 
 def train(
@@ -69,7 +66,7 @@ def train(
     initial: weights to begin with. interrupt: tells the caller which signal came. Ctrl-C, SIGTERM and SIGHUP save a
     checkpoint, a second Ctrl-C does not. Seeds PyTorch's global generators.
     Under torchrun all processes train together, and the first one writes.
-    Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if the loss is not finite.
+    Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if gradients stay not finite.
     """
     began = time.perf_counter()
     interrupt = interrupt or Interrupt()
@@ -106,6 +103,7 @@ def train(
             began=began,
             seconds=session.seconds,
             schedule_begin=session.schedule_begin,
+            work_seconds=session.work_seconds,
         )
         report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
         for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
@@ -140,9 +138,10 @@ class _Loop:
         self._ranks: Ranks = session.ranks
         self._reported: set[Path] = set()
         self._rate = 0.0
+        self._eval_tokens = session.config.micro_tokens or max(1, session.config.batch_tokens // self._ranks.num_ranks)
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
-        self._recent: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=session.config.log_every)
+        self._rows: list[np.ndarray] = []  # of the last update, on this rank
         self._guesser: Guesser | None = None
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
@@ -166,10 +165,13 @@ class _Loop:
             self._report.say(f"resuming at step {session.step:,}")
             if is_finished:
                 return self._complete()
-            if session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
-                self._evaluate(is_last=False)  # the run was stopped during this evaluation
+        if self._budget.is_timed and session.is_compiled:
+            self._warm_up()
+        if session.step and session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
+            self._evaluate(is_last=False)  # the run was stopped during this evaluation
         if self._budget.is_timed and session.step == 0:
-            self._evaluate(is_last=False)  # to know how long the last one will take
+            if self._agree_on_share() < 1:
+                self._evaluate(is_last=False)  # to know how long the last one will take
             if self._agree_on_share() >= 1:
                 raise ConfigError(
                     f"minutes is {config.minutes:g}; the start took {self._budget.seconds:.0f} seconds, and the end "
@@ -182,28 +184,30 @@ class _Loop:
 
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
+        self._budget.begin(session.step)
+        lap = self._budget.seconds
         steps = self._loader.stream(session.precision.device)
         if config.profile and self._ranks.is_first:
             steps = profile_steps(steps, self._run / TRACE_FILE, self._report.say)
-        lap = time.perf_counter()
         for batches in steps:
             is_last, must_stop = self._update(batches)
             # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
-            session.tally.seconds += time.perf_counter() - lap
+            session.tally.seconds += self._budget.seconds - lap
             if values is not None:
                 self._log(values)
             is_evaluated = True
-            if is_last or session.step % config.eval_every == 0:
+            if is_last or (session.step % config.eval_every == 0 and self._agree_on_time("evaluation")):
                 is_evaluated = self._evaluate(is_last=is_last)
             must_stop = must_stop or not is_evaluated
-            if is_last or must_stop or session.step % config.save_every == 0:
+            is_due = session.step % config.save_every == 0 and self._agree_on_time("checkpoint")
+            if is_last or must_stop or is_due:
                 must_stop = self._save() or must_stop
             if is_last and is_evaluated:
                 return self._finish()
             if must_stop:
                 return self._stop()
-            lap = time.perf_counter()
+            lap = self._budget.seconds
         raise AssertionError("the loader ended before the run")
 
     def _agree_on_stop(self) -> bool:
@@ -220,6 +224,20 @@ class _Loop:
         lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
         return self._ranks.sum([lacks])[0] > 0
 
+    def _warm_up(self) -> None:
+        """Compile for all shapes, as far as the time allows and no signal comes."""
+        training, evaluation = self._loader.shapes(), []
+        if (validation := self._splits.validation) is not None:
+            num_rows = self._session.config.eval_rows
+            evaluation = fixed_shapes(validation, num_rows=num_rows, batch_tokens=self._eval_tokens)
+        self._report.say(f"compiling for {len(training)} shapes of batches, before the learning rate begins to rise")
+        step, budget, interrupt = self._session.step, self._budget, self._interrupt
+        warm_up(self._session, training, evaluation, lambda: interrupt.stop_requested or budget.share_done(step) >= 1)
+
+    def _agree_on_time(self, work: str) -> bool:
+        """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock."""
+        return self._ranks.sum([self._ranks.is_first and self._budget.has_time(work)])[0] > 0
+
     def _agree_on_share(self) -> float:
         """The share of the run that is done, by the first rank's clock."""
         share = self._budget.share_done(self._session.step) if self._ranks.is_first else 0.0
@@ -228,21 +246,21 @@ class _Loop:
     def _update(self, batches: list[Batch]) -> tuple[bool, bool]:
         """Make a step. Returns whether it is the last of the run, and whether a signal asks to stop."""
         session, budget, ranks = self._session, self._budget, self._ranks
-        num_masked, num_pairs, share, *signals = ranks.sum(
+        num_masked, num_pairs, share, per_step, *signals = ranks.sum(
             [
                 sum(batch.num_masked for batch in batches),
                 sum(batch.num_pairs for batch in batches),
                 budget.share_done(session.step) if ranks.is_first else 0.0,
+                budget.share_per_step(session.step) if ranks.is_first else 0.0,
                 *self._interrupt.flags(),
             ]
         )
-        self._rate = budget.rate(session.step, share)
-        is_last = budget.finish_update(session.step, share)
-        self._recent.append((session.step, [batch.rows for batch in batches]))
+        self._rate = budget.rate(session.step, share, per_step)
+        is_last = budget.is_last(session.step, share, per_step)
+        self._rows = [batch.rows for batch in batches]
         row_len = batches[0].input_ids_BT.shape[1]
         with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
             update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
-        budget.begin()
         for batch in batches:
             num_rows, mask_capacity = len(batch.input_ids_BT), len(batch.masked_indices_N)
             session.tally.num_flops += training_flops(
@@ -252,34 +270,10 @@ class _Loop:
         return is_last, self._interrupt.agree(signals)
 
     def _read_tally(self) -> Figures:
-        """Return the figures since the last line. Raises AlbertDataError if a loss or a gradient was not finite."""
-        session = self._session
-        values, bad_step = session.tally.read(self._ranks), session.tally.first_bad_step()
-        if session.precision.format == "fp16":
-            bad_step = -1  # the gradient scaler skips the update of such a step; the losses are checked below
-            if session.scaler.get_scale() < MIN_SCALE:
-                raise AlbertDataError(
-                    f"{self._run}: float16 can't hold the gradients: the loss scale fell to "
-                    f"{session.scaler.get_scale():g} by step {session.step}; start another run with --precision bf16 "
-                    "or fp32, or with a lower --lr"
-                )
-        if all_finite(values) and bad_step < 0:
-            return values
-        where, look = f"by step {session.step}", ""
-        if bad_step >= 0:
-            where = f"at step {bad_step + 1}, of {self._name_rows(bad_step)}"
-            look = f"look at these rows with `albert-data inspect {self._splits.folder} --row N`, or "
-        raise AlbertDataError(
-            f"{self._run}: the loss or its gradient stopped being finite {where}; no checkpoint was written after "
-            f"that; {look}start another run with a lower --lr"
-        )
-
-    def _name_rows(self, step: int) -> str:
-        """Name this rank's rows of a recent step by their numbers in the training split, as for `inspect --row`."""
-        rows = [row for number, parts in self._recent if number == step for part in parts for row in part.tolist()]
-        named = ", ".join(str(row) for row in sorted(rows)[:_ROWS_NAMED])
-        more = f" and {len(rows) - _ROWS_NAMED} more" if len(rows) > _ROWS_NAMED else ""
-        return f"training rows {named}{more}"
+        """Return the figures since the last line. Raises AlbertDataError if the run can't go on."""
+        if (reason := explain_stop(self._session, self._rows, self._splits.folder)) is not None:
+            raise AlbertDataError(f"{self._run}: {reason}")
+        return self._session.tally.read(self._ranks)
 
     def _log(self, values: Figures) -> None:
         session, tally = self._session, self._session.tally
@@ -296,11 +290,11 @@ class _Loop:
         }
         if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
             line["mfu"] = round(tally.num_flops / tally.seconds / self._peak, 4)
-        if session.precision.format == "fp16":
-            line["skipped_steps"] = tally.num_bad_steps()
+        if (num_skipped := tally.num_skipped()) or session.precision.is_scaled:
+            line["skipped_steps"] = num_skipped
         self._write("train", line)
         self._report.show(session.step, line)
-        session.tally = Tally(session.precision.device)
+        tally.begin_line()
 
     def _evaluate(self, *, is_last: bool) -> bool:
         """Write the figures of the validation rows. Returns False if a signal interrupted the evaluation."""
@@ -308,15 +302,14 @@ class _Loop:
         if validation is None:
             return True
         self._read_tally()  # raises if the weights may not be finite
-        began = time.perf_counter()
-        batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
-        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), batch_tokens):
+        began = self._budget.seconds
+        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), self._eval_tokens):
             values: dict[str, Any] = evaluate(
                 session.model,
                 validation,
                 session.precision,
                 num_rows=config.eval_rows,
-                batch_tokens=batch_tokens,
+                batch_tokens=self._eval_tokens,
                 ranks=self._ranks,
                 must_stop=lambda: self._interrupt.stop_requested,
             )
@@ -325,7 +318,7 @@ class _Loop:
         if not all_finite(values):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
         answers = self._guesser.ask(session.model) if self._guesser is not None else []
-        self._budget.note("evaluation", time.perf_counter() - began)
+        self._budget.note("evaluation", self._budget.seconds - began)
         if answers:
             values["guesses"] = "\n".join(map("\t".join, answers))  # control characters in them are escaped
         if not is_last:
@@ -349,7 +342,7 @@ class _Loop:
     def _save(self) -> bool:
         """Write a checkpoint. Returns whether any rank received a signal before it was complete."""
         self._read_tally()  # raises if the weights may not be finite: no checkpoint has such weights
-        began = time.perf_counter()
+        began = self._budget.seconds
         self._session.tally.gather(self._ranks)
         self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
@@ -359,7 +352,7 @@ class _Loop:
                     self._reported.add(path)
                     self._report.say(f"{path} is kept: it is a link, or it holds files that are not of this run")
         must_stop = self._agree_on_stop()
-        self._budget.note("checkpoint", time.perf_counter() - began)
+        self._budget.note("checkpoint", self._budget.seconds - began)
         return must_stop
 
     def _complete(self) -> Path | None:

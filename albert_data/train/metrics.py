@@ -61,24 +61,31 @@ class Tally:
 
     def __init__(self, device: torch.device) -> None:
         self._sums_F = torch.zeros(6, dtype=torch.float64, device=device)
-        self._num_bad_steps = torch.zeros((), dtype=torch.int64, device=device)
-        self._first_bad_step = torch.full((), -1, dtype=torch.int64, device=device)
+        self._num_skipped = torch.zeros((), dtype=torch.int64, device=device)
+        self._num_in_row = torch.zeros_like(self._num_skipped)
+        self.begin_line()
+
+    def begin_line(self) -> None:
+        """Set all to 0, except the number of skipped updates in a row, which lines of metrics do not end."""
+        self._sums_F.zero_()
+        self._num_skipped.zero_()
         self.num_tokens = 0
         self.num_cells = 0
         self.num_flops = 0
         self.seconds = 0.0
 
     def add(self, output: Output, batch: Batch) -> None:
-        self._sums_F += measure(output, batch)
+        """Add a batch, except to the figures if one of its sums is not finite: one such sum would spoil a line."""
+        sums_F = measure(output, batch)
+        self._sums_F += torch.where(sums_F.isfinite().all(), sums_F, 0.0)
         self.num_tokens += batch.num_tokens
         self.num_cells += batch.input_ids_BT.numel()
 
-    def check(self, gradient_norm: Tensor, step: int) -> None:
-        """Count a gradient that is not finite, without waiting for the device."""
-        is_bad = ~gradient_norm.isfinite()
-        is_first = is_bad & (self._first_bad_step < 0)
-        self._first_bad_step = torch.where(is_first, step, self._first_bad_step)
-        self._num_bad_steps += is_bad
+    def count_update(self, gradient_norm: Tensor) -> None:
+        """Count an update, which is skipped if this norm is not finite. Does not wait for the device."""
+        is_skipped = ~gradient_norm.isfinite()
+        self._num_skipped += is_skipped
+        self._num_in_row.copy_(torch.where(is_skipped, self._num_in_row + 1, 0))
 
     def read(self, ranks: Ranks) -> Figures:
         """Return the figures of the interval over all ranks. Waits for the device."""
@@ -87,29 +94,30 @@ class Tally:
     def gather(self, ranks: Ranks) -> None:
         """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device.
 
-        num_flops and seconds stay as they are: MFU is that of the first rank's GPU. So do the bad steps: all ranks
-        count the same ones, since their gradients are equal after the exchange.
+        num_flops and seconds stay as they are: MFU is that of the first rank's GPU. So do the skipped updates: all
+        ranks count the same ones, since their gradients are equal after the exchange.
         """
         *sums, num_tokens, num_cells = ranks.sum([*self._sums_F.tolist(), self.num_tokens, self.num_cells])
         share = 1 if ranks.is_first else 0
         self._sums_F.copy_(share * torch.tensor(sums, dtype=torch.float64))
         self.num_tokens, self.num_cells = share * int(num_tokens), share * int(num_cells)
 
-    def num_bad_steps(self) -> int:
-        """Steps whose gradient was not finite."""
-        return int(self._num_bad_steps.item())
+    def num_skipped(self) -> int:
+        """The updates since the last line that were skipped. Waits for the device."""
+        return int(self._num_skipped.item())
 
-    def first_bad_step(self) -> int:
-        """The first step whose gradient was not finite, counted from 0; -1 if there is none."""
-        return int(self._first_bad_step.item())
+    def num_in_row(self) -> int:
+        """The newest updates that were all skipped, in a row. Waits for the device."""
+        return int(self._num_in_row.item())
 
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors, by "tally.NAME", and the numbers."""
-        tensors = {"tally.sums": self._sums_F, "tally.num_bad_steps": self._num_bad_steps}
+        tensors = {"tally.sums": self._sums_F, "tally.num_bad_steps": self._num_skipped, _IN_ROW: self._num_in_row}
         return tensors, {name: getattr(self, name) for name in _NUMBERS}
 
     def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Raises KeyError, ValueError or TypeError for what `state_dict` can't have returned."""
+        tensors = {_IN_ROW: self._num_in_row, **tensors}  # checkpoints of earlier versions lack it
         for name, here in self.state_dict()[0].items():
             if (tensors[name].shape, tensors[name].dtype) != (here.shape, here.dtype):
                 raise ValueError(f"{name} is of another shape or type")
@@ -119,6 +127,7 @@ class Tally:
             setattr(self, name, numbers[name])
 
 
+_IN_ROW = "tally.num_in_row"
 _NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
 
 

@@ -105,6 +105,10 @@ class BatchOrder:
         self.num_windows = min(len(lengths), max(1, round(num_cells / (WINDOW_BATCHES * batch_tokens))))
         self._cached: tuple[tuple[int, int], list[RowBatch]] | None = None
 
+    def row_lens(self) -> list[int]:
+        """The lengths that rows of batches may be padded to, ascending."""
+        return (BUCKET * np.flatnonzero(np.bincount(-(-self._lengths // BUCKET)))).tolist()
+
     def window(self, epoch: int, window: int) -> list[RowBatch]:
         """The batches of a window; the latest window is cached."""
         cached = self._cached  # one tuple, so that no thread sees the key of one window with the batches of another

@@ -47,8 +47,13 @@ class Precision:
         with kernels, torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32"):
             yield
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the loss is scaled. In the other formats the scaler's scale stays 1; it only skips updates."""
+        return self.format == "fp16"
+
     def gradient_scaler(self) -> torch.amp.GradScaler:
-        return torch.amp.GradScaler(self.device.type, enabled=self.format == "fp16")
+        return torch.amp.GradScaler(self.device.type, init_scale=2.0**16 if self.is_scaled else 1.0)
 
 
 def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Precision:

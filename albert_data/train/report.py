@@ -21,7 +21,7 @@ from albert_data.train.flops import describe_peak
 from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.metrics import Figures
 from albert_data.train.session import Session
-from albert_data.wording import format_share
+from albert_data.wording import count_of, format_share
 
 
 class Report:
@@ -81,6 +81,8 @@ class Report:
         speed = f"{line['tokens_per_second']:,.0f} tokens/s"
         if "mfu" in line:
             speed += f", MFU {format_share(line['mfu'], 1)}"
+        if line.get("skipped_steps"):
+            speed += f", {count_of(line['skipped_steps'], 'update')} skipped"
         if not self._bar.disable:
             with self._ignore_lost_stderr():
                 self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")
@@ -104,6 +106,7 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
+        *([f"compiled    no: {session.obstacle}"] if session.obstacle else []),
         f"preset      {config.preset}{why}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",

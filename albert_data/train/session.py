@@ -10,7 +10,7 @@ import dataclasses
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
-from albert_data.train.batch import ID_DTYPE, Batch
+from albert_data.train.batch import Batch, BatchShape, make_blank
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -28,6 +28,7 @@ from albert_data.train.checkpoint import (
     save_checkpoint,
     unpack_optimizer,
 )
+from albert_data.train.compiling import choose_compiling, compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
@@ -41,7 +42,6 @@ from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
 
 _MAX_SECONDS = 1e9  # thirty years
-MAX_GRAPHS = 64  # compiled programs of a module, one for each BatchShape: there are about ten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,8 @@ class Session:
     """Everything that an update reads and changes.
 
     network: the model, inside DistributedDataParallel if there are several ranks.
-    seconds: spent on the run so far, evaluations included. schedule_begin: see Budget.
+    obstacle: why the model is not compiled although the settings ask for it.
+    seconds: spent on the run so far, evaluations included. schedule_begin, work_seconds: see Budget.
     """
 
     config: TrainConfig
@@ -70,9 +71,12 @@ class Session:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     tally: Tally
+    is_compiled: bool = False
+    obstacle: str | None = None
     step: int = 0
     seconds: float = 0.0
     schedule_begin: float | None = None
+    work_seconds: dict[str, float] = field(default_factory=dict)
 
     def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
         """A context for a backward pass: the ranks exchange gradients only in the last one of a step."""
@@ -136,7 +140,8 @@ def start_session(
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
     model.to(precision.device)
-    if precision.device.type == "cuda" and config.compile:
+    is_compiled, obstacle = choose_compiling(config, precision.device)
+    if is_compiled:
         compile_model(model)
     return Session(
         config=config,
@@ -148,6 +153,8 @@ def start_session(
         optimizer=make_optimizer(model, config),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
+        is_compiled=is_compiled,
+        obstacle=obstacle,
     )
 
 
@@ -161,18 +168,11 @@ def _make_model(shape: AlbertConfig) -> Albert:
         ) from error
 
 
-def compile_model(model: Albert) -> None:
-    """Compile what takes most of the time, for each BatchShape: a shared layer is one graph for all layers."""
-    limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
-    name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
-    setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
-    model.embeddings.compile(dynamic=False)
-    for owner, name in ((model.encoder, "run_inner_layer"), (model.mlm_head, "measure")):
-        setattr(owner, name, torch.compile(getattr(owner, name), dynamic=False))
-
-
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
-    """Make one step of the optimiser. num_masked, num_pairs: the labels of the step over all ranks."""
+    """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
+
+    num_masked, num_pairs: the labels of the step over all ranks.
+    """
     config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -189,11 +189,15 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
             scaler.scale(loss).backward()
         session.tally.add(output, batch)
-    scaler.unscale_(optimizer)
+    if session.precision.is_scaled:
+        scaler.unscale_(optimizer)
     norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.max_grad_norm, foreach=True)
-    session.tally.check(norm, session.step)
-    scaler.step(optimizer)
-    scaler.update()
+    # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
+    if (gradient := session.model.sop_head.weight.grad) is not None:
+        gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
+    session.tally.count_update(norm)
+    scaler.step(optimizer)  # AdamW skips on the device; for Lamb the scaler waits for the device and does not call it
+    scaler.update(None if session.precision.is_scaled else 1.0)
     session.step += 1
 
 
@@ -208,6 +212,7 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
         state={
             "seconds": session.seconds,
             "schedule_begin": session.schedule_begin,
+            "work_seconds": session.work_seconds,
             "loader": loader_state,
             "scaler": session.scaler.state_dict(),
             "tally": tally,
@@ -229,14 +234,16 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
         check_identity(session.identity, state["identity"], checkpoints[-1])
         session.model.load_state_dict(weights)
         unpack_optimizer(session.optimizer, tensors)
-        session.scaler.load_state_dict(state["scaler"])
+        if session.precision.is_scaled:
+            session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
         if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
-            session.tally = Tally(session.precision.device)
-        if state["step"] and not session.optimizer.state:
+            session.tally.begin_line()
+        if state["step"] > session.tally.num_in_row() and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
         session.step, session.seconds = int(state["step"]), float(state["seconds"])
         session.schedule_begin = None if state["schedule_begin"] is None else float(state["schedule_begin"])
+        session.work_seconds.update(state.get("work_seconds", {}))  # checkpoints of earlier versions lack it
         loader.load_state_dict(state["loader"])
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
@@ -254,7 +261,7 @@ def _check_state(state: dict[str, Any]) -> None:
     check_number("seconds", state["seconds"], most=_MAX_SECONDS)
     if state["schedule_begin"] is not None:
         check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
-    for name, value in (*state["loader"].items(), *state["scaler"].items()):
+    for name, value in (*state["loader"].items(), *state["scaler"].items(), *state.get("work_seconds", {}).items()):
         check_number(name, value, most=2.0**63)
 
 
@@ -293,28 +300,13 @@ def _try_smaller(session: Session, row_len: int, num_cells: int) -> int:
     while (num_cells := num_cells // 2) >= row_len:
         session.optimizer.zero_grad()
         torch.cuda.empty_cache()
+        # A sixth of the tokens is masked, a little more than the usual 15 %.
+        shape = BatchShape(num_cells // row_len, row_len, num_cells // 6)
         try:
             with session.precision.autocast():
-                output = session.model(_make_batch(num_cells // row_len, row_len, session.precision.device))
+                output = session.model(make_blank(shape, session.precision.device))
             (output.mlm_nats + output.sop_nats).backward()
         except torch.cuda.OutOfMemoryError:
             continue
         return num_cells
     return 0
-
-
-def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
-    """Make rows of zeros without padding; a sixth of the tokens is masked, a little more than the usual 15 %."""
-    zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
-    masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
-    return Batch(
-        input_ids_BT=zeros_BT,
-        segment_ids_BT=zeros_BT,
-        valid_BT=zeros_BT == 0,
-        masked_indices_N=masked_indices_N,
-        masked_labels_N=torch.zeros_like(masked_indices_N),
-        sop_labels_B=zeros_BT[:, 0].long(),
-        num_tokens=num_rows * row_len,
-        num_masked=len(masked_indices_N),
-        num_pairs=num_rows,
-    )

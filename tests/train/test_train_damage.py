@@ -251,6 +251,8 @@ def test_a_model_of_a_million_layers_is_refused_before_it_is_made(sizes):
         *(("seconds", value) for value in (-1, float("nan"), float("inf"), 10**400, "1")),
         *(("schedule_begin", value) for value in (float("nan"), [])),
         *(("loader", {"epoch": value}) for value in (2**40, -1, True, 0.5, 10**400, "0", None)),
+        *(("work_seconds", {"evaluation": value}) for value in (-1, float("nan"), "1")),
+        ("work_seconds", []),
         *(("tally", {"num_tokens": value}) for value in (-1, True, float("nan"), 10**400)),
     ],
     ids=repr,

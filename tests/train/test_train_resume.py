@@ -31,7 +31,7 @@ CONFIG = dataclasses.replace(
     device="cpu",
     remask=False,
 )
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "tokens_per_second", "work_seconds")
 
 
 @pytest.fixture

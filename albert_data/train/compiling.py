@@ -1,0 +1,56 @@
+"""Compiles a model with torch.compile where that works.
+
+It needs a compiler: Triton and a C compiler for a GPU, and a GPU that Triton supports. Only trying shows whether all
+of that is there.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from albert_data.train.config import TrainConfig
+from albert_data.train.model import Albert
+
+MAX_GRAPHS = 64  # compiled programs of a module, one for each BatchShape: there are about ten
+_REASON_LEN = 200
+
+
+def choose_compiling(config: TrainConfig, device: torch.device) -> tuple[bool, str | None]:
+    """Return whether to compile for a device, and if the settings ask for it in vain, why it can't be done."""
+    if device.type != "cuda" or not config.compile:
+        return False, None
+    obstacle = find_obstacle(device)
+    return obstacle is None, obstacle
+
+
+def find_obstacle(device: torch.device) -> str | None:
+    """Return in one line why torch.compile does not work on a device, or None if it does.
+
+    It compiles and runs a tiny function, forward and backward. Draws no random number.
+    """
+    try:
+        x = torch.ones(64, device=device, requires_grad=True)
+        torch.autograd.grad(torch.compile(_probe)(x), x)
+    except Exception as error:  # of any type: PyTorch, Triton and the compilers each raise their own
+        lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
+        return textwrap.shorten((lines or [type(error).__name__])[0], _REASON_LEN, placeholder="...")
+    return None
+
+
+def _probe(x: Tensor) -> Tensor:
+    return F.gelu(2 * x).sum()
+
+
+def compile_model(model: Albert) -> None:
+    """Compile what takes most of the time, for each BatchShape: a shared layer is one graph for all layers."""
+    limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
+    name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
+    setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
+    model.embeddings.compile(dynamic=False)
+    for owner, name in ((model.encoder, "run_inner_layer"), (model.mlm_head, "measure")):
+        setattr(owner, name, torch.compile(getattr(owner, name), dynamic=False))
