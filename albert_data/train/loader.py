@@ -104,7 +104,8 @@ class ShardLoader:
             ...
 
     batch_tokens: tokens of a batch of all ranks, padding included; a batch has at least one row.
-    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape.
+    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value
+    of the attribute holds for the next iterator.
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
 
@@ -130,14 +131,14 @@ class ShardLoader:
         check_range("seed", seed, 0, 2**63 - 1)
         check_range("num_ranks", num_ranks, 1, 2**20)
         check_range("rank", rank, 0, num_ranks - 1)
-        longest = padded_len(int(self._shards.lengths.max()))
-        if micro_tokens is not None and micro_tokens < longest:
+        self.longest = padded_len(int(self._shards.lengths.max()))
+        if micro_tokens is not None and micro_tokens < self.longest:
             raise ConfigError(
-                f"micro_tokens is {micro_tokens}, but the longest row is padded to {longest} tokens; "
-                f"allowed are {longest} or more"
+                f"micro_tokens is {micro_tokens}, but the longest row is padded to {self.longest} tokens; "
+                f"allowed are {self.longest} or more"
             )
         self.order = BatchOrder(self._shards.lengths, batch_tokens=batch_tokens, seed=seed)
-        self._batch_tokens, self._micro_tokens, self._seed = batch_tokens, micro_tokens, seed
+        self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         self._reader = RowReader(self._shards, redraw)
@@ -234,7 +235,7 @@ class ShardLoader:
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows of each."""
         num_rows = -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
-        num_batches = 1 if self._micro_tokens is None else -(-num_rows // (self._micro_tokens // row_len))
+        num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
         return num_batches, -(-num_rows // num_batches)
 
     def state_dict(self) -> dict[str, int]:

@@ -16,41 +16,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
-from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.config import TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
-from albert_data.train.folder import (
-    METRICS_FILE,
-    RUN_FILE,
-    Identity,
-    check_folder,
-    check_identity,
-    claim_folder,
-    lock_folder,
-    make_identity,
-    read_run_file,
-)
+from albert_data.train.folder import METRICS_FILE, check_folder, claim_folder, lock_folder
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
+from albert_data.train.memory import halve_batches
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
-from albert_data.train.order import padded_len
-from albert_data.train.precision import Precision, choose_device, choose_precision
+from albert_data.train.order import padded_len, rows_per_batch
+from albert_data.train.precision import choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,
-    choose_shape,
-    explain_out_of_memory,
+    identify_run,
     restore_newest,
     save_session,
     start_session,
@@ -88,7 +78,7 @@ def train(
         precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
-        shape, identity = _identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
+        shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
         loader = ShardLoader(
             splits.train,
             batch_tokens=config.batch_tokens,
@@ -129,18 +119,6 @@ def _open_splits(shards: Path) -> Splits:
     if set_aside is None or not set_aside.num_rows:
         return Splits(folder=shards, train=train, validation=None)
     return Splits(folder=shards, train=train, validation=open_shards(shards, split="validation"))
-
-
-def _identify_run(
-    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
-) -> tuple[AlbertConfig, Identity]:
-    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
-    stored = None if resumed is None else read_run_file(resumed)
-    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
-    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
-    if resumed is not None and stored is not None:
-        check_identity(identity, stored["identity"], resumed / RUN_FILE)
-    return shape, identity
 
 
 class _Loop:
@@ -202,8 +180,17 @@ class _Loop:
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
         lap = time.perf_counter()
-        for batches in self._loader.stream(session.precision.device):
-            is_last, must_stop = self._update(batches)
+        stream = self._loader.stream(session.precision.device)
+        while True:
+            before = self._loader.state_dict()
+            batches = next(stream)
+            try:
+                is_last, must_stop = self._update(batches)
+            except torch.cuda.OutOfMemoryError as error:
+                self._halve_batches((len(batches[0].input_ids_BT), batches[0].input_ids_BT.shape[1]), error)
+                self._loader.load_state_dict(before)  # the stream may have read ahead: read this step again
+                stream = self._loader.stream(session.precision.device)
+                continue
             # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
             session.tally.seconds += time.perf_counter() - lap
@@ -220,7 +207,9 @@ class _Loop:
             if must_stop:
                 return self._stop()
             lap = time.perf_counter()
-        raise AssertionError("the loader ended before the run")
+
+    def _halve_batches(self, shape: tuple[int, int], error: torch.cuda.OutOfMemoryError) -> None:
+        self._report.say(halve_batches(self._session, self._loader, shape, error))
 
     def _agree_on_stop(self) -> bool:
         """Whether any rank received a signal. All ranks then know which."""
@@ -253,11 +242,10 @@ class _Loop:
             ]
         )
         self._rate = budget.rate(session.step, share)
-        is_last = budget.finish_update(session.step, share)
-        self._recent.append((session.step, [batch.rows for batch in batches]))
-        row_len = batches[0].input_ids_BT.shape[1]
-        with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
-            update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
+        step, row_len = session.step, batches[0].input_ids_BT.shape[1]
+        update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
+        is_last = budget.finish_update(step, share)
+        self._recent.append((step, [batch.rows for batch in batches]))
         budget.begin()
         for batch in batches:
             num_rows, mask_capacity = len(batch.input_ids_BT), len(batch.masked_indices_N)
@@ -325,8 +313,8 @@ class _Loop:
             return True
         self._read_tally()  # raises if the weights may not be finite
         began = time.perf_counter()
-        batch_tokens = config.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
-        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), batch_tokens):
+        batch_tokens = self._loader.micro_tokens or max(1, config.batch_tokens // self._ranks.num_ranks)
+        try:
             values: dict[str, Any] = evaluate(
                 session.model,
                 validation,
@@ -336,6 +324,10 @@ class _Loop:
                 ranks=self._ranks,
                 must_stop=lambda: self._interrupt.stop_requested,
             )
+        except torch.cuda.OutOfMemoryError as error:
+            row_len = padded_len(int(validation.lengths.max()))
+            self._halve_batches((rows_per_batch(row_len, batch_tokens), row_len), error)
+            return self._evaluate(is_last=is_last)
         if self._agree_on_stop():
             return False
         if not all_finite(values):

@@ -68,8 +68,9 @@ class Tally:
         self.num_flops = 0
         self.seconds = 0.0
 
-    def add(self, output: Output, batch: Batch) -> None:
-        self._sums_F += measure(output, batch)
+    def add(self, sums_F: Tensor, batch: Batch) -> None:
+        """Add what `measure` returned for a batch."""
+        self._sums_F += sums_F
         self.num_tokens += batch.num_tokens
         self.num_cells += batch.input_ids_BT.numel()
 

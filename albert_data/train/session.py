@@ -7,9 +7,8 @@ rank). So a resumed run makes the same updates as one that was not stopped.
 from __future__ import annotations
 
 import dataclasses
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
-from albert_data.train.batch import ID_DTYPE, Batch
+from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -30,9 +29,10 @@ from albert_data.train.checkpoint import (
 )
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
-from albert_data.train.folder import Identity, check_identity
+from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
 from albert_data.train.loader import ShardLoader
-from albert_data.train.metrics import Tally
+from albert_data.train.memory import explain_out_of_memory
+from albert_data.train.metrics import Tally, measure
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
 from albert_data.train.order import derive_keys, padded_len
@@ -110,6 +110,18 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
     return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
 
 
+def identify_run(
+    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
+) -> tuple[AlbertConfig, Identity]:
+    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
+    stored = None if resumed is None else read_run_file(resumed)
+    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
+    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+    if resumed is not None and stored is not None:
+        check_identity(identity, stored["identity"], resumed / RUN_FILE)
+    return shape, identity
+
+
 def start_session(
     config: TrainConfig,
     shape: AlbertConfig,
@@ -123,7 +135,8 @@ def start_session(
     model = _make_model(shape)
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
-    model.to(precision.device)
+    with explain_out_of_memory(precision.device_info):
+        model.to(precision.device)
     if precision.device.type == "cuda" and config.compile:
         compile_model(model)
     return Session(
@@ -160,7 +173,10 @@ def compile_model(model: Albert) -> None:
 
 
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
-    """Make one step of the optimiser. num_masked, num_pairs: the labels of the step over all ranks."""
+    """Make one step of the optimiser. num_masked, num_pairs: the labels of the step over all ranks.
+
+    If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
+    """
     config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -168,6 +184,7 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
         key = derive_keys(config.seed, session.step, ranks.rank, num=1)[0]
         torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
     optimizer.zero_grad()
+    measured = []
     for number, batch in enumerate(batches):
         with session.gradients(are_final=number == len(batches) - 1):
             with session.precision.autocast():
@@ -176,12 +193,15 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
             # the gradient of the mean over all labels of the step.
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
             scaler.scale(loss).backward()
-        session.tally.add(output, batch)
-    scaler.unscale_(optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.max_grad_norm, foreach=True)
-    session.tally.check(norm, session.step)
-    scaler.step(optimizer)
-    scaler.update()
+        measured.append(measure(output, batch))
+    for sums_F, batch in zip(measured, batches, strict=True):
+        session.tally.add(sums_F, batch)
+    with explain_out_of_memory(session.precision.device_info):  # the first step makes the optimiser's state
+        scaler.unscale_(optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.max_grad_norm, foreach=True)
+        session.tally.check(norm, session.step)
+        scaler.step(optimizer)
+        scaler.update()
     session.step += 1
 
 
@@ -216,7 +236,8 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
         _check_state(state)
         check_identity(session.identity, state["identity"], checkpoints[-1])
         session.model.load_state_dict(weights)
-        unpack_optimizer(session.optimizer, tensors)
+        with explain_out_of_memory(session.precision.device_info):
+            unpack_optimizer(session.optimizer, tensors)
         session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
         if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
@@ -244,65 +265,3 @@ def _check_state(state: dict[str, Any]) -> None:
         check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
     for name, value in (*state["loader"].items(), *state["scaler"].items()):
         check_number(name, value, most=2.0**63)
-
-
-@contextmanager
-def explain_out_of_memory(session: Session, row_len: int, num_cells: int) -> Iterator[None]:
-    """Turn running out of GPU memory into a ConfigError that names a number of tokens that fits."""
-    try:
-        yield
-    except torch.cuda.OutOfMemoryError as error:
-        traceback.clear_frames(error.__traceback__)  # the frames refer to the activations
-        fits = find_fitting(session, row_len, num_cells)
-        advice = f"--resume with --micro-tokens {fits}" if fits else "start another run with a smaller --preset"
-        raise ConfigError(
-            f"a batch of {num_cells:,} tokens, in rows of {row_len}, does not fit on "
-            f"{session.precision.device_info}; {advice}"
-        ) from error
-
-
-def find_fitting(session: Session, row_len: int, num_cells: int) -> int:
-    """Return the largest of a half, a quarter, ... of `num_cells` that fits in memory; 0 if none does.
-
-    With several ranks it returns a half that was not tried, so it may not fit either.
-    """
-    if session.ranks.num_ranks > 1:
-        return num_cells // 2 if num_cells // 2 >= row_len else 0
-    # Before the first update the optimiser has no state yet. It will need two tensors for each parameter.
-    num_copies = 0 if session.optimizer.state else 2
-    reserve = [torch.empty_like(p) for p in session.model.parameters() for _ in range(num_copies)]
-    try:
-        return _try_smaller(session, row_len, num_cells)
-    finally:
-        del reserve
-
-
-def _try_smaller(session: Session, row_len: int, num_cells: int) -> int:
-    while (num_cells := num_cells // 2) >= row_len:
-        session.optimizer.zero_grad()
-        torch.cuda.empty_cache()
-        try:
-            with session.precision.autocast():
-                output = session.model(_make_batch(num_cells // row_len, row_len, session.precision.device))
-            (output.mlm_nats + output.sop_nats).backward()
-        except torch.cuda.OutOfMemoryError:
-            continue
-        return num_cells
-    return 0
-
-
-def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
-    """Make rows of zeros without padding; a sixth of the tokens is masked, a little more than the usual 15 %."""
-    zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
-    masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
-    return Batch(
-        input_ids_BT=zeros_BT,
-        segment_ids_BT=zeros_BT,
-        valid_BT=zeros_BT == 0,
-        masked_indices_N=masked_indices_N,
-        masked_labels_N=torch.zeros_like(masked_indices_N),
-        sop_labels_B=zeros_BT[:, 0].long(),
-        num_tokens=num_rows * row_len,
-        num_masked=len(masked_indices_N),
-        num_pairs=num_rows,
-    )
