@@ -76,7 +76,7 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
 @_setting("--minutes", float, "N", "Instead of --steps: duration, the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
-@_setting("--micro-tokens", int, "N", "Maximum number of tokens that a GPU computes at once; gradients are summed.")
+@_setting("--micro-tokens", int, "N", "Most tokens that a GPU computes at once. Default: as many as its memory holds.")
 @_setting("--optimizer", click.Choice(OPTIMIZERS), "|".join(OPTIMIZERS), "LAMB is for very large batches.")
 @_setting("--lr", float, "RATE", "Highest learning rate.")
 @_setting("--warmup-share", float, "SHARE", "Share of the run, from its start, during which the learning rate rises.")

@@ -40,6 +40,10 @@ class Ranks:
         dist.all_reduce(total)
         return [float(value) for value in total]
 
+    def gather(self, value: float) -> list[float]:
+        """Return the values of all ranks in their order, the same on each."""
+        return self.sum([value if rank == self.rank else 0.0 for rank in range(self.num_ranks)])
+
     def wait(self) -> None:
         """Wait until all ranks have come here."""
         self.sum([0.0])

@@ -33,7 +33,16 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
-from albert_data.train.order import BatchOrder, Position, RowBatch, cut_batches, padded_len, rows_per_batch, take_share
+from albert_data.train.order import (
+    BUCKET,
+    BatchOrder,
+    Position,
+    RowBatch,
+    cut_batches,
+    padded_len,
+    rows_per_batch,
+    take_share,
+)
 from albert_data.train.reading import show
 from albert_data.train.remasking import Remasker
 
@@ -234,9 +243,22 @@ class ShardLoader:
 
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows of each."""
-        num_rows = -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
+        num_rows = self._rows_per_rank(row_len)
         num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
         return num_batches, -(-num_rows // num_batches)
+
+    def _rows_per_rank(self, row_len: int) -> int:
+        return -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
+
+    def count_micro_tokens(self, num_batches: int) -> int:
+        """The least micro_tokens with which no step has more than `num_batches` batches."""
+        row_lens = range(BUCKET, self.longest + 1, BUCKET)
+        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in row_lens)
+
+    def probe(self, num_rows: int) -> Batch:
+        """A batch with the shape of so many of the longest rows, on the CPU. It counts as no step."""
+        rows = np.arange(min(num_rows, len(self._shards)))
+        return self._reader.read(rows, self._reader.shape(num_rows, self.longest), num_batches=1, epoch=0, pin=False)[0]
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""

@@ -31,7 +31,7 @@ from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, check_folder, claim_folder, lock_folder
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
-from albert_data.train.memory import halve_batches
+from albert_data.train.memory import fit_batches, halve_batches
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len, rows_per_batch
 from albert_data.train.precision import choose_device, choose_precision
@@ -179,6 +179,8 @@ class _Loop:
 
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
+        for said in fit_batches(session, self._loader):
+            self._report.say(said)
         lap = time.perf_counter()
         stream = self._loader.stream(session.precision.device)
         while True:

@@ -194,6 +194,7 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
             scaler.scale(loss).backward()
         measured.append(measure(output, batch))
+        del output, loss  # the logits, before the next batch needs as much
     for sums_F, batch in zip(measured, batches, strict=True):
         session.tally.add(sums_F, batch)
     with explain_out_of_memory(session.precision.device_info):  # the first step makes the optimiser's state

@@ -221,6 +221,20 @@ def test_no_rows_are_refused(toys):
 # ---- ranks, micro-batches, threads ----
 
 
+@pytest.mark.parametrize("num_ranks", [1, 3])
+@pytest.mark.parametrize("num_batches", [1, 2, 3, 7, 100])
+def test_micro_tokens_can_be_counted_for_a_number_of_micro_batches(toys, num_ranks, num_batches):
+    shards = toys.make_shards(60, max_seq_len=190)
+    loader = ShardLoader(shards, batch_tokens=1000, num_ranks=num_ranks)
+    loader.micro_tokens = loader.count_micro_tokens(num_batches)
+    steps = list(loader.stream(torch.device("cpu"), 20))
+    assert max(map(len, steps)) <= num_batches
+    assert max(batch.input_ids_BT.numel() for step in steps for batch in step) <= loader.micro_tokens
+    loader.micro_tokens -= 1
+    if loader.micro_tokens >= loader.longest:
+        assert max(map(len, loader.stream(torch.device("cpu"), 20))) > num_batches
+
+
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 @pytest.mark.parametrize("micro_tokens", [None, 256])
 def test_ranks_and_micro_batches_are_the_same_rows_in_the_same_order(toys, num_ranks, micro_tokens):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import pytest
 import torch
 from torch import Tensor
 
 from albert_data.errors import ConfigError
-from albert_data.train import loop
+from albert_data.train import loop, memory
 from albert_data.train.checkpoint import load_model
 from albert_data.train.config import RECIPES
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import Albert
+from albert_data.train.session import choose_shape
+from albert_data.wording import count_of
 
 TINY = dataclasses.replace(
     RECIPES["quick"]["tiny"],
@@ -25,6 +28,8 @@ TINY = dataclasses.replace(
     device="cpu",
     remask=False,
 )
+
+LARGE = dataclasses.replace(TINY, batch_tokens=32 * 64, dropout=0.1)
 
 
 @pytest.fixture
@@ -45,6 +50,44 @@ def limit_tokens(monkeypatch):
         monkeypatch.setattr(Albert, "forward", run_out)
 
     return limit
+
+
+class FakeGpu:
+    """A GPU whose batches take 1,000,000 bytes and 1,000 for each token, beside 5,000,000 for what is there before."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.free, self.num_cells, self._peak = 0, [], 0
+        forward = Albert.forward
+
+        def run(model, batch):
+            self.num_cells.append(batch.input_ids_BT.numel())
+            self._peak = max(self._peak, 6_000_000 + 1000 * self.num_cells[-1])
+            return forward(model, batch)
+
+        monkeypatch.setattr(Albert, "forward", run)
+        monkeypatch.setattr(memory, "free_bytes", lambda device: self.free)
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", self._reset)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 5_000_000)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: self._peak)
+        monkeypatch.setattr(memory, "PROBE_TOKENS", 64)
+
+    def _reset(self, device) -> None:
+        self._peak = 5_000_000
+
+    def make_room(self, num_tokens: int, *, num_parameters: int) -> None:
+        """Let the optimiser's state and a batch of so many tokens fit in the share that may be used."""
+        self.free = round((8 * num_parameters + 1_000_000 + 1000 * num_tokens) / memory.USED_SHARE) + 1
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> FakeGpu:
+    return FakeGpu(monkeypatch)
+
+
+@pytest.fixture
+def num_parameters(toys, use_shards) -> int:
+    use_shards(toys.make_shards(40))
+    return Albert(choose_shape(LARGE, toys.make_shards(40).manifest)).num_parameters()
 
 
 def weights(path) -> dict[str, Tensor]:
@@ -133,3 +176,54 @@ def test_an_optimiser_that_does_not_fit_on_resume_is_no_damage(toys, use_shards,
     monkeypatch.setattr(torch.optim.AdamW, "load_state_dict", run_out)
     with pytest.raises(ConfigError, match="the optimiser's state do not fit on"):
         loop.train(tmp_path, tmp_path / "run", TINY, resume=True)
+
+
+@pytest.mark.parametrize(("room", "num_batches"), [(2048, 1), (2047, 2), (1024, 2), (1023, 3), (63, 32)])
+def test_the_fewest_micro_batches_that_fit_are_chosen(tmp_path, gpu, num_parameters, capsys, room, num_batches):
+    gpu.make_room(room, num_parameters=num_parameters)
+    chosen = loop.train(tmp_path, tmp_path / "run", LARGE)
+    tokens = 64 * -(-32 // num_batches)
+    assert gpu.num_cells[:4] == [64, 64, 128, 128], "two sizes are measured, each when it is warm"
+    assert gpu.num_cells[4:] == [tokens] * num_batches * LARGE.steps
+    parts = count_of(num_batches, "micro-batch", "micro-batches")
+    assert f"memory      {parts} a step, of {tokens:,} tokens: " in capsys.readouterr().err
+    by_hand = loop.train(tmp_path, tmp_path / "by-hand", dataclasses.replace(LARGE, micro_tokens=tokens))
+    assert all(map(torch.equal, weights(chosen).values(), weights(by_hand).values())), "measuring changes nothing"
+
+
+def test_a_resumed_run_has_the_state_of_its_optimiser(tmp_path, gpu, num_parameters, capsys):
+    gpu.make_room(1024, num_parameters=0)
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(LARGE, micro_tokens=1024))
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
+    loop.train(tmp_path, tmp_path / "run", LARGE, resume=True)
+    assert "memory      2 micro-batches a step, of 1,024 tokens: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("config", [dataclasses.replace(LARGE, micro_tokens=512), TINY], ids=["chosen", "small"])
+def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(tmp_path, gpu, num_parameters, monkeypatch, config):
+    monkeypatch.setattr(memory, "PROBE_TOKENS", 256)
+    loop.train(tmp_path, tmp_path / "run", config)
+    assert set(gpu.num_cells) == {512}
+
+
+def test_on_a_cpu_batches_are_not_cut(tmp_path, num_parameters, capsys):
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert "memory " not in capsys.readouterr().err
+    assert memory.free_bytes(torch.device("cpu")) is None
+
+
+def test_if_even_the_measured_batches_do_not_fit_rows_are_computed_one_by_one(
+    tmp_path, gpu, num_parameters, limit_tokens, capsys
+):
+    gpu.make_room(4096, num_parameters=num_parameters)
+    limit_tokens(64)
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert set(gpu.num_cells) == {64}
+    assert "memory      32 micro-batches a step, of 64 tokens: an unknown part of " in capsys.readouterr().err
+
+
+def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(tmp_path, gpu, num_parameters, monkeypatch):
+    gpu.make_room(1024, num_parameters=num_parameters)
+    monkeypatch.setattr(Ranks, "gather", lambda ranks, value: [value, 4.0])
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert gpu.num_cells[4:] == [512] * 4 * LARGE.steps
