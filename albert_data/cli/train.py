@@ -85,6 +85,7 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 @_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
+@_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
 @_switch("--no-compile", "compile", "Do not use torch.compile on a GPU.", value=False)
 @_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
 @_setting("--log-every", int, "STEPS", "Steps from one line of metrics to the next.")

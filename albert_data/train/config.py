@@ -102,6 +102,7 @@ class TrainConfig:
     warmup_share: the share of the run in which the rate rises; after it the rate falls linearly to 0.
     dropout: None takes that of the preset or of the initial weights. Section 4.8 of the paper finds that ALBERT
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
+    recompute: compute each layer again in the backward pass, instead of keeping all that it computed.
     remask: draw new masks in every epoch after the first.
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.
     """
@@ -130,6 +131,7 @@ class TrainConfig:
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
+    recompute: bool = False
     compile: bool = True
     tensorboard: bool = False
 

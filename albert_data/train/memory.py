@@ -104,7 +104,8 @@ def halve_batches(session: Session, loader: ShardLoader, shape: tuple[int, int],
     what = f"a batch of {num_rows * row_len:,} tokens, in rows of {row_len}, does not fit on "
     what += session.precision.device_info
     if smaller >= num_rows * row_len:
-        raise ConfigError(f"{what}; start another run with a smaller --preset") from error
+        advice = "" if session.config.recompute else "--resume with --recompute, or "
+        raise ConfigError(f"{what}; {advice}start another run with a smaller --preset") from error
     if session.ranks.num_ranks > 1:
         raise ConfigError(f"{what}; --resume with --micro-tokens {smaller}") from error
     loader.micro_tokens = smaller

@@ -137,6 +137,7 @@ def start_session(
         model.load_state_dict(initial.model.state_dict())
     with explain_out_of_memory(precision.device_info):
         model.to(precision.device)
+    model.encoder.recompute = config.recompute
     if precision.device.type == "cuda" and config.compile:
         compile_model(model)
     return Session(

@@ -8,12 +8,16 @@ import shutil
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from albert_data.errors import ConfigError
 from albert_data.train import loop, memory
+from albert_data.train import model as model_module
+from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import load_model
-from albert_data.train.config import RECIPES
+from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.distributed import Ranks
+from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert
 from albert_data.train.session import choose_shape
 from albert_data.wording import count_of
@@ -132,8 +136,12 @@ def test_an_evaluation_that_runs_out_of_memory_is_made_again(toys, use_shards, t
 def test_if_no_row_fits_on_the_gpu_the_error_says_so(toys, use_shards, tmp_path, limit_tokens, training):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     limit_tokens(0, training=training)
-    with pytest.raises(ConfigError, match="a batch of 64 tokens, in rows of 64, does not fit.*a smaller --preset"):
+    with pytest.raises(
+        ConfigError, match="a batch of 64 tokens, in rows of 64, does not fit.*--recompute.*a smaller --preset"
+    ):
         loop.train(tmp_path, tmp_path / "run", TINY)
+    with pytest.raises(ConfigError, match="does not fit on [^;]*; start another run with a smaller --preset$"):
+        loop.train(tmp_path, tmp_path / "again", dataclasses.replace(TINY, recompute=True))
 
 
 def test_several_ranks_stop_and_name_smaller_micro_batches(toys, use_shards, tmp_path, limit_tokens, monkeypatch):
@@ -227,3 +235,53 @@ def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(tmp_path,
     monkeypatch.setattr(Ranks, "gather", lambda ranks, value: [value, 4.0])
     loop.train(tmp_path, tmp_path / "run", LARGE)
     assert gpu.num_cells[4:] == [512] * 4 * LARGE.steps
+
+
+def count_kept(model: Albert, batch: Batch) -> int:
+    """The bytes that a forward pass keeps for the backward pass, a tensor as often as it is kept."""
+    num_bytes = 0
+
+    def keep(tensor: Tensor) -> Tensor:
+        nonlocal num_bytes
+        num_bytes += tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(batch)
+    return num_bytes
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("num_inner_groups", [1, 2])
+def test_recomputing_keeps_less_and_gives_the_same_gradients_bit_for_bit(toys, dropout, num_inner_groups):
+    config = AlbertConfig(
+        vocab_size=40, embedding_size=16, hidden_size=32, num_layers=6, num_heads=2, ffn_size=64, dropout=dropout
+    )
+    model = Albert(dataclasses.replace(config, num_inner_groups=num_inner_groups))
+    batch = next(iter(ShardLoader(toys.make_shards(40), batch_tokens=512)))
+    kept, gradients = [], []
+    for recompute in (False, True):
+        model.encoder.recompute = recompute
+        kept.append(count_kept(model, batch))
+        model.zero_grad()
+        torch.manual_seed(1)
+        model(batch).loss.backward()
+        gradients.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *gradients))
+    assert kept[1] < 0.25 * kept[0]
+
+
+def test_a_run_that_recomputes_is_the_same_run(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    config = dataclasses.replace(TINY, dropout=0.1)
+    usual = loop.train(tmp_path, tmp_path / "usual", config)
+    kept = []
+    monkeypatch.setattr(
+        model_module, "checkpoint", lambda *given, **named: kept.append(1) or checkpoint(*given, **named)
+    )
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(config, recompute=True))
+    num_layers = load_model(usual).config.num_layers
+    assert len(kept) == TINY.steps * num_layers, "evaluations keep nothing anyway"
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
+    resumed = loop.train(tmp_path, tmp_path / "run", config, resume=True)
+    assert all(map(torch.equal, weights(usual).values(), weights(resumed).values()))
