@@ -31,7 +31,7 @@ from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, check_folder, claim_folder, lock_folder
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import Rows, ShardLoader, Splits
-from albert_data.train.memory import fit_batches, halve_batches
+from albert_data.train.memory import fit_batches, halve_batches, peak_gb
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len, rows_per_batch
 from albert_data.train.precision import choose_device, choose_precision
@@ -299,6 +299,7 @@ class _Loop:
             "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
             "seconds": round(session.seconds, 3),
+            **peak_gb(session.precision.device),
         }
         if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
             line["mfu"] = round(tally.num_flops / tally.seconds / self._peak, 4)

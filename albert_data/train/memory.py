@@ -35,6 +35,11 @@ def free_bytes(device: torch.device) -> int | None:
     return torch.cuda.mem_get_info(device)[0]
 
 
+def peak_gb(device: torch.device) -> dict[str, float]:
+    """The most GPU memory that tensors took so far, in GB, as a part of a metrics line; empty for a CPU."""
+    return {} if device.type == "cpu" else {"peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 2)}
+
+
 def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
     """Set the loader's micro_tokens to the fewest micro-batches that fit on every rank's GPU; return a line about it.
 

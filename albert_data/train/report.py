@@ -76,6 +76,8 @@ class Report:
         speed = f"{line['tokens_per_second']:,.0f} tokens/s"
         if "mfu" in line:
             speed += f", MFU {format_share(line['mfu'], 1)}"
+        if "peak_gb" in line:
+            speed += f", at most {line['peak_gb']:.1f} GB"
         if not self._bar.disable:
             with self._ignore_lost_stderr():
                 self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")

@@ -18,6 +18,7 @@ from albert_data.train.checkpoint import load_model
 from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.loader import ShardLoader
+from albert_data.train.memory import peak_gb
 from albert_data.train.model import Albert
 from albert_data.train.session import choose_shape
 from albert_data.wording import count_of
@@ -285,3 +286,13 @@ def test_a_run_that_recomputes_is_the_same_run(toys, use_shards, tmp_path, monke
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
     resumed = loop.train(tmp_path, tmp_path / "run", config, resume=True)
     assert all(map(torch.equal, weights(usual).values(), weights(resumed).values()))
+
+
+def test_the_peak_of_gpu_memory_is_recorded_and_shown(toys, use_shards, tmp_path, monkeypatch, capsys):
+    use_shards(toys.make_shards(40))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 31_254_000_000)
+    monkeypatch.setattr(loop, "peak_gb", lambda device: peak_gb(torch.device("cuda", 0)))
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    assert [line["peak_gb"] for line in toys.read_metrics(tmp_path / "run")] == [31.25] * TINY.steps
+    assert capsys.readouterr().err.count(", at most 31.2 GB\n") == TINY.steps
+    assert peak_gb(torch.device("cpu")) == {}
