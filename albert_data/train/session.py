@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
@@ -146,11 +147,21 @@ def start_session(
         ranks=ranks,
         identity=identity,
         model=model,
-        network=DistributedDataParallel(model) if ranks.num_ranks > 1 else model,
+        network=exchange_gradients(model, precision, ranks),
         optimizer=make_optimizer(model, config),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
     )
+
+
+def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.Module:
+    """Let the ranks average their gradients: under autocast on GPUs in bfloat16, half the bytes to send."""
+    if ranks.num_ranks == 1:
+        return model
+    network = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if precision.device.type == "cuda" and precision.format != "fp32":
+        network.register_comm_hook(None, bf16_compress_hook)
+    return network
 
 
 def _make_model(shape: AlbertConfig) -> Albert:

@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 import torch
 from shard_fixtures import write_like
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
 from albert_data.errors import ConfigError
+from albert_data.train import session
 from albert_data.train.checkpoint import list_checkpoints
-from albert_data.train.distributed import join_ranks, read_ranks
+from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.loader import ShardLoader
+from albert_data.train.precision import Precision, choose_precision
 
 OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")
 
@@ -68,7 +71,7 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
     options = (*OPTIONS, "--steps", "12", "--eval-every", "6")
     finish(start(1, out, "-o", tmp_path / "one", *options))
     said = finish(start(2, out, "-o", tmp_path / "two", *options))
-    finish(start(2, out, "-o", tmp_path / "parts", *options, "--micro-tokens", "128"))
+    finish(start(2, out, "-o", tmp_path / "parts", *options, "--micro-tokens", "128", "--recompute"))
     one = read_losses(tmp_path / "one")
     assert len(one) == 14
     for name in ("two", "parts"):
@@ -134,3 +137,31 @@ def test_without_torchrun_there_is_one_rank(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert (read_ranks().rank, read_ranks().num_ranks, read_ranks().is_first) == (0, 1, True)
+
+
+class FakeNetwork:
+    """Records how DistributedDataParallel is made."""
+
+    def __init__(self, model, **options) -> None:
+        self.options, self.hooks = options, []
+
+    def register_comm_hook(self, state, hook) -> None:
+        self.hooks.append(hook)
+
+
+@pytest.mark.parametrize(
+    ("device", "format", "hooks"),
+    [("cuda", "bf16", [bf16_compress_hook]), ("cuda", "fp16", [bf16_compress_hook]), ("cuda", "fp32", [])]
+    + [("cpu", "fp32", []), ("cpu", "bf16", [])],
+)
+def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkeypatch, device, format, hooks):
+    monkeypatch.setattr(session, "DistributedDataParallel", FakeNetwork)
+    precision = Precision(device=torch.device(device), device_info="", format=format, format_reason="")
+    network = session.exchange_gradients(torch.nn.Linear(2, 2), precision, Ranks(num_ranks=2))
+    assert network.hooks == hooks
+    assert network.options == {"gradient_as_bucket_view": True}
+
+
+def test_a_single_rank_exchanges_nothing():
+    model = torch.nn.Linear(2, 2)
+    assert session.exchange_gradients(model, choose_precision("auto", "cpu"), Ranks()) is model
