@@ -36,13 +36,19 @@ from albert_data.train.memory import explain_out_of_memory
 from albert_data.train.metrics import Tally, measure
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
-from albert_data.train.order import derive_keys, padded_len
+from albert_data.train.order import BUCKET, derive_keys, padded_len
 from albert_data.train.precision import Precision
 from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
 
 _MAX_SECONDS = 1e9  # thirty years
-MAX_GRAPHS = 64  # compiled programs of a module, one for each BatchShape: there are about ten
+# Compiled programs of a module for each length of rows: training, evaluation, other micro-batches, many masks.
+GRAPHS_PER_LEN = 8
+# PyTorch's limits on programs of a function, and their names before torch 2.6.
+_GRAPH_LIMITS = {
+    "recompile_limit": "cache_size_limit",
+    "accumulated_recompile_limit": "accumulated_cache_size_limit",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +183,12 @@ def _make_model(shape: AlbertConfig) -> Albert:
 def compile_model(model: Albert) -> None:
     """Compile the modules that take most of the time, a shared one once for all layers, for each BatchShape."""
     limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
-    name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
-    setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
+    limits.optimize_ddp = False  # it divides graphs where a bucket of gradients ends
     encoder = model.encoder
+    num_graphs = GRAPHS_PER_LEN * padded_len(model.config.max_positions) // BUCKET * len(set(encoder.inner_layers))
+    for name, old_name in _GRAPH_LIMITS.items():
+        name = name if hasattr(limits, name) else old_name
+        setattr(limits, name, max(getattr(limits, name), num_graphs))
     for module in (model.embeddings, *encoder.attentions, *encoder.ffns, model.mlm_head):
         module.compile(dynamic=False)
 
