@@ -24,7 +24,7 @@ from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
 from albert_data.train.config import TrainConfig
-from albert_data.train.distributed import Ranks, join_ranks
+from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
@@ -34,7 +34,7 @@ from albert_data.train.loader import Rows, ShardLoader, Splits
 from albert_data.train.memory import fit_batches, halve_batches, peak_gb
 from albert_data.train.metrics import Figures, MetricsFile, Tally, all_finite
 from albert_data.train.order import padded_len, rows_per_batch
-from albert_data.train.precision import choose_device, choose_precision
+from albert_data.train.precision import check_gpus, choose_device, choose_precision
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
@@ -74,8 +74,9 @@ def train(
     interrupt = interrupt or Interrupt()
     splits = _open_splits(shards)
     with ExitStack() as stack:
-        ranks = stack.enter_context(join_ranks(choose_device(config.device)[0].type))
-        precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
+        ranks = stack.enter_context(join_ranks(choose_device(config.device, read_ranks())[0].type))
+        precision = choose_precision(config.precision, config.device, ranks)
+        check_gpus(precision.device, ranks)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
         shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from albert_data.errors import ConfigError
+from albert_data.train.distributed import ALONE, Ranks
+from albert_data.wording import count_of
 
 BF16_CAPABILITY = (8, 0)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -37,13 +39,13 @@ class Precision:
         return torch.amp.GradScaler(self.device.type, enabled=self.format == "fp16")
 
 
-def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Precision:
+def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Precision:
     """Choose by two settings of TrainConfig and the machine. Raises ConfigError if the machine lacks the device.
 
-    local_rank: the number of this process on its machine; it uses the GPU of that number.
+    Of several ranks, each uses the GPU of its number on the machine, or the only one that its launcher shows to it.
     With float32 on a GPU, matrix products run as TF32 from now on, in the whole process.
     """
-    chosen, device_info = choose_device(device, local_rank)
+    chosen, device_info = choose_device(device, ranks)
     capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
     name, format_reason = choose_format(precision, capability)
     if chosen.type == "cuda":
@@ -54,19 +56,37 @@ def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Pre
     return Precision(device=chosen, device_info=device_info, format=name, format_reason=format_reason)
 
 
-def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
+def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]:
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto" and num_gpus == 0:
         return torch.device("cpu"), "PyTorch finds no CUDA GPU"
     if device == "cpu":
         return torch.device("cpu"), "as asked"
-    index = int(device.partition(":")[2] or local_rank)
+    number = device.partition(":")[2]
+    if number and ranks.num_ranks > 1:
+        raise ConfigError(
+            f"device is {device!r}, one GPU for all of {ranks.num_ranks} processes; leave out --device, and each uses "
+            "a GPU of its own; CUDA_VISIBLE_DEVICES chooses which GPUs"
+        )
+    index = int(number or (0 if num_gpus == 1 else ranks.local_rank))
     if index >= num_gpus:
         raise ConfigError(
             f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs; "
             "choose another with --device, or --device cpu"
         )
     return torch.device("cuda", index), f"{torch.cuda.get_device_name(index)}"
+
+
+def check_gpus(device: torch.device, ranks: Ranks) -> None:
+    """Raise ConfigError if two ranks use the same GPU, which NCCL can't do."""
+    if device.type == "cpu" or ranks.num_ranks == 1:
+        return
+    num_gpus = len(set(ranks.gather_hashes(str(torch.cuda.get_device_properties(device).uuid))))
+    if num_gpus < ranks.num_ranks:
+        raise ConfigError(
+            f"{ranks.num_ranks} processes use {count_of(num_gpus, 'GPU')}; start one process for each GPU: "
+            "torchrun --nproc-per-node N with the number of GPUs of a machine"
+        )
 
 
 def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[str, str]:

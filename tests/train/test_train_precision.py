@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from albert_data.errors import ConfigError
-from albert_data.train.precision import choose_device, choose_format, choose_precision
+from albert_data.train.distributed import Ranks
+from albert_data.train.precision import check_gpus, choose_device, choose_format, choose_precision
 
 
 @pytest.mark.parametrize(
@@ -51,3 +54,48 @@ def test_autocast_computes_in_the_format_except_for_fp32():
         assert (x @ x).dtype == torch.bfloat16
     with choose_precision("fp32", "cpu").autocast():
         assert (x @ x).dtype == torch.float32
+
+
+@pytest.fixture
+def show_gpus(monkeypatch):
+    """Make PyTorch find so many GPUs."""
+
+    def show(num_gpus: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
+
+    return show
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_each_rank_uses_the_gpu_of_its_number(show_gpus, device):
+    show_gpus(4)
+    ranks = [Ranks(rank=8 + number, num_ranks=16, local_rank=number) for number in range(4)]
+    assert [choose_device(device, rank)[0].index for rank in ranks] == [0, 1, 2, 3]
+    with pytest.raises(ConfigError, match="finds 4 CUDA GPUs"):
+        choose_device(device, Ranks(rank=4, num_ranks=5, local_rank=4))
+
+
+def test_a_rank_that_is_shown_a_single_gpu_uses_it(show_gpus):
+    show_gpus(1)
+    assert choose_device("auto", Ranks(rank=3, num_ranks=4, local_rank=3)) == (torch.device("cuda", 0), "GPU 0")
+
+
+def test_one_gpu_for_all_ranks_is_refused(show_gpus):
+    show_gpus(2)
+    assert choose_device("cuda:1")[0].index == 1
+    with pytest.raises(ConfigError, match="device is 'cuda:1', one GPU for all of 2 processes; leave out --device"):
+        choose_device("cuda:1", Ranks(num_ranks=2))
+
+
+def test_ranks_that_share_a_gpu_are_refused(monkeypatch):
+    shown = SimpleNamespace(uuid="GPU-1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: shown)
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [max(values)] * len(values))
+    with pytest.raises(ConfigError, match="2 processes use 1 GPU; start one process for each GPU"):
+        check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + i for i, value in enumerate(values)])
+    check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
+    check_gpus(torch.device("cpu"), Ranks(num_ranks=2))
+    check_gpus(torch.device("cuda", 0), Ranks())
