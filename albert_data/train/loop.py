@@ -40,6 +40,7 @@ from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,
+    check_agreement,
     identify_run,
     restore_newest,
     save_session,
@@ -100,6 +101,7 @@ def train(
         ranks.wait()
         if resume:
             restore_newest(session, loader, run)
+        check_agreement(session, run)
         budget = Budget(
             config,
             loader.steps_per_epoch,

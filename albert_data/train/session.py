@@ -7,6 +7,7 @@ rank). So a resumed run makes the same updates as one that was not stopped.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -274,6 +275,22 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
             f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
             "delete it, and --resume continues from the one before"
         ) from error
+
+
+def check_agreement(session: Session, run: Path) -> None:
+    """Raise an error unless all ranks continue the same run from the same step. They would train different models."""
+    ranks = session.ranks
+    steps = [round(step) for step in ranks.gather(session.step)]
+    if len(set(steps)) > 1:
+        named = ", ".join(f"{step:,} (process {steps.index(step)})" for step in sorted(set(steps)))
+        raise CheckpointError(
+            f"{run}: the processes found different newest checkpoints, of steps {named}: some machines see another "
+            "folder, or an old state of a shared one; check it there with `ls`, then --resume again"
+        )
+    if len(set(ranks.gather_hashes(json.dumps(session.identity, sort_keys=True)))) > 1:
+        raise ConfigError(
+            "the processes differ in settings, shards or precision; start all with the same command, on equal devices"
+        )
 
 
 def _check_state(state: dict[str, Any]) -> None:

@@ -35,15 +35,22 @@ def out(toys, tmp_path) -> Path:
     return write_like(tmp_path / "out", parts, splits["train"].manifest)
 
 
-def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:
-    """Start the processes as torchrun does."""
+def start(num_ranks: int, *arguments: str | Path, last: tuple[str | Path, ...] = ()) -> list[subprocess.Popen[str]]:
+    """Start the processes as torchrun does. last: further arguments of the last one."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     base = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "albert_data", "train", *map(str, arguments)],
+            [
+                sys.executable,
+                "-m",
+                "albert_data",
+                "train",
+                *map(str, arguments),
+                *map(str, last * (rank == num_ranks - 1)),
+            ],
             env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)},
             stderr=subprocess.PIPE,
             text=True,
@@ -165,3 +172,18 @@ def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkey
 def test_a_single_rank_exchanges_nothing():
     model = torch.nn.Linear(2, 2)
     assert session.exchange_gradients(model, choose_precision("auto", "cpu"), Ranks()) is model
+
+
+@pytest.mark.slow  # five processes, each of which loads torch
+def test_processes_that_would_train_different_models_stop(out, tmp_path):
+    run, old = tmp_path / "run", tmp_path / "old"
+    options = (*OPTIONS, "--steps", "4", "--save-every", "2")
+    finish(start(1, out, "-o", run, *options))
+    shutil.copytree(run, old)
+    shutil.rmtree(old / "checkpoints" / "step-00000004")
+    (run / "report.html").unlink()
+    for said in finish(start(2, out, "-o", run, "--resume", last=("-o", old)), code=1):
+        assert "different newest checkpoints, of steps 2 (process 1), 4 (process 0)" in said
+    assert not (run / "report.html").exists(), "nothing was done"
+    for said in finish(start(2, out, "-o", tmp_path / "new", *options, last=("--lr", "0.1")), code=1):
+        assert "the processes differ in settings" in said
