@@ -10,14 +10,17 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from shard_fixtures import write_like
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
-from albert_data.errors import ConfigError
+from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.train import session
 from albert_data.train.checkpoint import list_checkpoints
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
@@ -41,16 +44,10 @@ def start(num_ranks: int, *arguments: str | Path, last: tuple[str | Path, ...] =
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     base = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    more: list[tuple[str | Path, ...]] = [(), last]
     return [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "albert_data",
-                "train",
-                *map(str, arguments),
-                *map(str, last * (rank == num_ranks - 1)),
-            ],
+            [sys.executable, "-m", "albert_data", "train", *map(str, (*arguments, *more[rank == num_ranks - 1]))],
             env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)},
             stderr=subprocess.PIPE,
             text=True,
@@ -172,6 +169,27 @@ def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkey
 def test_a_single_rank_exchanges_nothing():
     model = torch.nn.Linear(2, 2)
     assert session.exchange_gradients(model, choose_precision("auto", "cpu"), Ranks()) is model
+
+
+@pytest.mark.parametrize(
+    ("step", "identity", "says"),
+    [(4, {"lr": 0.1}, None), (2, {"lr": 0.1}, "of steps 2 .process 1., 4 .process 0."), (4, {"lr": 0.2}, "differ in")],
+)
+def test_ranks_agree_on_the_step_and_on_all_settings(monkeypatch, step, identity, says):
+    """Two ranks in one process: each is asked for its values, then both sums are known."""
+    sent: list[list[list[float]]] = [[], []]
+    both = [
+        SimpleNamespace(ranks=Ranks(rank=0, num_ranks=2), step=4, identity={"lr": 0.1}),
+        SimpleNamespace(ranks=Ranks(rank=1, num_ranks=2), step=step, identity=identity),
+    ]
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: sent[ranks.rank].append(values) or [0.0, 0.0])
+    for one in both:
+        session.check_agreement(one, Path("run"))
+    for one in both:
+        sums = iter([np.add(*values).tolist() for values in zip(*sent, strict=True)])
+        monkeypatch.setattr(Ranks, "sum", lambda ranks, values, sums=sums: next(sums))
+        with nullcontext() if says is None else pytest.raises(AlbertDataError, match=says):
+            session.check_agreement(one, Path("run"))
 
 
 @pytest.mark.slow  # five processes, each of which loads torch

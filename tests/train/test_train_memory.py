@@ -158,6 +158,7 @@ def test_several_ranks_stop_and_name_smaller_micro_batches(toys, use_shards, tmp
         return session
 
     monkeypatch.setattr(loop, "start_session", start)
+    monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
     with pytest.raises(
         ConfigError, match="a batch of 512 tokens, in rows of 64, does not fit.*--resume with --micro-tokens 256"
     ):
@@ -234,6 +235,7 @@ def test_if_even_the_measured_batches_do_not_fit_rows_are_computed_one_by_one(
 def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(tmp_path, gpu, num_parameters, monkeypatch):
     gpu.make_room(1024, num_parameters=num_parameters)
     monkeypatch.setattr(Ranks, "gather", lambda ranks, value: [value, 4.0])
+    monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
     loop.train(tmp_path, tmp_path / "run", LARGE)
     assert gpu.num_cells[4:] == [512] * 4 * LARGE.steps
 
