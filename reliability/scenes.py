@@ -20,7 +20,8 @@ from reliability.processes import ROOT, Ended
 OUT, RUN, VOCAB, PAGE = "out", "run", "vocab", "page.html"
 OTHER_SEED = 7
 TEXT_BYTES = 20 << 20
-TIMES = ("seconds", "tokens_per_second", "mfu")  # of a metrics line: the only figures that differ between equal runs
+# Of a metrics line: the only figures that differ between equal runs.
+TIMES = ("seconds", "tokens_per_second", "mfu", "peak_gb")
 # Files to wait for before a signal: a pattern, and whether the files appear (True) or disappear.
 BUILD_STAGES = [
     (f"{OUT}/.build/receipts/*", True),

@@ -85,7 +85,7 @@ def name_run(shards: Path) -> Path:
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
 @_setting("--minutes", float, "N", "Instead of --steps: duration, compiling and the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
-@_setting("--micro-tokens", int, "N", "Maximum number of tokens that a GPU computes at once; gradients are summed.")
+@_setting("--micro-tokens", int, "N", "Most tokens that a GPU computes at once. Default: as many as its memory holds.")
 @click.option(
     "--accumulate",
     type=click.IntRange(1),
@@ -103,6 +103,7 @@ def name_run(shards: Path) -> Path:
 @_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
+@_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
 @_switch("--no-compile", "compile", "Do not use torch.compile on a GPU.", value=False)
 @_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
 @_setting("--log-every", int, "STEPS", "Steps from one line of metrics to the next.")

@@ -15,8 +15,15 @@ from torch import Tensor
 
 from albert_data.train.config import TrainConfig
 from albert_data.train.model import Albert
+from albert_data.train.order import BUCKET, padded_len
 
-MAX_GRAPHS = 64  # compiled programs of a module, one for each BatchShape: there are about ten
+# Compiled programs of a function for each length of rows: training, evaluation, other micro-batches, many masks.
+GRAPHS_PER_LEN = 8
+# PyTorch's limits on programs of a function, and their names before torch 2.6.
+_GRAPH_LIMITS = {
+    "recompile_limit": "cache_size_limit",
+    "accumulated_recompile_limit": "accumulated_cache_size_limit",
+}
 _REASON_LEN = 200
 
 
@@ -49,8 +56,12 @@ def _probe(x: Tensor) -> Tensor:
 def compile_model(model: Albert) -> None:
     """Compile what takes most of the time, for each BatchShape: a shared layer is one graph for all layers."""
     limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
-    name = "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit"  # before torch 2.6
-    setattr(limits, name, max(getattr(limits, name), MAX_GRAPHS))
+    limits.optimize_ddp = False  # it divides graphs where a bucket of gradients ends
+    num_pairs = len(set(model.encoder.inner_layers))
+    num_graphs = GRAPHS_PER_LEN * padded_len(model.config.max_positions) // BUCKET * num_pairs
+    for name, old_name in _GRAPH_LIMITS.items():
+        name = name if hasattr(limits, name) else old_name
+        setattr(limits, name, max(getattr(limits, name), num_graphs))
     model.embeddings.compile(dynamic=False)
     for owner, name in ((model.encoder, "run_inner_layer"), (model.mlm_head, "measure")):
         setattr(owner, name, torch.compile(getattr(owner, name), dynamic=False))

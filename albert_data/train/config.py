@@ -98,10 +98,12 @@ class TrainConfig:
 
     steps, epochs, minutes: the length of the run; exactly one is given. The learning rate follows the same measure.
     batch_tokens: tokens of a step's batch over all ranks, padding included. micro_tokens: tokens that a rank computes
-    at once; it sums the gradients over its share of the batch. None computes the whole share at once.
+    at once; it sums the gradients over its share of the batch. None computes the whole share at once on a CPU, and as
+    much as fits in memory on a GPU.
     warmup_share: the share of the run in which the rate rises; after it the rate falls linearly to 0.
     dropout: None takes that of the preset or of the initial weights. Section 4.8 of the paper finds that ALBERT
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
+    recompute: compute each layer again in the backward pass, instead of keeping all that it computed.
     remask: draw new masks in every epoch after the first.
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.
     """
@@ -130,6 +132,7 @@ class TrainConfig:
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
+    recompute: bool = False
     compile: bool = True
     tensorboard: bool = False
     profile: bool = False

@@ -6,6 +6,7 @@ that nobody waits for a GPU. Gradients go over NCCL, or by gloo on CPUs.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,14 @@ class Ranks:
         total = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(total)
         return [float(value) for value in total]
+
+    def gather(self, value: float) -> list[float]:
+        """Return the values of all ranks in their order, the same on each."""
+        return self.sum([value if rank == self.rank else 0.0 for rank in range(self.num_ranks)])
+
+    def gather_hashes(self, text: str) -> list[float]:
+        """Return a hash of each rank's text. It has 48 bits, which a float holds exactly."""
+        return self.gather(int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big"))
 
     def wait(self) -> None:
         """Wait until all ranks have come here."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -33,7 +31,9 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.iterators import SharedIterator, read_ahead
 from albert_data.train.order import (
+    BUCKET,
     ORDER_VERSION,
     BatchOrder,
     Position,
@@ -48,8 +48,6 @@ from albert_data.train.remasking import Remasker
 
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256
-
-Item = TypeVar("Item")
 
 
 class Rows(Protocol):
@@ -72,6 +70,15 @@ class Splits:
     folder: Path
     train: Rows
     validation: Rows | None
+
+
+def open_training(folder: Path) -> Splits:
+    """Open the training rows and, if the build set any aside, the validation rows."""
+    train: Rows = open_shards(folder, split="train")
+    set_aside = train.manifest.splits.get("validation")
+    if set_aside is None or not set_aside.num_rows:
+        return Splits(folder=folder, train=train, validation=None)
+    return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation"))
 
 
 class RowReader:
@@ -118,7 +125,8 @@ class ShardLoader:
             ...
 
     batch_tokens: tokens of a batch of all ranks, padding included; a batch has at least one row.
-    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape.
+    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value
+    of the attribute holds for the next iterator.
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
 
@@ -144,14 +152,14 @@ class ShardLoader:
         check_range("seed", seed, 0, 2**63 - 1)
         check_range("num_ranks", num_ranks, 1, 2**20)
         check_range("rank", rank, 0, num_ranks - 1)
-        longest = padded_len(int(self._shards.lengths.max()))
-        if micro_tokens is not None and micro_tokens < longest:
+        self.longest = padded_len(int(self._shards.lengths.max()))
+        if micro_tokens is not None and micro_tokens < self.longest:
             raise ConfigError(
-                f"micro_tokens is {micro_tokens}, but the longest row is padded to {longest} tokens; "
-                f"allowed are {longest} or more"
+                f"micro_tokens is {micro_tokens}, but the longest row is padded to {self.longest} tokens; "
+                f"allowed are {self.longest} or more"
             )
         self.order = BatchOrder(self._shards.lengths, batch_tokens=batch_tokens, seed=seed)
-        self._batch_tokens, self._micro_tokens, self._seed = batch_tokens, micro_tokens, seed
+        self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         self._reader = RowReader(self._shards, redraw)
@@ -253,13 +261,31 @@ class ShardLoader:
 
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows of each."""
-        num_rows = -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
-        num_batches = 1 if self._micro_tokens is None else -(-num_rows // (self._micro_tokens // row_len))
+        num_rows = self._rows_per_rank(row_len)
+        num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
         return num_batches, -(-num_rows // num_batches)
 
     def shapes(self) -> list[BatchShape]:
         """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
         return [self._reader.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+
+    @property
+    def tokens_at_once(self) -> int:
+        """The tokens of this rank's largest micro-batch, padding included."""
+        return self.micro_tokens or max(1, self._batch_tokens // self._num_ranks)
+
+    def _rows_per_rank(self, row_len: int) -> int:
+        return -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
+
+    def count_micro_tokens(self, num_batches: int) -> int:
+        """The least micro_tokens with which no step has more than `num_batches` batches."""
+        row_lens = range(BUCKET, self.longest + 1, BUCKET)
+        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in row_lens)
+
+    def probe(self, num_rows: int) -> Batch:
+        """A batch with the shape of so many of the longest rows, on the CPU. It counts as no step."""
+        rows = np.arange(min(num_rows, len(self._shards)))
+        return self._reader.read(rows, self._reader.shape(num_rows, self.longest), num_batches=1, epoch=0, pin=False)[0]
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
@@ -302,42 +328,6 @@ class ShardLoader:
             num_tokens += int(self._shards.lengths[row_batch.rows].sum())
             num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
         return 1 - num_tokens / num_cells
-
-
-class SharedIterator(Iterator[Item], Generic[Item]):
-    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self._items, self._lock = items, threading.Lock()
-        self._error: Exception | None = None
-
-    def __next__(self) -> Item:
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            try:
-                return next(self._items)
-            except StopIteration:
-                raise
-            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
-                self._error = error
-                raise
-
-
-def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
-    """Yield the items in order; a thread takes them up to `depth` items ahead. With depth 0 there is no thread."""
-    if not depth:
-        yield from items
-        return
-    end = object()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        pending = deque(pool.submit(next, items, end) for _ in range(depth))
-        try:
-            while (item := pending.popleft().result()) is not end:
-                pending.append(pool.submit(next, items, end))
-                yield cast(Item, item)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:

@@ -9,37 +9,38 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.shards.reader import open_shards
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
 from albert_data.train.config import TrainConfig
-from albert_data.train.distributed import Ranks, join_ranks
+from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.events import TensorBoardWriter, require_tensorboard
 from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
 from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
-from albert_data.train.loader import Rows, ShardLoader, Splits, fixed_shapes
+from albert_data.train.loader import ShardLoader, Splits, open_training
+from albert_data.train.memory import fit_batches, halve_batches, peak_gb
 from albert_data.train.metrics import Figures, MetricsFile, all_finite
-from albert_data.train.order import padded_len
-from albert_data.train.precision import choose_device, choose_precision
+from albert_data.train.order import padded_len, rows_per_batch
+from albert_data.train.precision import check_gpus, choose_device, choose_precision
 from albert_data.train.profiling import profile_steps
 from albert_data.train.report import Report, describe, describe_end, describe_start
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
     Session,
-    explain_out_of_memory,
+    check_agreement,
     identify_run,
     restore_newest,
     save_session,
@@ -70,10 +71,11 @@ def train(
     """
     began = time.perf_counter()
     interrupt = interrupt or Interrupt()
-    splits = _open_splits(shards)
+    splits = open_training(shards)
     with ExitStack() as stack:
-        ranks = stack.enter_context(join_ranks(choose_device(config.device)[0].type))
-        precision = choose_precision(config.precision, config.device, local_rank=ranks.local_rank)
+        ranks = stack.enter_context(join_ranks(choose_device(config.device, read_ranks())[0].type))
+        precision = choose_precision(config.precision, config.device, ranks)
+        check_gpus(precision.device, ranks)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
         shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
@@ -97,6 +99,7 @@ def train(
         ranks.wait()
         if resume:
             restore_newest(session, loader, run)
+        check_agreement(session, run)
         budget = Budget(
             config,
             loader.steps_per_epoch,
@@ -109,15 +112,6 @@ def train(
         for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
-
-
-def _open_splits(shards: Path) -> Splits:
-    """Open the training rows and, if the build set any aside, the validation rows."""
-    train: Rows = open_shards(shards, split="train")
-    set_aside = train.manifest.splits.get("validation")
-    if set_aside is None or not set_aside.num_rows:
-        return Splits(folder=shards, train=train, validation=None)
-    return Splits(folder=shards, train=train, validation=open_shards(shards, split="validation"))
 
 
 class _Loop:
@@ -138,7 +132,6 @@ class _Loop:
         self._ranks: Ranks = session.ranks
         self._reported: set[Path] = set()
         self._rate = 0.0
-        self._eval_tokens = session.config.micro_tokens or max(1, session.config.batch_tokens // self._ranks.num_ranks)
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._rows: list[np.ndarray] = []  # of the last update, on this rank
@@ -165,6 +158,8 @@ class _Loop:
             self._report.say(f"resuming at step {session.step:,}")
             if is_finished:
                 return self._complete()
+        for line in fit_batches(session, self._loader):
+            self._report.say(line)
         if self._budget.is_timed and session.is_compiled:
             self._warm_up()
         if session.step and session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
@@ -186,11 +181,18 @@ class _Loop:
         session, config = self._session, self._session.config
         self._budget.begin(session.step)
         lap = self._budget.seconds
-        steps = self._loader.stream(session.precision.device)
-        if config.profile and self._ranks.is_first:
-            steps = profile_steps(steps, self._run / TRACE_FILE, self._report.say)
-        for batches in steps:
-            is_last, must_stop = self._update(batches)
+        steps = self._read_steps()
+        while True:
+            before = self._loader.state_dict()
+            batches = next(steps)
+            try:
+                is_last, must_stop = self._update(batches)
+            except torch.cuda.OutOfMemoryError as error:
+                num_rows, row_len = batches[0].input_ids_BT.shape
+                self._report.say(halve_batches(session, self._loader, (num_rows, row_len), error))
+                self._loader.load_state_dict(before)  # the stream may have read ahead: read this step again
+                steps = self._read_steps()
+                continue
             # Reading the sums waits for the GPU, so the lap includes all of its work.
             values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
             session.tally.seconds += self._budget.seconds - lap
@@ -208,7 +210,12 @@ class _Loop:
             if must_stop:
                 return self._stop()
             lap = self._budget.seconds
-        raise AssertionError("the loader ended before the run")
+
+    def _read_steps(self) -> Iterator[list[Batch]]:
+        steps = self._loader.stream(self._session.precision.device)
+        if self._session.config.profile and self._ranks.is_first:
+            return profile_steps(steps, self._run / TRACE_FILE, self._report.say)
+        return steps
 
     def _agree_on_stop(self) -> bool:
         """Whether any rank received a signal. All ranks then know which."""
@@ -226,13 +233,14 @@ class _Loop:
 
     def _warm_up(self) -> None:
         """Compile for all shapes, as far as the time allows and no signal comes."""
-        training, evaluation = self._loader.shapes(), []
-        if (validation := self._splits.validation) is not None:
-            num_rows = self._session.config.eval_rows
-            evaluation = fixed_shapes(validation, num_rows=num_rows, batch_tokens=self._eval_tokens)
-        self._report.say(f"compiling for {len(training)} shapes of batches, before the learning rate begins to rise")
         step, budget, interrupt = self._session.step, self._budget, self._interrupt
-        warm_up(self._session, training, evaluation, lambda: interrupt.stop_requested or budget.share_done(step) >= 1)
+        warm_up(
+            self._session,
+            self._loader,
+            self._splits.validation,
+            must_stop=lambda: interrupt.stop_requested or budget.share_done(step) >= 1,
+            say=self._report.say,
+        )
 
     def _agree_on_time(self, work: str) -> bool:
         """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock."""
@@ -259,8 +267,7 @@ class _Loop:
         is_last = budget.is_last(session.step, share, per_step)
         self._rows = [batch.rows for batch in batches]
         row_len = batches[0].input_ids_BT.shape[1]
-        with explain_out_of_memory(session, row_len, batches[0].input_ids_BT.numel()):
-            update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
+        update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
         for batch in batches:
             num_rows, mask_capacity = len(batch.input_ids_BT), len(batch.masked_indices_N)
             session.tally.num_flops += training_flops(
@@ -287,6 +294,7 @@ class _Loop:
             "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
             "seconds": round(session.seconds, 3),
+            **peak_gb(session.precision.device),
         }
         if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
             line["mfu"] = round(tally.num_flops / tally.seconds / self._peak, 4)
@@ -303,16 +311,21 @@ class _Loop:
             return True
         self._read_tally()  # raises if the weights may not be finite
         began = self._budget.seconds
-        with explain_out_of_memory(session, padded_len(int(validation.lengths.max())), self._eval_tokens):
+        try:
             values: dict[str, Any] = evaluate(
                 session.model,
                 validation,
                 session.precision,
                 num_rows=config.eval_rows,
-                batch_tokens=self._eval_tokens,
+                batch_tokens=self._loader.tokens_at_once,
                 ranks=self._ranks,
                 must_stop=lambda: self._interrupt.stop_requested,
             )
+        except torch.cuda.OutOfMemoryError as error:
+            row_len = padded_len(int(validation.lengths.max()))
+            num_rows = rows_per_batch(row_len, self._loader.tokens_at_once)
+            self._report.say(halve_batches(session, self._loader, (num_rows, row_len), error))
+            return self._evaluate(is_last=is_last)
         if self._agree_on_stop():
             return False
         if not all_finite(values):

@@ -74,9 +74,11 @@ class Tally:
         self.num_flops = 0
         self.seconds = 0.0
 
-    def add(self, output: Output, batch: Batch) -> None:
-        """Add a batch, except to the figures if one of its sums is not finite: one such sum would spoil a line."""
-        sums_F = measure(output, batch)
+    def add(self, sums_F: Tensor, batch: Batch) -> None:
+        """Add what `measure` returned for a batch, except to the figures if one of its sums is not finite.
+
+        One such sum would spoil a line.
+        """
         self._sums_F += torch.where(sums_F.isfinite().all(), sums_F, 0.0)
         self.num_tokens += batch.num_tokens
         self.num_cells += batch.input_ids_BT.numel()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.config import AlbertConfig
@@ -132,17 +133,24 @@ class FeedForward(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Runs the attentions and feed-forwards in the order of `config.inner_layers`."""
+    """Runs the attentions and feed-forwards in the order of `config.inner_layers`.
+
+    recompute: in training, the backward pass gets only the input of each inner layer, and computes the rest again.
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         self.inner_layers = config.inner_layers()
+        self.recompute = False
         self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
         self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
     def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
         for attention, ffn in self.inner_layers:
-            x_BTH = self.run_inner_layer(attention, ffn, x_BTH, mask_B11T)
+            if self.recompute and self.training:
+                x_BTH = checkpoint(self.run_inner_layer, attention, ffn, x_BTH, mask_B11T, use_reentrant=False)
+            else:
+                x_BTH = self.run_inner_layer(attention, ffn, x_BTH, mask_B11T)
         return x_BTH
 
     def run_inner_layer(self, attention: int, ffn: int, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:

@@ -8,21 +8,18 @@ Weights and optimiser state are always float32: the format is that of autocast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from albert_data.errors import ConfigError
 from albert_data.train.config import DEFAULT_PRESETS
+from albert_data.train.distributed import ALONE, Ranks
+from albert_data.wording import count_of
 
 BF16_CAPABILITY = (8, 0)
-# Without cuDNN: on Hopper (PyTorch 2.11 and later, issue 196678) its backward pass returns NaN for rows of 64, 192,
-# 320, ... tokens with a mask.
-SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")  # as Linux names them
 CPU_INFO = Path("/proc/cpuinfo")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -40,12 +37,8 @@ class Precision:
     format: str
     format_reason: str
 
-    @contextmanager
-    def autocast(self) -> Iterator[None]:
-        """A context for the model's forward pass: its format, and on CUDA the kernels of attention that are allowed."""
-        kernels = sdpa_kernel(SDPA_BACKENDS) if self.device.type == "cuda" else nullcontext()
-        with kernels, torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32"):
-            yield
+    def autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32")
 
     @property
     def is_scaled(self) -> bool:
@@ -56,30 +49,40 @@ class Precision:
         return torch.amp.GradScaler(self.device.type, init_scale=2.0**16 if self.is_scaled else 1.0)
 
 
-def choose_precision(precision: str, device: str, *, local_rank: int = 0) -> Precision:
+def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Precision:
     """Choose by two settings of TrainConfig and the machine. Raises ConfigError if the machine lacks the device.
 
-    local_rank: the number of this process on its machine; it uses the GPU of that number.
-    With float32 on a GPU, matrix products run as TF32 from now on, in the whole process.
+    Of several ranks, each uses the GPU of its number on the machine, or the only one that its launcher shows to it.
+    On a GPU, the whole process computes attention without cuDNN from now on, and products of float32 as TF32 if float32
+    was chosen.
     """
-    chosen, device_info = choose_device(device, local_rank)
+    chosen, device_info = choose_device(device, ranks)
     capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
     name, format_reason = choose_format(precision, capability)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)  # NCCL uses the current device
+        # On Hopper (PyTorch 2.11 and later, issue 196678) cuDNN's backward pass returns NaN for rows of 64, 192, 320,
+        # ... tokens with a mask. A context around the forward pass would not cover layers that are recomputed.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     if chosen.type == "cuda" and name == "fp32":
         torch.set_float32_matmul_precision("high")
         format_reason += "; products of float32 run as TF32"
     return Precision(device=chosen, device_info=device_info, format=name, format_reason=format_reason)
 
 
-def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
+def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]:
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto" and num_gpus == 0:
         return torch.device("cpu"), "PyTorch finds no CUDA GPU"
     if device == "cpu":
         return torch.device("cpu"), "as asked"
-    index = int(device.partition(":")[2] or local_rank)
+    number = device.partition(":")[2]
+    if number and ranks.num_ranks > 1:
+        raise ConfigError(
+            f"device is {device!r}, one GPU for all of {ranks.num_ranks} processes; leave out --device, and each uses "
+            "a GPU of its own; CUDA_VISIBLE_DEVICES chooses which GPUs"
+        )
+    index = int(number or (0 if num_gpus == 1 else ranks.local_rank))
     if index >= num_gpus:
         raise ConfigError(
             f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs; "
@@ -91,6 +94,18 @@ def choose_device(device: str, local_rank: int = 0) -> tuple[torch.device, str]:
 def choose_preset(device: str) -> str:
     """Choose the preset of a run that names none. Raises ConfigError if the machine lacks the device."""
     return DEFAULT_PRESETS[choose_device(device)[0].type]
+
+
+def check_gpus(device: torch.device, ranks: Ranks) -> None:
+    """Raise ConfigError if two ranks use the same GPU, which NCCL can't do."""
+    if device.type == "cpu" or ranks.num_ranks == 1:
+        return
+    num_gpus = len(set(ranks.gather_hashes(str(torch.cuda.get_device_properties(device).uuid))))
+    if num_gpus < ranks.num_ranks:
+        raise ConfigError(
+            f"{ranks.num_ranks} processes use {count_of(num_gpus, 'GPU')}; start one process for each GPU: "
+            "torchrun --nproc-per-node N with the number of GPUs of a machine"
+        )
 
 
 def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[str, str]:

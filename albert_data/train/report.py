@@ -83,6 +83,8 @@ class Report:
             speed += f", MFU {format_share(line['mfu'], 1)}"
         if line.get("skipped_steps"):
             speed += f", {count_of(line['skipped_steps'], 'update')} skipped"
+        if "peak_gb" in line:
+            speed += f", at most {line['peak_gb']:.1f} GB"
         if not self._bar.disable:
             with self._ignore_lost_stderr():
                 self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")

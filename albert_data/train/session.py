@@ -7,20 +7,21 @@ rank). So a resumed run makes the same updates as one that was not stopped.
 from __future__ import annotations
 
 import dataclasses
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
-from albert_data.train.batch import Batch, BatchShape, make_blank
+from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -33,7 +34,8 @@ from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
 from albert_data.train.loader import ShardLoader
-from albert_data.train.metrics import Tally
+from albert_data.train.memory import explain_out_of_memory
+from albert_data.train.metrics import Tally, measure
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
 from albert_data.train.order import derive_keys, padded_len
@@ -139,7 +141,9 @@ def start_session(
     model = _make_model(shape)
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
-    model.to(precision.device)
+    with explain_out_of_memory(precision.device_info):
+        model.to(precision.device)
+    model.encoder.recompute = config.recompute
     is_compiled, obstacle = choose_compiling(config, precision.device)
     if is_compiled:
         compile_model(model)
@@ -149,13 +153,23 @@ def start_session(
         ranks=ranks,
         identity=identity,
         model=model,
-        network=DistributedDataParallel(model) if ranks.num_ranks > 1 else model,
+        network=exchange_gradients(model, precision, ranks),
         optimizer=make_optimizer(model, config),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
         is_compiled=is_compiled,
         obstacle=obstacle,
     )
+
+
+def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.Module:
+    """Let the ranks average their gradients: under autocast on GPUs in bfloat16, half the bytes to send."""
+    if ranks.num_ranks == 1:
+        return model
+    network = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if precision.device.type == "cuda" and precision.format != "fp32":
+        network.register_comm_hook(None, bf16_compress_hook)
+    return network
 
 
 def _make_model(shape: AlbertConfig) -> Albert:
@@ -172,6 +186,7 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
     """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
 
     num_masked, num_pairs: the labels of the step over all ranks.
+    If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
     """
     config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
     for group in optimizer.param_groups:
@@ -180,6 +195,7 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
         key = derive_keys(config.seed, session.step, ranks.rank, num=1)[0]
         torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
     optimizer.zero_grad()
+    measured = []
     for number, batch in enumerate(batches):
         with session.gradients(are_final=number == len(batches) - 1):
             with session.precision.autocast():
@@ -188,10 +204,21 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
             # the gradient of the mean over all labels of the step.
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
             scaler.scale(loss).backward()
-        session.tally.add(output, batch)
+        measured.append(measure(output, batch))
+        del output, loss  # the logits, before the next batch needs as much
+    for sums_F, batch in zip(measured, batches, strict=True):
+        session.tally.add(sums_F, batch)
+    with explain_out_of_memory(session.precision.device_info):  # the first step makes the optimiser's state
+        _apply(session)
+
+
+def _apply(session: Session) -> None:
+    """Clip the gradients and make the step, or skip it on the device if they are not finite."""
+    optimizer, scaler = session.optimizer, session.scaler
     if session.precision.is_scaled:
         scaler.unscale_(optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.max_grad_norm, foreach=True)
+    max_norm = session.config.max_grad_norm
+    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), max_norm, foreach=True)
     # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
     if (gradient := session.model.sop_head.weight.grad) is not None:
         gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
@@ -233,7 +260,8 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
         _check_state(state)
         check_identity(session.identity, state["identity"], checkpoints[-1])
         session.model.load_state_dict(weights)
-        unpack_optimizer(session.optimizer, tensors)
+        with explain_out_of_memory(session.precision.device_info):
+            unpack_optimizer(session.optimizer, tensors)
         if session.precision.is_scaled:
             session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
@@ -252,6 +280,22 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
         ) from error
 
 
+def check_agreement(session: Session, run: Path) -> None:
+    """Raise an error unless all ranks continue the same run from the same step. They would train different models."""
+    ranks = session.ranks
+    steps = [round(step) for step in ranks.gather(session.step)]
+    if len(set(steps)) > 1:
+        named = ", ".join(f"{step:,} (process {steps.index(step)})" for step in sorted(set(steps)))
+        raise CheckpointError(
+            f"{run}: the processes found different newest checkpoints, of steps {named}: some machines see another "
+            "folder, or an old state of a shared one; check it there with `ls`, then --resume again"
+        )
+    if len(set(ranks.gather_hashes(json.dumps(session.identity, sort_keys=True)))) > 1:
+        raise ConfigError(
+            "the processes differ in settings, shards or precision; start all with the same command, on equal devices"
+        )
+
+
 def _check_state(state: dict[str, Any]) -> None:
     """Raise ValueError or KeyError for values that `save_session` can't have written."""
     for name in ("identity", "loader", "scaler", "tally"):
@@ -263,50 +307,3 @@ def _check_state(state: dict[str, Any]) -> None:
         check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
     for name, value in (*state["loader"].items(), *state["scaler"].items(), *state.get("work_seconds", {}).items()):
         check_number(name, value, most=2.0**63)
-
-
-@contextmanager
-def explain_out_of_memory(session: Session, row_len: int, num_cells: int) -> Iterator[None]:
-    """Turn running out of GPU memory into a ConfigError that names a number of tokens that fits."""
-    try:
-        yield
-    except torch.cuda.OutOfMemoryError as error:
-        traceback.clear_frames(error.__traceback__)  # the frames refer to the activations
-        fits = find_fitting(session, row_len, num_cells)
-        advice = f"--resume with --micro-tokens {fits}" if fits else "start another run with a smaller --preset"
-        raise ConfigError(
-            f"a batch of {num_cells:,} tokens, in rows of {row_len}, does not fit on "
-            f"{session.precision.device_info}; {advice}"
-        ) from error
-
-
-def find_fitting(session: Session, row_len: int, num_cells: int) -> int:
-    """Return the largest of a half, a quarter, ... of `num_cells` that fits in memory; 0 if none does.
-
-    With several ranks it returns a half that was not tried, so it may not fit either.
-    """
-    if session.ranks.num_ranks > 1:
-        return num_cells // 2 if num_cells // 2 >= row_len else 0
-    # Before the first update the optimiser has no state yet. It will need two tensors for each parameter.
-    num_copies = 0 if session.optimizer.state else 2
-    reserve = [torch.empty_like(p) for p in session.model.parameters() for _ in range(num_copies)]
-    try:
-        return _try_smaller(session, row_len, num_cells)
-    finally:
-        del reserve
-
-
-def _try_smaller(session: Session, row_len: int, num_cells: int) -> int:
-    while (num_cells := num_cells // 2) >= row_len:
-        session.optimizer.zero_grad()
-        torch.cuda.empty_cache()
-        # A sixth of the tokens is masked, a little more than the usual 15 %.
-        shape = BatchShape(num_cells // row_len, row_len, num_cells // 6)
-        try:
-            with session.precision.autocast():
-                output = session.model(make_blank(shape, session.precision.device))
-            (output.mlm_nats + output.sop_nats).backward()
-        except torch.cuda.OutOfMemoryError:
-            continue
-        return num_cells
-    return 0

@@ -47,7 +47,7 @@ def trained(module_toys, tmp_path_factory) -> Path:
     small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODEL_PRESETS, "tiny", small)
-        patch.setattr(loop, "open_shards", lambda path, split: splits[split])
+        patch.setattr("albert_data.train.loader.open_shards", lambda path, split: splits[split])
         loop.train(folder / "out", folder / "finished", CONFIG)
     shutil.copytree(folder / "finished", folder / "stopped")
     shutil.rmtree(folder / "stopped" / "checkpoints" / "step-00000004")

@@ -10,16 +10,22 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from shard_fixtures import write_like
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
-from albert_data.errors import ConfigError
+from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.train import session
 from albert_data.train.checkpoint import list_checkpoints
-from albert_data.train.distributed import join_ranks, read_ranks
+from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.loader import ShardLoader
+from albert_data.train.precision import Precision, choose_precision
 
 OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")
 
@@ -32,15 +38,16 @@ def out(toys, tmp_path) -> Path:
     return write_like(tmp_path / "out", parts, splits["train"].manifest)
 
 
-def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:
-    """Start the processes as torchrun does."""
+def start(num_ranks: int, *arguments: str | Path, last: tuple[str | Path, ...] = ()) -> list[subprocess.Popen[str]]:
+    """Start the processes as torchrun does. last: further arguments of the last one."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     base = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    more: list[tuple[str | Path, ...]] = [(), last]
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "albert_data", "train", *map(str, arguments)],
+            [sys.executable, "-m", "albert_data", "train", *map(str, (*arguments, *more[rank == num_ranks - 1]))],
             env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)},
             stderr=subprocess.PIPE,
             text=True,
@@ -68,7 +75,7 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
     options = (*OPTIONS, "--steps", "12", "--eval-every", "6")
     finish(start(1, out, "-o", tmp_path / "one", *options))
     said = finish(start(2, out, "-o", tmp_path / "two", *options))
-    finish(start(2, out, "-o", tmp_path / "parts", *options, "--micro-tokens", "128"))
+    finish(start(2, out, "-o", tmp_path / "parts", *options, "--micro-tokens", "128", "--recompute"))
     one = read_losses(tmp_path / "one")
     assert len(one) == 14
     for name in ("two", "parts"):
@@ -134,3 +141,67 @@ def test_without_torchrun_there_is_one_rank(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert (read_ranks().rank, read_ranks().num_ranks, read_ranks().is_first) == (0, 1, True)
+
+
+class FakeNetwork:
+    """Records how DistributedDataParallel is made."""
+
+    def __init__(self, model, **options) -> None:
+        self.options, self.hooks = options, []
+
+    def register_comm_hook(self, state, hook) -> None:
+        self.hooks.append(hook)
+
+
+@pytest.mark.parametrize(
+    ("device", "format", "hooks"),
+    [("cuda", "bf16", [bf16_compress_hook]), ("cuda", "fp16", [bf16_compress_hook]), ("cuda", "fp32", [])]
+    + [("cpu", "fp32", []), ("cpu", "bf16", [])],
+)
+def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkeypatch, device, format, hooks):
+    monkeypatch.setattr(session, "DistributedDataParallel", FakeNetwork)
+    precision = Precision(device=torch.device(device), device_info="", format=format, format_reason="")
+    network = session.exchange_gradients(torch.nn.Linear(2, 2), precision, Ranks(num_ranks=2))
+    assert network.hooks == hooks
+    assert network.options == {"gradient_as_bucket_view": True}
+
+
+def test_a_single_rank_exchanges_nothing():
+    model = torch.nn.Linear(2, 2)
+    assert session.exchange_gradients(model, choose_precision("auto", "cpu"), Ranks()) is model
+
+
+@pytest.mark.parametrize(
+    ("step", "identity", "says"),
+    [(4, {"lr": 0.1}, None), (2, {"lr": 0.1}, "of steps 2 .process 1., 4 .process 0."), (4, {"lr": 0.2}, "differ in")],
+)
+def test_ranks_agree_on_the_step_and_on_all_settings(monkeypatch, step, identity, says):
+    """Two ranks in one process: each is asked for its values, then both sums are known."""
+    sent: list[list[list[float]]] = [[], []]
+    both = [
+        SimpleNamespace(ranks=Ranks(rank=0, num_ranks=2), step=4, identity={"lr": 0.1}),
+        SimpleNamespace(ranks=Ranks(rank=1, num_ranks=2), step=step, identity=identity),
+    ]
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: sent[ranks.rank].append(values) or [0.0, 0.0])
+    for one in both:
+        session.check_agreement(one, Path("run"))
+    for one in both:
+        sums = iter([np.add(*values).tolist() for values in zip(*sent, strict=True)])
+        monkeypatch.setattr(Ranks, "sum", lambda ranks, values, sums=sums: next(sums))
+        with nullcontext() if says is None else pytest.raises(AlbertDataError, match=says):
+            session.check_agreement(one, Path("run"))
+
+
+@pytest.mark.slow  # five processes, each of which loads torch
+def test_processes_that_would_train_different_models_stop(out, tmp_path):
+    run, old = tmp_path / "run", tmp_path / "old"
+    options = (*OPTIONS, "--steps", "4", "--save-every", "2")
+    finish(start(1, out, "-o", run, *options))
+    shutil.copytree(run, old)
+    shutil.rmtree(old / "checkpoints" / "step-00000004")
+    (run / "report.html").unlink()
+    for said in finish(start(2, out, "-o", run, "--resume", last=("-o", old)), code=1):
+        assert "different newest checkpoints, of steps 2 (process 1), 4 (process 0)" in said
+    assert not (run / "report.html").exists(), "nothing was done"
+    for said in finish(start(2, out, "-o", tmp_path / "new", *options, last=("--lr", "0.1")), code=1):
+        assert "the processes differ in settings" in said

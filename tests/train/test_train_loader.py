@@ -18,7 +18,8 @@ from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, order
 from albert_data.train.batch import BatchShape, choose_mask_capacity, collate
-from albert_data.train.loader import fixed_batches, read_ahead
+from albert_data.train.iterators import read_ahead
+from albert_data.train.loader import fixed_batches
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
@@ -238,6 +239,20 @@ def test_no_rows_are_refused(toys):
 
 
 # ---- ranks, micro-batches, threads ----
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3])
+@pytest.mark.parametrize("num_batches", [1, 2, 3, 7, 100])
+def test_micro_tokens_can_be_counted_for_a_number_of_micro_batches(toys, num_ranks, num_batches):
+    shards = toys.make_shards(60, max_seq_len=190)
+    loader = ShardLoader(shards, batch_tokens=1000, num_ranks=num_ranks)
+    loader.micro_tokens = loader.count_micro_tokens(num_batches)
+    steps = list(loader.stream(torch.device("cpu"), 20))
+    assert max(map(len, steps)) <= num_batches
+    assert max(batch.input_ids_BT.numel() for step in steps for batch in step) <= loader.micro_tokens
+    loader.micro_tokens -= 1
+    if loader.micro_tokens >= loader.longest:
+        assert max(map(len, loader.stream(torch.device("cpu"), 20))) > num_batches
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])

@@ -200,35 +200,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones_alone(toys, use
     assert not list(run.rglob("*.tmp"))
 
 
-def test_a_batch_too_large_for_the_gpu_is_named_with_what_fits(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(40))
-    forward = Albert.forward
-
-    def run_out(self, batch):
-        if batch.input_ids_BT.numel() > 3 * 64:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return forward(self, batch)
-
-    monkeypatch.setattr(Albert, "forward", run_out)
-    with pytest.raises(
-        ConfigError, match=r"a batch of 512 tokens, in rows of 64, does not fit.*--resume with --micro-tokens 128"
-    ):
-        loop.train(tmp_path, tmp_path / "run", TINY)
-    loop.train(tmp_path, tmp_path / "smaller", dataclasses.replace(TINY, micro_tokens=128))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, micro_tokens=128), resume=True)
-
-
-def test_if_no_batch_fits_on_the_gpu_the_error_says_so(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(40))
-
-    def run_out(self, batch):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Albert, "forward", run_out)
-    with pytest.raises(ConfigError, match="a smaller --preset"):
-        loop.train(tmp_path, tmp_path / "run", TINY)
-
-
 def test_micro_batches_make_the_same_step(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     for name, micro_tokens in (("whole", None), ("parts", 128)):
@@ -295,7 +266,7 @@ def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, 
     }
     write_like(tmp_path / "out", parts, splits["train"].manifest)
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "open_shards", reader.open_shards)
+        patch.setattr("albert_data.train.loader.open_shards", reader.open_shards)
         patch.setattr(reader.Shards, "tokenizer", splits["train"].tokenizer)
         on_disk = loop.train(tmp_path / "out", tmp_path / "disk", TINY)
     use_shards(splits["train"], splits["validation"])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from albert_data.train.batch import Batch, collate
+from albert_data.train.compiling import compile_model
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert, LayerNorm, attend_by_products, sum_losses
 
@@ -311,3 +312,17 @@ def reference_forward(weights, config, batch):
 def reference_loss(logits, labels):
     nats = [np.log(np.exp(row).sum()) - row[label] for row, label in zip(logits, labels, strict=True) if label != -1]
     return sum(nats) / len(nats)
+
+
+def test_compiling_has_room_for_graphs_of_all_lengths_and_keeps_them_whole(monkeypatch):
+    limits = torch._dynamo.config
+    for name, value in (("recompile_limit", 8), ("accumulated_recompile_limit", 256), ("optimize_ddp", True)):
+        monkeypatch.setattr(limits, name, value)
+    long = dataclasses.replace(SMALL, max_positions=4090, share="none")
+    compile_model(Albert(long))
+    num_lens = 4096 // 64
+    assert limits.recompile_limit >= num_lens * 2 * len(Albert(long).encoder.inner_layers), "training and evaluation"
+    assert limits.accumulated_recompile_limit >= limits.recompile_limit
+    assert limits.optimize_ddp is False
+    compile_model(Albert(SMALL))
+    assert limits.accumulated_recompile_limit >= limits.recompile_limit >= num_lens, "a limit is never lowered"

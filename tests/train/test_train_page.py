@@ -70,10 +70,8 @@ def read_page(path: Path | None) -> Outline:
 
 def finished(run: Path, **config: object) -> Path:
     known = {"unigram_loss": 6.789, "unigram_entropy": 6.321}
-    ends = line(300, "validation", **known)
-    return write_run(
-        run, [line(100), line(150, "validation"), line(200), line(300, mfu=0.4321, epoch=2.5), ends], **config
-    )
+    last, ends = line(300, mfu=0.4321, peak_gb=31.25, epoch=2.5), line(300, "validation", **known)
+    return write_run(run, [line(100), line(150, "validation"), line(200), last, ends], **config)
 
 
 def test_a_finished_run_shows_its_figures_beside_the_baselines(tmp_path):
@@ -87,7 +85,7 @@ def test_a_finished_run_shows_its_figures_beside_the_baselines(tmp_path):
         assert figure in text
     assert "1,200 tokens a second" in text, "the median of three lines"
     assert "not finished" not in text
-    for title in ("MLM loss, nats", "Learning rate", "Tokens a second", "Model FLOPs utilisation"):
+    for title in ("MLM loss, nats", "Learning rate", "Tokens a second", "Model FLOPs utilisation", "GPU memory"):
         assert title in text
     for setting in ("hidden_size", "128", "precision", "fp32"):
         assert setting in text
@@ -97,7 +95,7 @@ def test_every_plot_is_sound_xml_with_a_text_alternative(tmp_path):
     page = write_run_page(finished(tmp_path / "run"))
     outline = read_page(page)
     plots = [attributes for tag, attributes in outline.tags if tag == "svg"]
-    assert len(plots) == 7
+    assert len(plots) == 8
     svgs = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page.read_text("utf-8"), re.DOTALL)]
     for attributes, svg in zip(plots, svgs, strict=True):
         assert attributes["role"] == "img"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from albert_data.errors import ConfigError
 from albert_data.train import precision
-from albert_data.train.precision import Precision, choose_device, choose_format, choose_precision
+from albert_data.train.distributed import Ranks
+from albert_data.train.precision import check_gpus, choose_device, choose_format, choose_precision
 
 
 @pytest.mark.parametrize(
@@ -72,25 +75,62 @@ def test_autocast_computes_in_the_format_except_for_fp32():
         assert (x @ x).dtype == torch.float32
 
 
-def sdpa_kernels() -> list[bool]:
-    cuda = torch.backends.cuda
-    return [
-        cuda.flash_sdp_enabled(),
-        cuda.mem_efficient_sdp_enabled(),
-        cuda.math_sdp_enabled(),
-        cuda.cudnn_sdp_enabled(),
-    ]
+@pytest.fixture
+def show_gpus(monkeypatch):
+    """Make PyTorch find so many GPUs."""
+
+    def show(num_gpus: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
+
+    return show
 
 
-@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
-def test_on_cuda_attention_never_uses_cudnn_whose_gradient_is_wrong_on_hopper():
-    before = sdpa_kernels()
-    with Precision(device=torch.device("cuda"), device_info="H100", format="bf16", format_reason="").autocast():
-        assert sdpa_kernels() == [True, True, True, False]
-    assert sdpa_kernels() == before
+def test_on_a_gpu_attention_never_uses_cudnn_whose_gradient_is_wrong_on_hopper(show_gpus, monkeypatch):
+    show_gpus(1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        choose_precision("auto", "cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled(), "training on a CPU changes nothing in the process"
+        choose_precision("auto", "cuda")
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.flash_sdp_enabled()
+        assert torch.backends.cuda.mem_efficient_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
 
 
-def test_on_a_cpu_the_kernels_of_attention_stay_as_the_process_has_them():
-    before = sdpa_kernels()
-    with choose_precision("fp32", "cpu").autocast():
-        assert sdpa_kernels() == before
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_each_rank_uses_the_gpu_of_its_number(show_gpus, device):
+    show_gpus(4)
+    ranks = [Ranks(rank=8 + number, num_ranks=16, local_rank=number) for number in range(4)]
+    assert [choose_device(device, rank)[0].index for rank in ranks] == [0, 1, 2, 3]
+    with pytest.raises(ConfigError, match="finds 4 CUDA GPUs"):
+        choose_device(device, Ranks(rank=4, num_ranks=5, local_rank=4))
+
+
+def test_a_rank_that_is_shown_a_single_gpu_uses_it(show_gpus):
+    show_gpus(1)
+    assert choose_device("auto", Ranks(rank=3, num_ranks=4, local_rank=3)) == (torch.device("cuda", 0), "GPU 0")
+
+
+def test_one_gpu_for_all_ranks_is_refused(show_gpus):
+    show_gpus(2)
+    assert choose_device("cuda:1")[0].index == 1
+    with pytest.raises(ConfigError, match="device is 'cuda:1', one GPU for all of 2 processes; leave out --device"):
+        choose_device("cuda:1", Ranks(num_ranks=2))
+
+
+def test_ranks_that_share_a_gpu_are_refused(monkeypatch):
+    shown = SimpleNamespace(uuid="GPU-1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: shown)
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [max(values)] * len(values))
+    with pytest.raises(ConfigError, match="2 processes use 1 GPU; start one process for each GPU"):
+        check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + i for i, value in enumerate(values)])
+    check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
+    check_gpus(torch.device("cpu"), Ranks(num_ranks=2))
+    check_gpus(torch.device("cuda", 0), Ranks())

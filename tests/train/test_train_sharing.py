@@ -18,7 +18,8 @@ from toy_rows import Epoch
 
 from albert_data.errors import AlbertDataError, ConfigError, ShardError
 from albert_data.train import ShardLoader
-from albert_data.train.loader import RowReader, SharedIterator
+from albert_data.train.iterators import SharedIterator
+from albert_data.train.loader import RowReader
 from albert_data.train.order import BatchOrder
 from albert_data.train.remasking import Remasker
 

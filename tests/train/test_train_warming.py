@@ -18,6 +18,7 @@ from albert_data.train.config import RECIPES
 from albert_data.train.distributed import ALONE
 from albert_data.train.evaluation import evaluate
 from albert_data.train.loader import ShardLoader, fixed_batches, fixed_shapes
+from albert_data.train.model import Albert
 from albert_data.train.precision import choose_precision
 from albert_data.train.session import choose_shape, start_session, update
 from albert_data.train.warming import warm_up
@@ -60,10 +61,8 @@ def compiled(toys, use_shards, monkeypatch):
         return program.forward
 
     torch.compiler.reset()
-    compile_module = torch.nn.Module.compile
-    monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda module, **options: compile_module(module, backend=keep, **options)
-    )
+    compile_any = torch.compile  # Module.compile calls it too
+    monkeypatch.setattr(torch, "compile", lambda function, **options: compile_any(function, backend=keep, **options))
     monkeypatch.setattr(session, "choose_compiling", lambda config, device: (True, None))
     shape = choose_shape(TINY, shards.manifest)
     made = start_session(TINY, shape, choose_precision("fp32", "cpu"), ALONE, {}, None)
@@ -71,8 +70,7 @@ def compiled(toys, use_shards, monkeypatch):
 
 
 def warm(made, loader, validation, must_stop=lambda: False):
-    evaluation = fixed_shapes(validation, num_rows=TINY.eval_rows, batch_tokens=TINY.batch_tokens)
-    warm_up(made, loader.shapes(), evaluation, must_stop)
+    warm_up(made, loader, validation, must_stop=must_stop, say=lambda line: None)
 
 
 def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled):
@@ -112,6 +110,21 @@ def test_the_warm_up_stops_when_it_is_told_to(compiled):
     assert made.model.training
 
 
+def test_what_does_not_fit_in_the_warm_up_is_halved_and_the_warm_up_begins_again(compiled, monkeypatch):
+    made, loader, validation, _ = compiled
+    largest, said, forward = loader.tokens_at_once // 2, [], Albert.forward
+
+    def run_out(self, batch):
+        if batch.input_ids_BT.numel() > largest:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch)
+
+    monkeypatch.setattr(Albert, "forward", run_out)
+    warm_up(made, loader, validation, must_stop=lambda: False, say=said.append)
+    assert 0 < loader.tokens_at_once <= largest
+    assert [line.startswith("compiling for") for line in said] == [True, False, True]
+
+
 class World:
     """A clock, and what takes time by it: compiling each shape, updates, evaluations and checkpoints."""
 
@@ -143,8 +156,10 @@ class World:
             self.compiled.add(key)
             self.now += 15.0
 
-    def warm_up(self, made, training, evaluation, must_stop):
+    def warm_up(self, made, loader, validation, *, must_stop, say):
         self.warmed += 1
+        training = loader.shapes()
+        evaluation = fixed_shapes(validation, num_rows=made.config.eval_rows, batch_tokens=made.config.batch_tokens)
         for shape, kind in [*((s, "update") for s in training), *((s, "evaluation") for s in evaluation)]:
             if must_stop():
                 return

@@ -47,6 +47,7 @@ CURVES = (
     Curve(key="lr", title="Learning rate", form=RATE),
     Curve(key="tokens_per_second", title="Tokens a second", form=COUNT),
     Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE),
+    Curve(key="peak_gb", title="Peak of GPU memory, GB", form="{:,.1f}".format),
 )
 
 

@@ -1,0 +1,300 @@
+"""Batches are cut to fit in the memory of a GPU. A model that refuses large batches stands for one."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from albert_data.errors import ConfigError
+from albert_data.train import loop, memory
+from albert_data.train import model as model_module
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import load_model
+from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.distributed import Ranks
+from albert_data.train.loader import ShardLoader
+from albert_data.train.memory import peak_gb
+from albert_data.train.model import Albert
+from albert_data.train.session import choose_shape
+from albert_data.wording import count_of
+
+TINY = dataclasses.replace(
+    RECIPES["quick"]["tiny"],
+    steps=4,
+    batch_tokens=8 * 64,
+    log_every=1,
+    eval_every=2,
+    save_every=2,
+    device="cpu",
+    remask=False,
+)
+
+LARGE = dataclasses.replace(TINY, batch_tokens=32 * 64, dropout=0.1)
+
+
+@pytest.fixture
+def limit_tokens(monkeypatch):
+    """Make the model run out of memory above a number of tokens: in training, or in evaluations."""
+
+    def limit(num_tokens: int, *, training: bool = True, after: int = 0) -> None:
+        """after: how many batches are computed before the memory runs out."""
+        forward, num_calls = Albert.forward, 0
+
+        def run_out(self, batch):
+            nonlocal num_calls
+            num_calls += self.training is training
+            if self.training is training and num_calls > after and batch.input_ids_BT.numel() > num_tokens:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            return forward(self, batch)
+
+        monkeypatch.setattr(Albert, "forward", run_out)
+
+    return limit
+
+
+class FakeGpu:
+    """A GPU whose batches take 1,000,000 bytes and 1,000 for each token, beside 5,000,000 for what is there before."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.free, self.num_cells, self._peak = 0, [], 0
+        forward = Albert.forward
+
+        def run(model, batch):
+            self.num_cells.append(batch.input_ids_BT.numel())
+            self._peak = max(self._peak, 6_000_000 + 1000 * self.num_cells[-1])
+            return forward(model, batch)
+
+        monkeypatch.setattr(Albert, "forward", run)
+        monkeypatch.setattr(memory, "free_bytes", lambda device: self.free)
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", self._reset)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 5_000_000)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: self._peak)
+        monkeypatch.setattr(memory, "PROBE_TOKENS", 64)
+
+    def _reset(self, device) -> None:
+        self._peak = 5_000_000
+
+    def make_room(self, num_tokens: int, *, num_parameters: int) -> None:
+        """Let the optimiser's state and a batch of so many tokens fit in the share that may be used."""
+        self.free = round((8 * num_parameters + 1_000_000 + 1000 * num_tokens) / memory.USED_SHARE) + 1
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> FakeGpu:
+    return FakeGpu(monkeypatch)
+
+
+@pytest.fixture
+def num_parameters(toys, use_shards) -> int:
+    use_shards(toys.make_shards(40))
+    return Albert(choose_shape(LARGE, toys.make_shards(40).manifest)).num_parameters()
+
+
+def weights(path) -> dict[str, Tensor]:
+    return load_model(path).state_dict()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize(
+    ("first", "after"), [(None, 0), (None, 2), (256, 3)], ids=["first batch", "third batch", "second half of a batch"]
+)
+def test_a_run_that_runs_out_of_memory_goes_on_with_smaller_micro_batches(
+    toys, use_shards, tmp_path, capsys, limit_tokens, optimizer, first, after
+):
+    use_shards(toys.make_shards(40))
+    config = dataclasses.replace(TINY, optimizer=optimizer)
+    expected = loop.train(tmp_path, tmp_path / "small", dataclasses.replace(config, micro_tokens=128))
+    limit_tokens(3 * 64, after=after)
+    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(config, micro_tokens=first))
+    for one, other in zip(weights(expected).values(), weights(last).values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    small, run = (toys.read_metrics(tmp_path / name) for name in ("small", "run"))
+    for one, other in zip(small, run, strict=True):
+        assert (one["step"], one["padding_share"]) == (other["step"], other["padding_share"])
+        assert one["mlm_accuracy"] == other["mlm_accuracy"], "each row counts once"
+        assert one["mlm_loss"] == pytest.approx(other["mlm_loss"], abs=1e-4)
+    said = capsys.readouterr().err
+    assert "of 256 tokens, in rows of 64, does not fit on" in said
+    assert "from now on at most 128 tokens are computed at once" in said
+
+
+def test_an_evaluation_that_runs_out_of_memory_is_made_again(toys, use_shards, tmp_path, limit_tokens):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    loop.train(tmp_path, tmp_path / "large", TINY)
+    limit_tokens(3 * 64, training=False)
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    large, run = (toys.read_metrics(tmp_path / name) for name in ("large", "run"))
+    assert [(line["step"], line["split"]) for line in run] == [(line["step"], line["split"]) for line in large]
+    assert run[2]["mlm_loss"] == pytest.approx(large[2]["mlm_loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_if_no_row_fits_on_the_gpu_the_error_says_so(toys, use_shards, tmp_path, limit_tokens, training):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    limit_tokens(0, training=training)
+    with pytest.raises(
+        ConfigError, match="a batch of 64 tokens, in rows of 64, does not fit.*--recompute.*a smaller --preset"
+    ):
+        loop.train(tmp_path, tmp_path / "run", TINY)
+    with pytest.raises(ConfigError, match="does not fit on [^;]*; start another run with a smaller --preset$"):
+        loop.train(tmp_path, tmp_path / "again", dataclasses.replace(TINY, recompute=True))
+
+
+def test_several_ranks_stop_and_name_smaller_micro_batches(toys, use_shards, tmp_path, limit_tokens, monkeypatch):
+    """The other ranks wait for the gradients of the step, so this one can't begin it again."""
+    use_shards(toys.make_shards(40))
+    limit_tokens(3 * 64)
+    start_session = loop.start_session
+
+    def start(*given):
+        session = start_session(*given)
+        monkeypatch.setattr(session, "ranks", Ranks(num_ranks=2))
+        monkeypatch.setattr(Ranks, "sum", lambda ranks, values: list(values))
+        return session
+
+    monkeypatch.setattr(loop, "start_session", start)
+    monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
+    with pytest.raises(
+        ConfigError, match="a batch of 512 tokens, in rows of 64, does not fit.*--resume with --micro-tokens 256"
+    ):
+        loop.train(tmp_path, tmp_path / "run", TINY)
+
+
+def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40))
+
+    def run_out(*given):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", run_out)
+    with pytest.raises(ConfigError, match="the optimiser's state do not fit on .*a smaller --preset"):
+        loop.train(tmp_path, tmp_path / "run", TINY)
+
+
+def test_an_optimiser_that_does_not_fit_on_resume_is_no_damage(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40))
+    loop.train(tmp_path, tmp_path / "run", TINY)
+
+    def run_out(*given):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.optim.AdamW, "load_state_dict", run_out)
+    with pytest.raises(ConfigError, match="the optimiser's state do not fit on"):
+        loop.train(tmp_path, tmp_path / "run", TINY, resume=True)
+
+
+@pytest.mark.parametrize(("room", "num_batches"), [(2048, 1), (2047, 2), (1024, 2), (1023, 3), (63, 32)])
+def test_the_fewest_micro_batches_that_fit_are_chosen(tmp_path, gpu, num_parameters, capsys, room, num_batches):
+    gpu.make_room(room, num_parameters=num_parameters)
+    chosen = loop.train(tmp_path, tmp_path / "run", LARGE)
+    tokens = 64 * -(-32 // num_batches)
+    assert gpu.num_cells[:4] == [64, 64, 128, 128], "two sizes are measured, each when it is warm"
+    assert gpu.num_cells[4:] == [tokens] * num_batches * LARGE.steps
+    parts = count_of(num_batches, "micro-batch", "micro-batches")
+    assert f"memory      {parts} a step, of {tokens:,} tokens: " in capsys.readouterr().err
+    by_hand = loop.train(tmp_path, tmp_path / "by-hand", dataclasses.replace(LARGE, micro_tokens=tokens))
+    assert all(map(torch.equal, weights(chosen).values(), weights(by_hand).values())), "measuring changes nothing"
+
+
+def test_a_resumed_run_has_the_state_of_its_optimiser(tmp_path, gpu, num_parameters, capsys):
+    gpu.make_room(1024, num_parameters=0)
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(LARGE, micro_tokens=1024))
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
+    loop.train(tmp_path, tmp_path / "run", LARGE, resume=True)
+    assert "memory      2 micro-batches a step, of 1,024 tokens: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("config", [dataclasses.replace(LARGE, micro_tokens=512), TINY], ids=["chosen", "small"])
+def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(tmp_path, gpu, num_parameters, monkeypatch, config):
+    monkeypatch.setattr(memory, "PROBE_TOKENS", 256)
+    loop.train(tmp_path, tmp_path / "run", config)
+    assert set(gpu.num_cells) == {512}
+
+
+def test_on_a_cpu_batches_are_not_cut(tmp_path, num_parameters, capsys):
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert "memory " not in capsys.readouterr().err
+    assert memory.free_bytes(torch.device("cpu")) is None
+
+
+def test_if_even_the_measured_batches_do_not_fit_rows_are_computed_one_by_one(
+    tmp_path, gpu, num_parameters, limit_tokens, capsys
+):
+    gpu.make_room(4096, num_parameters=num_parameters)
+    limit_tokens(64)
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert set(gpu.num_cells) == {64}
+    assert "memory      32 micro-batches a step, of 64 tokens: an unknown part of " in capsys.readouterr().err
+
+
+def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(tmp_path, gpu, num_parameters, monkeypatch):
+    gpu.make_room(1024, num_parameters=num_parameters)
+    monkeypatch.setattr(Ranks, "gather", lambda ranks, value: [value, 4.0])
+    monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert gpu.num_cells[4:] == [512] * 4 * LARGE.steps
+
+
+def count_kept(model: Albert, batch: Batch) -> int:
+    """The bytes that a forward pass keeps for the backward pass, a tensor as often as it is kept."""
+    num_bytes = 0
+
+    def keep(tensor: Tensor) -> Tensor:
+        nonlocal num_bytes
+        num_bytes += tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(batch)
+    return num_bytes
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("num_inner_groups", [1, 2])
+def test_recomputing_keeps_less_and_gives_the_same_gradients_bit_for_bit(toys, dropout, num_inner_groups):
+    config = AlbertConfig(
+        vocab_size=40, embedding_size=16, hidden_size=32, num_layers=6, num_heads=2, ffn_size=64, dropout=dropout
+    )
+    model = Albert(dataclasses.replace(config, num_inner_groups=num_inner_groups))
+    batch = next(iter(ShardLoader(toys.make_shards(40), batch_tokens=512)))
+    kept, gradients = [], []
+    for recompute in (False, True):
+        model.encoder.recompute = recompute
+        kept.append(count_kept(model, batch))
+        model.zero_grad()
+        torch.manual_seed(1)
+        model(batch).loss.backward()
+        gradients.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *gradients))
+    assert kept[1] < 0.25 * kept[0]
+
+
+def test_a_run_that_recomputes_is_the_same_run(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    config = dataclasses.replace(TINY, dropout=0.1)
+    usual = loop.train(tmp_path, tmp_path / "usual", config)
+    kept = []
+    monkeypatch.setattr(
+        model_module, "checkpoint", lambda *given, **named: kept.append(1) or checkpoint(*given, **named)
+    )
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(config, recompute=True))
+    num_layers = load_model(usual).config.num_layers
+    assert len(kept) == TINY.steps * num_layers, "evaluations keep nothing anyway"
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
+    resumed = loop.train(tmp_path, tmp_path / "run", config, resume=True)
+    assert all(map(torch.equal, weights(usual).values(), weights(resumed).values()))
+
+
+def test_the_peak_of_gpu_memory_is_recorded_and_shown(toys, use_shards, tmp_path, monkeypatch, capsys):
+    use_shards(toys.make_shards(40))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 31_254_000_000)
+    monkeypatch.setattr(loop, "peak_gb", lambda device: peak_gb(torch.device("cuda", 0)))
+    loop.train(tmp_path, tmp_path / "run", TINY)
+    assert [line["peak_gb"] for line in toys.read_metrics(tmp_path / "run")] == [31.25] * TINY.steps
+    assert capsys.readouterr().err.count(", at most 31.2 GB\n") == TINY.steps
+    assert peak_gb(torch.device("cpu")) == {}
