@@ -27,7 +27,19 @@ from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.loader import ShardLoader
 from albert_data.train.precision import Precision, choose_precision
 
-OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")
+OPTIONS = (
+    "--preset",
+    "tiny",
+    "--device",
+    "cpu",
+    "--precision",
+    "fp32",
+    "--static-masks",
+    "--log-every",
+    "1",
+    "--batch-tokens",
+    "512",
+)
 
 
 @pytest.fixture
