@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from albert_data.train.attention import PackedRows, attend
 from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.config import AlbertConfig
 
@@ -66,8 +67,9 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(size, config.hidden_size)
 
-    def forward(self, input_ids_BT: Tensor, segment_ids_BT: Tensor) -> Tensor:
-        position_TE = self.position.weight[: input_ids_BT.shape[1]]
+    def forward(self, input_ids_BT: Tensor, segment_ids_BT: Tensor, positions_BT: Tensor | None = None) -> Tensor:
+        first_TE = self.position.weight[: input_ids_BT.shape[1]]
+        position_TE = first_TE if positions_BT is None else self.position(positions_BT)
         sum_BTE = self.token(input_ids_BT) + position_TE + self.segment(segment_ids_BT)
         x_BTH: Tensor = self.project(self.dropout(self.norm(sum_BTE)))
         return x_BTH
@@ -85,12 +87,10 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.norm = LayerNorm(config.hidden_size)
 
-    def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
+    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
         qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
         q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
-        mixed_BATD = F.scaled_dot_product_attention(
-            q_BATD, k_BATD, v_BATD, mask_B11T, dropout_p=self.dropout_prob if self.training else 0.0
-        )
+        mixed_BATD = attend(q_BATD, k_BATD, v_BATD, rows, self.dropout_prob if self.training else 0.0)
         mixed_BTH = mixed_BATD.transpose(1, 2).flatten(2)
         y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.out(mixed_BTH)))
         return y_BTH
@@ -121,9 +121,9 @@ class Encoder(nn.Module):
         self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
         self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
-    def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
+    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
         for attention, ffn in self.inner_layers:
-            x_BTH = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
+            x_BTH = self.ffns[ffn](self.attentions[attention](x_BTH, rows))
         return x_BTH
 
 
@@ -157,14 +157,20 @@ class Albert(nn.Module):
     def encode(self, batch: Batch) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they have no meaning."""
         # A mask even if there is no padding: without one, torch would compile another graph.
-        mask_B11T = batch.valid_BT[:, None, None, :]
-        x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
-        x_BTH = self.encoder(x_BTH, mask_B11T)
+        rows: Tensor | PackedRows = batch.valid_BT[:, None, None, :]
+        if batch.row_offsets_R is not None and batch.longest is not None:
+            rows = PackedRows(batch.row_offsets_R, batch.longest)
+        x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT, batch.positions_BT)
+        x_BTH = self.encoder(x_BTH, rows)
         return x_BTH
 
     def forward(self, batch: Batch) -> Output:
         x_BTH = self.encode(batch)
-        pooled_BH = torch.tanh(self.pooler(x_BTH[:, 0]))
+        first_BH = x_BTH[:, 0]
+        if batch.row_offsets_R is not None:  # the empty rows at the end begin after the last cell, and have no label
+            first_cells_R = batch.row_offsets_R[:-1].clamp(max=batch.input_ids_BT.numel() - 1)
+            first_BH = x_BTH.flatten(0, 1).index_select(0, first_cells_R)
+        pooled_BH = torch.tanh(self.pooler(first_BH))
         sop_logits_B2: Tensor = self.sop_head(pooled_BH)
         masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
         mlm_logits_NV: Tensor = self.mlm_head(masked_NH, self.embeddings.token.weight)

@@ -20,7 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
-from albert_data.train.batch import ID_DTYPE, Batch
+from albert_data.train.attention import explain_padding
+from albert_data.train.batch import Batch, BatchShape, empty_batch
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -31,7 +32,7 @@ from albert_data.train.checkpoint import (
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import Identity, check_identity
-from albert_data.train.loader import ShardLoader
+from albert_data.train.loader import Rows, ShardLoader
 from albert_data.train.metrics import Tally
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
@@ -108,6 +109,39 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
             f"build them with --max-seq-len {shape.max_positions}"
         )
     return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
+
+
+def make_loader(
+    rows: Rows, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
+) -> tuple[ShardLoader, str | None]:
+    """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
+    obstacle = explain_padding(precision, shape)
+    if ranks.sum([obstacle is not None])[0] and obstacle is None:
+        obstacle = "another process can't pack them"
+    loader = ShardLoader(
+        rows,
+        batch_tokens=config.batch_tokens,
+        micro_tokens=config.micro_tokens,
+        seed=config.seed,
+        rank=ranks.rank,
+        num_ranks=ranks.num_ranks,
+        remask=config.remask,
+        packed=obstacle is None,
+    )
+    return loader, obstacle
+
+
+def describe_rows(loader: ShardLoader, precision: Precision, obstacle: str | None) -> list[str]:
+    """Say for a GPU whether rows are packed; a run that resumes keeps what it began with.
+
+    Raises ConfigError if that is packs, and the device can't compute them.
+    """
+    if loader.is_packed and obstacle is not None:
+        raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
+    if precision.device.type != "cuda":
+        return []
+    padded = f"padded ({obstacle or 'as when the run began'})"
+    return [f"rows        {'packed, without padding' if loader.is_packed else padded}"]
 
 
 def start_session(
@@ -283,26 +317,10 @@ def _try_smaller(session: Session, row_len: int, num_cells: int) -> int:
         torch.cuda.empty_cache()
         try:
             with session.precision.autocast():
-                output = session.model(_make_batch(num_cells // row_len, row_len, session.precision.device))
+                shape = BatchShape(num_cells // row_len, row_len, num_cells // 6)  # a little more than the usual 15 %
+                output = session.model(empty_batch(shape).to(session.precision.device))
             (output.mlm_nats + output.sop_nats).backward()
         except torch.cuda.OutOfMemoryError:
             continue
         return num_cells
     return 0
-
-
-def _make_batch(num_rows: int, row_len: int, device: torch.device) -> Batch:
-    """Make rows of zeros without padding; a sixth of the tokens is masked, a little more than the usual 15 %."""
-    zeros_BT = torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device)
-    masked_indices_N = torch.arange(0, num_rows * row_len, 6, device=device)
-    return Batch(
-        input_ids_BT=zeros_BT,
-        segment_ids_BT=zeros_BT,
-        valid_BT=zeros_BT == 0,
-        masked_indices_N=masked_indices_N,
-        masked_labels_N=torch.zeros_like(masked_indices_N),
-        sop_labels_B=zeros_BT[:, 0].long(),
-        num_tokens=num_rows * row_len,
-        num_masked=len(masked_indices_N),
-        num_pairs=num_rows,
-    )
