@@ -93,6 +93,8 @@ def train(
         shape, identity = _identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
         loader, obstacle = make_loader(splits.train, config, shape, precision, ranks)
         session = start_session(config, shape, precision, ranks, identity, initial)
+        # Before the ranks disconnect: if DDP is the last owner of their group, PyTorch's destructor can wait forever.
+        stack.callback(setattr, session, "network", session.model)
         if config.tensorboard:
             require_tensorboard()
         stack.enter_context(interrupt)
