@@ -1,4 +1,4 @@
-"""Masked examples as the padded tensors that the model reads, in few shapes.
+"""Masked examples as the tensors that the model reads, in few shapes: rows padded, or packed one after another.
 
 In: examples.ragged.Examples, ragged and uint16 or uint32. Out: Batch, rectangular. All batches of a BatchShape have
 tensors of the same shapes, so torch.compile makes one program for each shape: a batch of fewer rows is filled up with
@@ -22,6 +22,8 @@ from torch import Tensor
 
 from albert_data.examples.ragged import Examples
 from albert_data.kernels import item, kernel, pointer, put
+from albert_data.shards.rows import no_rows
+from albert_data.train.order import Pack
 
 NO_LABEL = -1
 # Of ids and segments: half the bytes of int64 to write and to copy, and embeddings accept both.
@@ -34,11 +36,15 @@ _WORD_LEN = 2
 
 
 class BatchShape(NamedTuple):
-    """Rows, the length that each is padded to, and how many masked tokens fit into the batch."""
+    """Rows, the length that each is padded to, and how many masked tokens fit into the batch.
+
+    pack: None, or the size of packs: then there are num_rows packs of row_len tokens.
+    """
 
     num_rows: int
     row_len: int
     mask_capacity: int
+    pack: Pack | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +59,12 @@ class Batch:
     valid, all others are padding: attention over no token at all would be NaN.
     On the host, so that no code waits for the GPU: num_tokens, the valid tokens of real rows; num_masked and
     num_pairs, the labels that are not -1; rows, the numbers of the real rows in the split (int64).
+
+    In packs, a line of the tensors [B, T] holds several rows, and what is left of it are empty rows. row_offsets_R has
+    the cell at which each row begins in the flattened batch, and the end of the last; the last rows have no cell, so
+    that the number of rows is that of all batches. sop_labels_B has a label for each row; positions_BT the position of
+    each token in its row; longest is the length of the longest row, attended_len the mean over all cells of the length
+    of the row that a cell is in. Offsets and positions are int32.
     """
 
     input_ids_BT: Tensor
@@ -65,6 +77,10 @@ class Batch:
     num_masked: int
     num_pairs: int
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    positions_BT: Tensor | None = None
+    row_offsets_R: Tensor | None = None
+    longest: int | None = None
+    attended_len: float | None = None
 
     def to(self, device: torch.device) -> Batch:
         """Copy to a device. From page-locked memory the copy runs in the background."""
@@ -91,24 +107,6 @@ def choose_mask_capacity(num_cells: int, *, mask_prob: float, ngram: int) -> int
     return min(_round_up(math.ceil(bound)), _round_up(num_cells))
 
 
-def make_blank(shape: BatchShape, device: torch.device) -> Batch:
-    """Make a batch of zeros, without padding and as many masked tokens as fit."""
-    num_rows, row_len, capacity = shape
-    # Tensors of their own: torch.compile makes another program for two inputs that are one tensor.
-    input_ids_BT, segment_ids_BT = (torch.zeros(num_rows, row_len, dtype=ID_DTYPE, device=device) for _ in range(2))
-    return Batch(
-        input_ids_BT=input_ids_BT,
-        segment_ids_BT=segment_ids_BT,
-        valid_BT=torch.ones(num_rows, row_len, dtype=torch.bool, device=device),
-        masked_indices_N=torch.arange(capacity, device=device) % (num_rows * row_len),
-        masked_labels_N=torch.zeros(capacity, dtype=torch.int64, device=device),
-        sop_labels_B=torch.zeros(num_rows, dtype=torch.int64, device=device),
-        num_tokens=num_rows * row_len,
-        num_masked=capacity,
-        num_pairs=num_rows,
-    )
-
-
 def _round_up(capacity: int) -> int:
     return -(-capacity // CAPACITY_MULTIPLE) * CAPACITY_MULTIPLE
 
@@ -119,29 +117,40 @@ def collate(
     pad_id: int,
     shape: BatchShape | None = None,
     rows: np.ndarray | None = None,
+    offsets: np.ndarray | None = None,
     pin: bool = False,
 ) -> Batch:
     """Lay out rows in tensors of this shape. If they have more masks than fit, the capacity grows to a multiple of 64.
 
     shape: by default the smallest that holds the rows, padded to a multiple of 8 tokens. rows: their numbers in the
-    split. pin: use page-locked memory, which only a machine with CUDA has.
+    split. offsets [num_rows + 1]: for packs; rows offsets[i] to offsets[i + 1] are in pack i. pin: use page-locked
+    memory, which only a machine with CUDA has.
     """
-    num_masked = int(examples.mask_offsets[-1])
+    num_masked, lengths = int(examples.mask_offsets[-1]), np.diff(examples.offsets)
     if shape is None:
-        longest = int(np.diff(examples.offsets).max(initial=1))
+        longest = int(lengths.max(initial=1))
         shape = BatchShape(len(examples), -(-longest // _LEN_MULTIPLE) * _LEN_MULTIPLE, num_masked)
-    num_rows, row_len, capacity = shape
+    num_rows, row_len, capacity, pack = shape
     if num_masked > capacity:
         capacity = _round_up(num_masked)
+    packed: dict[str, Any] = {}
+    if pack is None:
+        cells, is_real = np.arange(num_rows + 1) * row_len, np.arange(num_rows) < len(examples)
+    else:
+        assert offsets is not None
+        cells, is_real = place_rows(lengths, offsets, shape, pack)
+        positions_BT = (np.arange(cells[-1]) - np.repeat(cells[:-1], np.diff(cells))).reshape(num_rows, row_len)
+        packed = {"positions_BT": _to_int32(positions_BT, pin), "row_offsets_R": _to_int32(cells, pin)}
+        packed |= {"longest": pack.longest, "attended_len": float(np.square(np.diff(cells)).sum() / cells[-1])}
     input_ids_BT, segment_ids_BT = (torch.empty((num_rows, row_len), dtype=ID_DTYPE, pin_memory=pin) for _ in range(2))
     valid_BT = torch.empty((num_rows, row_len), dtype=torch.bool, pin_memory=pin)
     indices_N, labels_N = (torch.empty(capacity, dtype=torch.int64, pin_memory=pin) for _ in range(2))
-    sop_labels_B = torch.full((num_rows,), NO_LABEL, dtype=torch.int64, pin_memory=pin)
-    sop_labels_B.numpy()[: len(examples)] = examples.sop_label
-    padded = PaddedRows(input_ids_BT.numpy(), segment_ids_BT.numpy(), valid_BT.numpy().view(np.uint8))
-    lay_out_rows(RaggedRows(examples.input_ids, examples.offsets, examples.segment_a_len), padded, pad_id)
+    sop_labels_B = torch.full((len(is_real),), NO_LABEL, dtype=torch.int64, pin_memory=pin)
+    sop_labels_B.numpy()[is_real] = examples.sop_label
+    laid = LaidRows(input_ids_BT.numpy(), segment_ids_BT.numpy(), valid_BT.numpy().view(np.uint8), cells, is_real)
+    lay_out_rows(RaggedRows(examples.input_ids, examples.offsets, examples.segment_a_len), laid, pad_id)
     masks = RaggedMasks(examples.masked_positions, examples.masked_ids, examples.mask_offsets)
-    lay_out_masks(masks, row_len, indices_N.numpy(), labels_N.numpy())
+    lay_out_masks(masks, cells[:-1][is_real], indices_N.numpy(), labels_N.numpy())
     return Batch(
         input_ids_BT=input_ids_BT,
         segment_ids_BT=segment_ids_BT,
@@ -153,7 +162,35 @@ def collate(
         num_masked=num_masked,
         num_pairs=int(np.count_nonzero(examples.sop_label != NO_LABEL)),
         rows=np.zeros(0, np.int64) if rows is None else rows,
+        **packed,
     )
+
+
+def empty_batch(shape: BatchShape) -> Batch:
+    """Make a batch without rows, to compute a shape before its first batch comes."""
+    return collate(no_rows(has_source=False), pad_id=0, shape=shape, offsets=np.zeros(shape.num_rows + 1, int))
+
+
+def _to_int32(values: np.ndarray, pin: bool) -> Tensor:
+    tensor = torch.from_numpy(values.astype(np.int32))
+    return tensor.pin_memory() if pin else tensor
+
+
+def place_rows(
+    lengths: np.ndarray, offsets: np.ndarray, shape: BatchShape, pack: Pack
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cell at which each row begins, with the end of the last (int64), and which rows are not empty ones."""
+    all_lengths: list[int] = []
+    are_real: list[bool] = []
+    for begin, end in zip(offsets, offsets[1:], strict=False):
+        own = lengths[begin:end].tolist()
+        left = shape.row_len - sum(own)
+        rest = [min(pack.longest, left - at) for at in range(0, left, pack.longest)]
+        all_lengths += [*own, *rest]
+        are_real += [*len(own) * [True], *len(rest) * [False]]
+    num_unused = shape.num_rows * (pack.max_rows + -(-shape.row_len // pack.longest)) - len(all_lengths)
+    cells = np.cumsum([0, *all_lengths, *num_unused * [0]])
+    return cells, np.array([*are_real, *num_unused * [False]])
 
 
 class RaggedRows(NamedTuple):
@@ -164,12 +201,17 @@ class RaggedRows(NamedTuple):
     segment_a_len: np.ndarray
 
 
-class PaddedRows(NamedTuple):
-    """Tensors of a Batch that `lay_out_rows` fills: valid_BT as uint8, the others of any integer type."""
+class LaidRows(NamedTuple):
+    """Tensors of a Batch that `lay_out_rows` fills: valid_BT as uint8, the others of any integer type.
+
+    cells: where each row begins, and the end of the last; is_real: False for empty rows.
+    """
 
     input_ids_BT: np.ndarray
     segment_ids_BT: np.ndarray
     valid_BT: np.ndarray
+    cells: np.ndarray
+    is_real: np.ndarray
 
 
 class RaggedMasks(NamedTuple):
@@ -181,18 +223,19 @@ class RaggedMasks(NamedTuple):
 
 
 @kernel
-def lay_out_rows(rows: RaggedRows, padded: PaddedRows, pad_id: int) -> None:
-    """Copy the rows to the beginning of the padded ones; the rows after them become empty."""
-    ids, out_ids = pointer(rows.ids), pointer(padded.input_ids_BT)
-    out_segments, out_valid = pointer(padded.segment_ids_BT), pointer(padded.valid_BT)
-    num_rows, row_len = padded.input_ids_BT.shape
-    for row in range(num_rows):
+def lay_out_rows(rows: RaggedRows, laid: LaidRows, pad_id: int) -> None:
+    """Copy the rows, in their order, to the places of real rows."""
+    ids, out_ids = pointer(rows.ids), pointer(laid.input_ids_BT)
+    out_segments, out_valid = pointer(laid.segment_ids_BT), pointer(laid.valid_BT)
+    source = 0
+    for row in range(len(laid.is_real)):
         begin, length, second = 0, 0, 0  # an empty row; second: the first position of segment 1
-        if row < len(rows.segment_a_len):
-            begin, length = rows.offsets[row], rows.offsets[row + 1] - rows.offsets[row]
+        if laid.is_real[row]:
+            begin, length = rows.offsets[source], rows.offsets[source + 1] - rows.offsets[source]
             # [CLS] A [SEP] is two tokens longer than A. A row without B ends there, so no token is of segment 1.
-            second = min(length, rows.segment_a_len[row] + 2)
-        out = row * row_len
+            second = min(length, rows.segment_a_len[source] + 2)
+            source += 1
+        out, row_len = laid.cells[row], laid.cells[row + 1] - laid.cells[row]
         # A loop for each output: each is a plain copy or comparison, which LLVM turns into vector instructions.
         for i in range(length):
             put(out_ids, out + i, item(ids, begin + i))
@@ -205,12 +248,15 @@ def lay_out_rows(rows: RaggedRows, padded: PaddedRows, pad_id: int) -> None:
 
 
 @kernel
-def lay_out_masks(masks: RaggedMasks, row_len: int, indices_N: np.ndarray, labels_N: np.ndarray) -> None:
-    """Fill the arrays with the masks of all rows; unused entries at the end get index 0 and no label."""
+def lay_out_masks(masks: RaggedMasks, begins: np.ndarray, indices_N: np.ndarray, labels_N: np.ndarray) -> None:
+    """Fill the arrays with the masks of all rows; unused entries at the end get index 0 and no label.
+
+    begins: the cell at which each row begins.
+    """
     for row in range(len(masks.offsets) - 1):
         for i in range(masks.offsets[row], masks.offsets[row + 1]):
-            # With row_len 128, position 5 of row 2 has index 2 * 128 + 5 = 261.
-            indices_N[i] = row * row_len + masks.positions[i]
+            # In rows padded to 128, position 5 of row 2 has index 2 * 128 + 5 = 261.
+            indices_N[i] = begins[row] + masks.positions[i]
             labels_N[i] = masks.ids[i]
     # The MLM head computes unused entries too; without a label they add nothing to the loss.
     for i in range(masks.offsets[-1], len(indices_N)):

@@ -53,15 +53,19 @@ PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
 VARIANT_WORDS = {"laptop", "mobile", "max", "ti", "super", "d", "mig"}
 
 
-def training_flops(config: AlbertConfig, *, num_rows: int, row_len: int, num_masked: int) -> int:
+def training_flops(
+    config: AlbertConfig, *, num_rows: int, row_len: float, num_masked: int, num_tokens: int | None = None
+) -> int:
     """Count one step: forward and backward over num_rows rows padded to row_len.
 
-    num_masked: the tokens that the MLM head computes, unused entries of the capacity included.
+    num_masked: the tokens that the MLM head computes, unused entries of the capacity included. For packed rows,
+    num_tokens are the cells of the batch, and row_len the mean number of tokens that a token attends to.
     """
-    num_tokens, hidden, embedding = num_rows * row_len, config.hidden_size, config.embedding_size
+    num_tokens = round(num_rows * row_len) if num_tokens is None else num_tokens
+    hidden, embedding = config.hidden_size, config.embedding_size
     per_inner_layer = (
         _product(num_tokens, hidden, 3 * hidden)  # queries, keys and values
-        + 2 * _product(num_tokens, hidden, row_len)  # scores, and the mixing of values, over all heads
+        + round(2 * _product(num_tokens, hidden, 1) * row_len)  # scores, and the mixing of values, over all heads
         + _product(num_tokens, hidden, hidden)  # out
         + 2 * _product(num_tokens, hidden, config.ffn_size)  # up and down
     )

@@ -33,15 +33,14 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.iterators import SharedIterator, read_ahead
 from albert_data.train.order import (
-    BUCKET,
     ORDER_VERSION,
     BatchOrder,
+    Pack,
     Position,
     RowBatch,
     cut_batches,
-    padded_len,
+    cut_share,
     rows_per_batch,
-    take_share,
 )
 from albert_data.train.reading import show
 from albert_data.train.remasking import Remasker
@@ -89,11 +88,11 @@ class RowReader:
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         self._config = shards.manifest.config.examples
 
-    def shape(self, num_rows: int, row_len: int) -> BatchShape:
-        """The shape of a batch of `num_rows` rows, with the capacity that its masked tokens need."""
+    def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
+        """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
         mask_prob, ngram = self._config.mask_prob, self._config.ngram
         capacity = choose_mask_capacity(num_rows * row_len, mask_prob=mask_prob, ngram=ngram)
-        return BatchShape(num_rows, row_len, capacity)
+        return BatchShape(num_rows, row_len, capacity, pack)
 
     def load(self, rows: np.ndarray) -> Examples:
         """Return rows with their stored masks. Raises ShardError if one is damaged."""
@@ -103,18 +102,29 @@ class RowReader:
             raise ShardError(f"{what}; run `albert-data verify` on its folder")
         return examples
 
-    def read(self, rows: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool) -> list[Batch]:
-        """Return batches of one shape. Rows fill them in order, so the last ones may be short or empty.
+    def read(
+        self, rows: np.ndarray, offsets: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool
+    ) -> list[Batch]:
+        """Return batches of one shape. Packs fill them in order, so the last ones may be short or empty.
 
-        epoch: from 1 on, new masks are drawn.
+        offsets: pack i holds rows[offsets[i] : offsets[i + 1]]. epoch: from 1 on, new masks are drawn.
         """
+        rows, offsets = rows[offsets[0] : offsets[-1]], offsets - offsets[0]
         examples = self.load(rows)
         if self._remask is not None and epoch and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch)
-        cuts = [min(i * shape.num_rows, len(rows)) for i in range(num_batches + 1)]
+        size, last = shape.num_rows, len(offsets) - 1
+        parts = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
         return [
-            collate(slice_rows(examples, begin, end), pad_id=self._pad_id, shape=shape, rows=rows[begin:end], pin=pin)
-            for begin, end in zip(cuts, cuts[1:], strict=False)
+            collate(
+                slice_rows(examples, part[0], part[-1]),
+                pad_id=self._pad_id,
+                shape=shape,
+                rows=rows[part[0] : part[-1]],
+                offsets=part - part[0],
+                pin=pin,
+            )
+            for part in parts
         ]
 
 
@@ -129,6 +139,8 @@ class ShardLoader:
     of the attribute holds for the next iterator.
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
+    packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
+    A pack holds up to eight of the longest rows.
 
     A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
     """
@@ -143,6 +155,7 @@ class ShardLoader:
         rank: int = 0,
         num_ranks: int = 1,
         remask: bool = True,
+        packed: bool = False,
     ) -> None:
         """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
         self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
@@ -152,20 +165,26 @@ class ShardLoader:
         check_range("seed", seed, 0, 2**63 - 1)
         check_range("num_ranks", num_ranks, 1, 2**20)
         check_range("rank", rank, 0, num_ranks - 1)
-        self.longest = padded_len(int(self._shards.lengths.max()))
-        if micro_tokens is not None and micro_tokens < self.longest:
-            raise ConfigError(
-                f"micro_tokens is {micro_tokens}, but the longest row is padded to {self.longest} tokens; "
-                f"allowed are {self.longest} or more"
-            )
-        self.order = BatchOrder(self._shards.lengths, batch_tokens=batch_tokens, seed=seed)
         self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
+        self._set_order(packed=packed)
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         self._reader = RowReader(self._shards, redraw)
         self._position = Position(0, 0, 0)
         self._made_in_process = os.getpid()
         self._reset_owner()
+
+    def _set_order(self, *, packed: bool) -> None:
+        """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
+        order = BatchOrder(self._shards.lengths, batch_tokens=self._batch_tokens, seed=self._seed, packed=packed)
+        self.longest = order.row_lens()[-1]
+        if self.micro_tokens is not None and self.micro_tokens < self.longest:
+            what = "rows are packed into" if packed else "the longest row is padded to"
+            raise ConfigError(
+                f"micro_tokens is {self.micro_tokens}, but {what} {self.longest} tokens; "
+                f"allowed are {self.longest} or more"
+            )
+        self.order = order
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_lock", "_owner")}
@@ -177,6 +196,10 @@ class ShardLoader:
     def _reset_owner(self) -> None:
         self._lock = threading.Lock()
         self._owner = object()  # identifies the latest iterator, which alone may advance the position
+
+    @property
+    def is_packed(self) -> bool:
+        return self.order.pack is not None
 
     @property
     def epoch(self) -> int:
@@ -255,19 +278,23 @@ class ShardLoader:
 
     def _read(self, row_batch: RowBatch, position: Position, *, pin: bool) -> list[Batch]:
         num_batches, num_rows = self._split(row_batch.row_len)
-        rows = take_share(row_batch.rows, rank=self._rank, num_ranks=self._num_ranks)
-        shape = self._reader.shape(num_rows, row_batch.row_len)
-        return self._reader.read(rows, shape, num_batches=num_batches, epoch=position.epoch, pin=pin)
+        shape = self.shape(num_rows, row_batch.row_len)
+        share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
+        return self._reader.read(row_batch.rows, share, shape, num_batches=num_batches, epoch=position.epoch, pin=pin)
 
     def _split(self, row_len: int) -> tuple[int, int]:
-        """The number of micro-batches in a rank's share of a full batch, and the rows of each."""
+        """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
         num_rows = self._rows_per_rank(row_len)
         num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
         return num_batches, -(-num_rows // num_batches)
 
     def shapes(self) -> list[BatchShape]:
         """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
-        return [self._reader.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+        return [self.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+
+    def shape(self, num_rows: int, row_len: int) -> BatchShape:
+        """The shape of a micro-batch of so many rows, or packs, of a length."""
+        return self._reader.shape(num_rows, row_len, self.order.pack)
 
     @property
     def tokens_at_once(self) -> int:
@@ -279,21 +306,17 @@ class ShardLoader:
 
     def count_micro_tokens(self, num_batches: int) -> int:
         """The least micro_tokens with which no step has more than `num_batches` batches."""
-        row_lens = range(BUCKET, self.longest + 1, BUCKET)
-        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in row_lens)
-
-    def probe(self, num_rows: int) -> Batch:
-        """A batch with the shape of so many of the longest rows, on the CPU. It counts as no step."""
-        rows = np.arange(min(num_rows, len(self._shards)))
-        return self._reader.read(rows, self._reader.shape(num_rows, self.longest), num_batches=1, epoch=0, pin=False)[0]
+        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
-        return {"order": ORDER_VERSION, **self._position._asdict(), **self._identity()}
+        kind = {"order": ORDER_VERSION, "packed": int(self.is_packed)}
+        return {**kind, **self._position._asdict(), **self._identity()}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue at the position in `state`, with any number of ranks. Takes as long as cutting one window.
 
+        Rows are packed from now on if those of the loader of `state` were.
         Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed, or ordered
         rows by the rule of another version.
         """
@@ -309,6 +332,8 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
+        if (packed := bool(state.get("packed", 0))) != self.is_packed:
+            self._set_order(packed=packed)
         position = Position(state["epoch"], state["window"], state["batch"])
         if any(type(number) is not int for number in position) or not self.order.holds(position):
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
@@ -336,8 +361,8 @@ def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator
     A build shuffles the rows, so the first ones are a fair sample.
     """
     reader = RowReader(shards)
-    for rows, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
-        yield from reader.read(rows, shape, num_batches=1, epoch=0, pin=False)
+    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
+        yield from reader.read(row_batch.rows, row_batch.offsets, shape, num_batches=1, epoch=0, pin=False)
 
 
 def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
@@ -345,6 +370,6 @@ def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[Batc
     return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
 
 
-def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[np.ndarray, BatchShape]]:
-    for rows, row_len in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
-        yield rows, reader.shape(rows_per_batch(row_len, batch_tokens), row_len)
+def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[RowBatch, BatchShape]]:
+    for row_batch in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
+        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len)

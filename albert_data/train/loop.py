@@ -41,7 +41,9 @@ from albert_data.train.session import (
     Initial,
     Session,
     check_agreement,
+    describe_rows,
     identify_run,
+    make_loader,
     restore_newest,
     save_session,
     start_session,
@@ -79,16 +81,10 @@ def train(
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
         shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
-        loader = ShardLoader(
-            splits.train,
-            batch_tokens=config.batch_tokens,
-            micro_tokens=config.micro_tokens,
-            seed=config.seed,
-            rank=ranks.rank,
-            num_ranks=ranks.num_ranks,
-            remask=config.remask,
-        )
+        loader, obstacle = make_loader(splits.train, config, shape, precision, ranks)
         session = start_session(config, shape, precision, ranks, identity, initial)
+        # Before the ranks disconnect: if DDP is the last owner of their group, PyTorch's destructor can wait forever.
+        stack.callback(setattr, session, "network", session.model)
         if config.tensorboard:
             require_tensorboard()
         stack.enter_context(interrupt)
@@ -100,6 +96,7 @@ def train(
         if resume:
             restore_newest(session, loader, run)
         check_agreement(session, run)
+        warning += describe_rows(loader, precision, obstacle)
         budget = Budget(
             config,
             loader.steps_per_epoch,
@@ -266,12 +263,15 @@ class _Loop:
         self._rate = budget.rate(session.step, share, per_step)
         is_last = budget.is_last(session.step, share, per_step)
         self._rows = [batch.rows for batch in batches]
-        row_len = batches[0].input_ids_BT.shape[1]
+        row_len = batches[0].longest or batches[0].input_ids_BT.shape[1]
         update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
         for batch in batches:
-            num_rows, mask_capacity = len(batch.input_ids_BT), len(batch.masked_indices_N)
             session.tally.num_flops += training_flops(
-                session.model.config, num_rows=num_rows, row_len=row_len, num_masked=mask_capacity
+                session.model.config,
+                num_rows=len(batch.sop_labels_B),
+                num_tokens=batch.input_ids_BT.numel(),
+                row_len=batch.attended_len or row_len,
+                num_masked=len(batch.masked_indices_N),
             )
         self._report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
         return is_last, self._interrupt.agree(signals)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from albert_data.errors import ConfigError
-from albert_data.train.batch import Batch
+from albert_data.train.batch import Batch, empty_batch
 from albert_data.train.loader import ShardLoader
 from albert_data.wording import count_of
 
@@ -52,7 +52,8 @@ def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
     # Before the first step the optimiser has no state yet. It will need two tensors for each parameter.
     constant = 0 if session.optimizer.state else 2 * sum(p.nbytes for p in session.model.parameters())
     try:
-        less, more = (_measure_peak(session, loader.probe(count)) for count in (num_rows, 2 * num_rows))
+        batches = [empty_batch(loader.shape(count, longest)) for count in (num_rows, 2 * num_rows)]
+        less, more = (_measure_peak(session, batch) for batch in batches)
         per_token, constant = max(1, more - less) / (num_rows * longest), constant + max(0, 2 * less - more)
     except torch.cuda.OutOfMemoryError:
         per_token = math.inf  # one row at a time is left to try

@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from albert_data.train.attention import PackedRows, attend_by_products, attend_packed, is_short_on_cpu
 from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.config import AlbertConfig
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
-LONGEST_BY_PRODUCTS = 256  # tokens
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,8 +70,9 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.project = nn.Linear(size, config.hidden_size)
 
-    def forward(self, input_ids_BT: Tensor, segment_ids_BT: Tensor) -> Tensor:
-        position_TE = self.position.weight[: input_ids_BT.shape[1]]
+    def forward(self, input_ids_BT: Tensor, segment_ids_BT: Tensor, positions_BT: Tensor | None = None) -> Tensor:
+        first_TE = self.position.weight[: input_ids_BT.shape[1]]
+        position_TE = first_TE if positions_BT is None else self.position(positions_BT)
         sum_BTE = self.token(input_ids_BT) + position_TE + self.segment(segment_ids_BT)
         x_BTH: Tensor = self.project(self.dropout(self.norm(sum_BTE)))
         return x_BTH
@@ -89,31 +90,19 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.norm = LayerNorm(config.hidden_size)
 
-    def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
+    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
         qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
         q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
-        attend = attend_by_products if _is_short_on_cpu(q_BATD) else F.scaled_dot_product_attention
-        mixed_BATD = attend(q_BATD, k_BATD, v_BATD, mask_B11T, dropout_p=self.dropout_prob if self.training else 0.0)
+        dropout = self.dropout_prob if self.training else 0.0
+        if isinstance(rows, PackedRows):
+            mixed_BATD = attend_packed(q_BATD, k_BATD, v_BATD, rows, dropout)
+        elif is_short_on_cpu(q_BATD):
+            mixed_BATD = attend_by_products(q_BATD, k_BATD, v_BATD, rows, dropout)
+        else:
+            mixed_BATD = F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, rows, dropout_p=dropout)
         mixed_BTH = mixed_BATD.transpose(1, 2).flatten(2)
         y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.out(mixed_BTH)))
         return y_BTH
-
-
-def _is_short_on_cpu(q_BATD: Tensor) -> bool:
-    """Whether PyTorch's attention for CPUs is slower here than three plain operations.
-
-    Measured on rows of 128 in bfloat16: 3 times as slow, most of it in the backward pass; from 512 on it is faster.
-    """
-    return q_BATD.device.type == "cpu" and q_BATD.dtype == torch.bfloat16 and q_BATD.shape[2] <= LONGEST_BY_PRODUCTS
-
-
-def attend_by_products(
-    q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, mask_B11T: Tensor, dropout_p: float = 0.0
-) -> Tensor:
-    """`F.scaled_dot_product_attention` as two products and a softmax in float32; keeps scores of all pairs."""
-    scores_BATT = (q_BATD * q_BATD.shape[-1] ** -0.5) @ k_BATD.transpose(-1, -2)
-    probs_BATT = scores_BATT.float().masked_fill(~mask_B11T, -torch.inf).softmax(-1).to(v_BATD.dtype)
-    return F.dropout(probs_BATT, dropout_p) @ v_BATD
 
 
 class FeedForward(nn.Module):
@@ -145,17 +134,17 @@ class Encoder(nn.Module):
         self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
         self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
-    def forward(self, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
+    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
         for attention, ffn in self.inner_layers:
             if self.recompute and self.training:
-                x_BTH = checkpoint(self.run_inner_layer, attention, ffn, x_BTH, mask_B11T, use_reentrant=False)
+                x_BTH = checkpoint(self.run_inner_layer, attention, ffn, x_BTH, rows, use_reentrant=False)
             else:
-                x_BTH = self.run_inner_layer(attention, ffn, x_BTH, mask_B11T)
+                x_BTH = self.run_inner_layer(attention, ffn, x_BTH, rows)
         return x_BTH
 
-    def run_inner_layer(self, attention: int, ffn: int, x_BTH: Tensor, mask_B11T: Tensor) -> Tensor:
+    def run_inner_layer(self, attention: int, ffn: int, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
         """Run an attention and a feed-forward, given by their indices. It is compiled as one graph."""
-        y_BTH: Tensor = self.ffns[ffn](self.attentions[attention](x_BTH, mask_B11T))
+        y_BTH: Tensor = self.ffns[ffn](self.attentions[attention](x_BTH, rows))
         return y_BTH
 
 
@@ -194,14 +183,20 @@ class Albert(nn.Module):
     def encode(self, batch: Batch) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they have no meaning."""
         # A mask even if there is no padding: without one, torch would compile another graph.
-        mask_B11T = batch.valid_BT[:, None, None, :]
-        x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT)
-        x_BTH = self.encoder(x_BTH, mask_B11T)
+        rows: Tensor | PackedRows = batch.valid_BT[:, None, None, :]
+        if batch.row_offsets_R is not None and batch.longest is not None:
+            rows = PackedRows(batch.row_offsets_R, batch.longest)
+        x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT, batch.positions_BT)
+        x_BTH = self.encoder(x_BTH, rows)
         return x_BTH
 
     def forward(self, batch: Batch) -> Output:
         x_BTH = self.encode(batch)
-        pooled_BH = torch.tanh(self.pooler(x_BTH[:, 0]))
+        first_BH = x_BTH[:, 0]
+        if batch.row_offsets_R is not None:  # the empty rows at the end begin after the last cell, and have no label
+            first_cells_R = batch.row_offsets_R[:-1].clamp(max=batch.input_ids_BT.numel() - 1)
+            first_BH = x_BTH.flatten(0, 1).index_select(0, first_cells_R)
+        pooled_BH = torch.tanh(self.pooler(first_BH))
         sop_logits_B2: Tensor = self.sop_head(pooled_BH)
         sop_nats = sum_losses(sop_logits_B2, batch.sop_labels_B)
         masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)

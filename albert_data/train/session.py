@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
+from albert_data.train.attention import explain_padding
 from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import (
     list_checkpoints,
@@ -33,7 +34,7 @@ from albert_data.train.compiling import choose_compiling, compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
-from albert_data.train.loader import ShardLoader
+from albert_data.train.loader import Rows, ShardLoader
 from albert_data.train.memory import explain_out_of_memory
 from albert_data.train.metrics import Tally, measure
 from albert_data.train.model import Albert
@@ -126,6 +127,39 @@ def identify_run(
     if resumed is not None and stored is not None:
         check_identity(identity, stored["identity"], resumed / RUN_FILE)
     return shape, identity
+
+
+def make_loader(
+    rows: Rows, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
+) -> tuple[ShardLoader, str | None]:
+    """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
+    obstacle = explain_padding(precision, shape)
+    if ranks.sum([obstacle is not None])[0] and obstacle is None:
+        obstacle = "another process can't pack them"
+    loader = ShardLoader(
+        rows,
+        batch_tokens=config.batch_tokens,
+        micro_tokens=config.micro_tokens,
+        seed=config.seed,
+        rank=ranks.rank,
+        num_ranks=ranks.num_ranks,
+        remask=config.remask,
+        packed=obstacle is None,
+    )
+    return loader, obstacle
+
+
+def describe_rows(loader: ShardLoader, precision: Precision, obstacle: str | None) -> list[str]:
+    """Say for a GPU whether rows are packed; a run that resumes keeps what it began with.
+
+    Raises ConfigError if that is packs, and the device can't compute them.
+    """
+    if loader.is_packed and obstacle is not None:
+        raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
+    if precision.device.type != "cuda":
+        return []
+    padded = f"padded ({obstacle or 'as when the run began'})"
+    return [f"rows        {'packed, without padding' if loader.is_packed else padded}"]
 
 
 def start_session(

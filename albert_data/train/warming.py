@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from albert_data.train.batch import BatchShape, make_blank
+from albert_data.train.batch import BatchShape, empty_batch
 from albert_data.train.loader import Rows, ShardLoader, fixed_shapes
 from albert_data.train.memory import halve_batches
 from albert_data.train.session import Session
@@ -51,7 +51,7 @@ def _compute(session: Session, shape: BatchShape, *, is_update: bool) -> None:
     session.model.train(is_update)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.set_grad_enabled(is_update):
         with session.precision.autocast():
-            output = session.model(make_blank(shape, device))
+            output = session.model(empty_batch(shape).to(device))
         if is_update:
             torch.autograd.grad(output.mlm_nats + output.sop_nats, list(session.model.parameters()))
     session.model.train()

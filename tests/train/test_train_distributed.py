@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -10,19 +11,23 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+import weakref
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from shard_fixtures import write_like
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.train import session
+from albert_data.train import loop, session
 from albert_data.train.checkpoint import list_checkpoints
+from albert_data.train.config import RECIPES
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.loader import ShardLoader
 from albert_data.train.precision import Precision, choose_precision
@@ -96,6 +101,33 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
             assert line[2:] == pytest.approx(other[2:], abs=1e-4)
     assert "2 processes" in said[0]
     assert "step 12" not in said[1], "only the first reports"
+
+
+def test_the_exchange_of_gradients_ends_before_the_ranks_disconnect(monkeypatch, toys, use_shards, tmp_path):
+    """PyTorch can hang in the destructor of a group whose last owner is DistributedDataParallel."""
+    use_shards(toys.make_shards(30))
+    made = []
+
+    @contextmanager
+    def join_alone(device_type):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            yield Ranks(num_ranks=2)
+            assert made
+            assert made[0]() is None
+        finally:
+            dist.destroy_process_group()
+
+    def make(*arguments, **options):
+        network = DistributedDataParallel(*arguments, **options)
+        made.append(weakref.ref(network))
+        return network
+
+    monkeypatch.setattr(loop, "join_ranks", join_alone)
+    monkeypatch.setattr(session, "DistributedDataParallel", make)
+    monkeypatch.setattr(session.Session, "gradients", lambda self, *, are_final: nullcontext())
+    config = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=512, device="cpu")
+    loop.train(tmp_path, tmp_path / "run", config)
 
 
 def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):

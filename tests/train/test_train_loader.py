@@ -81,7 +81,7 @@ def stored_row(shards, row: int) -> tuple:
 
 def plain_collate(examples: Examples, shape: BatchShape, pad_id: int) -> dict[str, list]:
     """`collate` as a plain loop over tokens."""
-    num_rows, row_len, mask_capacity = shape
+    num_rows, row_len, mask_capacity, _ = shape
     ids, segments, valid, labels, indices, originals = [], [], [], [], [], []
     for row in range(num_rows):
         here = slice(*examples.offsets[row : row + 2]) if row < len(examples) else slice(0, 0)

@@ -16,9 +16,9 @@ from albert_data.train.order import (
     Position,
     RowBatch,
     cut_batches,
+    cut_share,
     rows_per_batch,
     shuffle,
-    take_share,
 )
 
 START = Position(0, 0, 0)
@@ -198,11 +198,13 @@ def test_a_position_gives_the_same_batch_with_and_without_the_batches_before_it(
 
 @given(num_rows=st.integers(0, 50), num_ranks=st.integers(1, 9))
 def test_the_shares_of_ranks_make_up_the_batch_and_differ_by_at_most_a_row(num_rows, num_ranks):
-    rows = np.arange(num_rows)
-    shares = [take_share(rows, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
-    assert np.array_equal(np.concatenate(shares), rows)
-    assert max(map(len, shares)) == -(-num_rows // num_ranks)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    offsets = np.arange(num_rows + 1)
+    shares = [cut_share(offsets, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    assert np.array_equal(np.concatenate([share[:-1] for share in shares]), offsets[:-1])
+    assert all(np.array_equal(np.diff(share), np.ones(len(share) - 1)) for share in shares)
+    sizes = [len(share) - 1 for share in shares]
+    assert max(sizes) == -(-num_rows // num_ranks)
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_windows_divide_the_epoch_evenly(small_windows):

@@ -1,0 +1,466 @@
+"""Packed batches hold all rows without padding, and the model computes for them what it computes for padded ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_data.errors import ConfigError
+from albert_data.examples.ragged import Examples
+from albert_data.train import ShardLoader, attention, loop, order, session
+from albert_data.train.attention import PackedRows, attend_packed, explain_padding, try_varlen
+from albert_data.train.batch import Batch, BatchShape, collate, empty_batch
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.distributed import Ranks
+from albert_data.train.flops import training_flops
+from albert_data.train.model import Albert
+from albert_data.train.order import BatchOrder, Pack, Position, choose_pack, pack_batches
+from albert_data.train.precision import Precision
+from albert_data.train.session import describe_rows, make_loader
+
+CPU = torch.device("cpu")
+SMALL = AlbertConfig(
+    vocab_size=40, max_positions=256, embedding_size=6, hidden_size=16, num_layers=2, num_heads=2, ffn_size=16
+)
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    monkeypatch.setattr(order, "WINDOW_BATCHES", 5)
+
+
+def small_model(**changes) -> Albert:
+    torch.manual_seed(1)
+    model = Albert(dataclasses.replace(SMALL, **changes)).eval()
+    with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.4)
+    return model
+
+
+def steps_of(loader: ShardLoader, num_steps: int) -> list[list[Batch]]:
+    return list(islice(loader.stream(CPU), num_steps))
+
+
+def rows_of(batch: Batch) -> dict[int, tuple]:
+    """The rows of a packed batch by number, as the shards have them: ids, segments, label, masks."""
+    found, offsets = {}, batch.row_offsets_R.tolist()
+    ids, segments, positions = (
+        tensor.flatten().tolist() for tensor in (batch.input_ids_BT, batch.segment_ids_BT, batch.positions_BT)
+    )
+    pairs = zip(batch.masked_indices_N.tolist(), batch.masked_labels_N.tolist(), strict=True)
+    masks = [(cell, label) for cell, label in pairs if label != -1]
+    spans = zip(offsets, offsets[1:], strict=False)
+    real = [(i, begin, end) for i, (begin, end) in enumerate(spans) if batch.valid_BT.flatten()[begin:end].sum() > 1]
+    for row, (i, begin, end) in zip(batch.rows.tolist(), real, strict=True):
+        assert positions[begin:end] == list(range(end - begin))
+        here = [(cell - begin, label) for cell, label in masks if begin <= cell < end]
+        found[row] = ids[begin:end], segments[begin:end], int(batch.sop_labels_B[i]), here
+    return found
+
+
+def stored_row(shards, row: int) -> tuple:
+    one = shards.rows(np.array([row]))
+    ids, a_len = one.input_ids.tolist(), int(one.segment_a_len[0])
+    masks = list(zip(one.masked_positions.tolist(), one.masked_ids.tolist(), strict=True))
+    return ids, [int(at >= a_len + 2) for at in range(len(ids))], int(one.sop_label[0]), masks
+
+
+# ---- which rows are in a pack ----
+
+
+def plain_packs(lengths: list[int], pack: Pack) -> list[list[int]]:
+    """Best fit as a plain loop over all packs for each row."""
+    packs: list[list[int]] = []
+    for row, length in enumerate(lengths):
+        rooms = [pack.pack_len - sum(lengths[other] for other in rows) for rows in packs]
+        open_ = [(room, i) for i, room in enumerate(rooms) if room >= length and len(packs[i]) < pack.max_rows]
+        if open_:
+            packs[min(open_)[1]].append(row)
+        else:
+            packs.append([row])
+    return packs
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 100), min_size=1, max_size=120),
+    pack_len=st.integers(100, 400),
+    max_rows=st.integers(1, 9),
+    num_packs=st.integers(1, 4),
+)
+def test_each_row_goes_into_the_fullest_pack_that_has_room(lengths, pack_len, max_rows, num_packs):
+    pack = Pack(pack_len, max_rows, 100)
+    batches = pack_batches(np.arange(len(lengths)), np.array(lengths), pack, num_packs * pack_len)
+    spans = [(b.rows, zip(b.offsets, b.offsets[1:], strict=False)) for b in batches]
+    assert [rows[begin:end].tolist() for rows, ends in spans for begin, end in ends] == plain_packs(lengths, pack)
+    assert all(len(batch.offsets) - 1 == num_packs for batch in batches[:-1])
+    assert all(batch.row_len == pack_len for batch in batches)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 200), min_size=1, max_size=300),
+    batch_tokens=st.integers(1, 4000),
+    seed=st.integers(0, 2**63 - 1),
+    epoch=st.integers(0, 3),
+)
+def test_each_row_is_in_one_pack_of_an_epoch(lengths, batch_tokens, seed, epoch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "WINDOW_BATCHES", 3)
+        patch.setattr(order, "BLOCK_ROWS", 20)
+        batch_order = BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed, packed=True)
+        batches = [b for i in range(batch_order.num_windows) for b in batch_order.window(epoch, i)]
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
+    assert {batch.row_len for batch in batches} == {batch_order.pack.pack_len}
+    for batch in batches:
+        assert len(batch.offsets) == 2 or (len(batch.offsets) - 1) * batch.row_len <= batch_tokens
+        for begin, end in zip(batch.offsets, batch.offsets[1:], strict=False):
+            assert 0 < sum(lengths[row] for row in batch.rows[begin:end]) <= batch.row_len
+
+
+@pytest.mark.parametrize(
+    ("batch_tokens", "expected"), [(65_536, 4096), (20_000, 4000 // 64 * 64), (2048, 2048), (1, 512), (4097, 2048)]
+)
+def test_packs_divide_the_tokens_of_a_batch_and_hold_the_longest_row(batch_tokens, expected):
+    assert choose_pack(np.array([3, 500]), batch_tokens).pack_len == expected
+
+
+def test_rows_of_many_lengths_leave_hardly_any_cell_empty():
+    lengths = np.random.default_rng(0).integers(3, 513, 30_000)
+    batch_order = BatchOrder(lengths, batch_tokens=16_384, seed=0, packed=True)
+    batches = batch_order.window(0, 0)
+    assert sum(lengths[batch.rows].sum() for batch in batches) > 0.995 * len(batches) * 16_384
+    assert max(np.diff(batch.offsets).max() for batch in batches) < batch_order.pack.max_rows
+
+
+def test_the_packs_are_frozen():
+    # If this changes, --resume would train on other batches: raise ORDER_VERSION too.
+    assert order.ORDER_VERSION == 2
+    batch_order = BatchOrder(np.arange(10, 90, 4), batch_tokens=192, seed=42, packed=True)
+    found = islice(batch_order.batches_from(Position(0, 0, 0)), 4)
+    assert [batch.rows.tolist() for batch, _, _ in found] == [[1, 8, 12, 16], [17, 18, 4], [11], [19, 15, 6]]
+
+
+# ---- the batches ----
+
+
+def test_a_pack_is_filled_up_with_empty_rows():
+    # [CLS] 7 8 [SEP] 9 [SEP], masked at 2 (was 6), and [CLS] 7 [SEP], masked at 1 (was 5), in the first of two packs.
+    examples = Examples(
+        input_ids=np.array([2, 7, 4, 3, 9, 3, 2, 7, 3], np.uint16),
+        offsets=np.array([0, 6, 9]),
+        segment_a_len=np.array([2, 1], np.int32),
+        sop_label=np.array([1, -1], np.int8),
+        masked_positions=np.array([2, 1], np.uint16),
+        masked_ids=np.array([6, 5], np.uint16),
+        mask_offsets=np.array([0, 1, 2]),
+        document_keys=np.array([1, 2], np.uint64),
+    )
+    shape = BatchShape(2, 12, 3, Pack(12, 2, 8))
+    batch = collate(examples, pad_id=0, shape=shape, offsets=np.array([0, 2, 2]), rows=np.array([70, 80]))
+    assert batch.input_ids_BT.tolist() == [[2, 7, 4, 3, 9, 3, 2, 7, 3, 0, 0, 0], [0] * 12]
+    assert batch.segment_ids_BT.tolist() == [[0, 0, 0, 0, 1, 1, *[0] * 6], [0] * 12]
+    assert batch.positions_BT.tolist() == [[0, 1, 2, 3, 4, 5, 0, 1, 2, 0, 1, 2], [*range(8), *range(4)]]
+    assert batch.row_offsets_R.tolist() == [0, 6, 9, 12, 20, 24, 24, 24, 24]  # of at most 2 + 2 rows in each pack
+    assert batch.sop_labels_B.tolist() == [1, *[-1] * 7]
+    assert batch.masked_indices_N.tolist() == [2, 7, 0]
+    assert batch.masked_labels_N.tolist() == [6, 5, -1]
+    assert (batch.num_tokens, batch.num_masked, batch.num_pairs, batch.longest) == (9, 2, 1, 8)
+    assert batch.attended_len == (36 + 9 + 9 + 64 + 16) / 24
+
+
+@pytest.mark.parametrize(("num_ranks", "micro_tokens"), [(1, None), (2, None), (1, 512), (3, 512)])
+def test_a_step_has_the_rows_of_the_shards_in_one_shape(toys, small_windows, num_ranks, micro_tokens):
+    shards = toys.make_shards(145, max_seq_len=64)
+    settings_ = {"batch_tokens": 1024, "seed": 3, "packed": True, "remask": False, "micro_tokens": micro_tokens}
+    loaders = [ShardLoader(shards, **settings_, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    num_steps = sum(len(loaders[0].order.window(0, i)) for i in range(loaders[0].order.num_windows))
+    found: dict[int, tuple] = {}
+    shapes = set()
+    for steps in (steps_of(loader, num_steps) for loader in loaders):
+        for batch in (batch for step in steps for batch in step):
+            rows = rows_of(batch)
+            assert not set(rows) & set(found), "a row came twice"
+            found |= rows
+            shapes.add(tuple(shapes_of(batch).items()))
+    assert found == {row: stored_row(shards, row) for row in range(145)}
+    assert len(shapes) == 1
+    assert len({len(step) for step in steps}) == 1
+
+
+def shapes_of(batch: Batch) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_an_empty_batch_has_the_shapes_of_the_batches_to_come(toys, packed):
+    loader = ShardLoader(toys.make_shards(145, max_seq_len=64), batch_tokens=1024, packed=packed)
+    ((batch,),) = steps_of(loader, 1)
+    num_rows, row_len = batch.input_ids_BT.shape
+    empty = empty_batch(BatchShape(num_rows, row_len, len(batch.masked_indices_N), loader.order.pack))
+    assert shapes_of(empty) == shapes_of(batch)
+    assert (len(empty.rows), empty.num_tokens, empty.num_masked, empty.num_pairs) == (0, 0, 0, 0)
+    assert empty.longest == batch.longest
+
+
+def test_packs_are_nearly_full(toys):
+    loader = ShardLoader(toys.make_shards(1450, max_seq_len=64), batch_tokens=1024, packed=True)
+    assert loader.padding_share() < 0.02
+    padded = ShardLoader(toys.make_shards(1450, max_seq_len=64), batch_tokens=1024)
+    assert padded.padding_share() > 0.2
+
+
+@pytest.mark.parametrize("num_steps", [0, 3, 40])
+def test_a_loader_resumes_in_packs_also_if_it_was_made_without(toys, small_windows, num_steps):
+    shards = toys.make_shards(145, max_seq_len=64)
+    loader = ShardLoader(shards, batch_tokens=512, seed=3, packed=True)
+    steps_of(loader, num_steps)
+    late = ShardLoader(shards, batch_tokens=512, seed=3, num_ranks=1)
+    late.load_state_dict(loader.state_dict())
+    for (one,), (other,) in zip(steps_of(loader, 8), steps_of(late, 8), strict=True):
+        assert torch.equal(one.input_ids_BT, other.input_ids_BT)
+        assert np.array_equal(one.rows, other.rows)
+    assert loader.state_dict() == late.state_dict()
+
+
+def test_micro_batches_smaller_than_a_pack_are_refused(toys):
+    shards = toys.make_shards(45, max_seq_len=64)
+    with pytest.raises(ConfigError, match="micro_tokens is 256, but rows are packed into 512 tokens; allowed are 512"):
+        ShardLoader(shards, batch_tokens=1024, micro_tokens=256, packed=True)
+
+
+# ---- attention and the model ----
+
+
+def plain_varlen(q_NAD, k_NAD, v_NAD, offsets_q, offsets_k, longest_q, longest_k):
+    """What the kernel computes, row by row; a row that is longer than announced is cut, as by the kernel."""
+    mixed_NAD = torch.full_like(q_NAD, torch.nan)
+    assert torch.equal(offsets_q, offsets_k)
+    assert offsets_q.dtype == torch.int32
+    for begin, end in zip(offsets_q.tolist(), offsets_q.tolist()[1:], strict=False):
+        end = min(end, begin + longest_q)
+        one = (x_NAD[begin:end].transpose(0, 1)[None] for x_NAD in (q_NAD, k_NAD, v_NAD))
+        mixed_NAD[begin:end] = torch.nn.functional.scaled_dot_product_attention(*one)[0].transpose(0, 1)
+    return mixed_NAD
+
+
+@pytest.fixture
+def varlen(monkeypatch):
+    """Make CPU tensors take the path of the kernel, which runs as plain Python. Counts the calls."""
+    calls = []
+
+    def count(*arguments):
+        calls.append(arguments)
+        return plain_varlen(*arguments)
+
+    monkeypatch.setattr(attention, "varlen_attn", count)
+    monkeypatch.setattr(attention, "can_use_varlen", lambda q_BATD: True)
+    return calls
+
+
+def both_batches(toys) -> tuple[Batch, Batch]:
+    """The same rows padded and packed, in the same order."""
+    shards = toys.make_shards(40, max_seq_len=64)
+    ((packed,),) = steps_of(ShardLoader(shards, batch_tokens=4096, packed=True, remask=False), 1)
+    return collate(shards.rows(packed.rows), pad_id=0, rows=packed.rows), packed
+
+
+def outcomes(model: Albert, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    model.zero_grad()
+    output = model(batch)
+    output.loss.backward()
+    has_label, has_pair = batch.masked_labels_N != -1, batch.sop_labels_B != -1
+    logits = torch.cat([output.mlm_logits_NV[has_label].flatten(), output.sop_logits_B2[has_pair].flatten()])
+    return output.loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def assert_equal_outcomes(one, other) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_losses_logits_and_gradients_of_packs_are_those_of_padded_rows(toys):
+    padded, packed = both_batches(toys)
+    assert_equal_outcomes(outcomes(small_model(), packed), outcomes(small_model(), padded))
+
+
+def test_they_are_the_same_by_the_kernel(toys, varlen):
+    padded, packed = both_batches(toys)
+    assert_equal_outcomes(outcomes(small_model(), packed), outcomes(small_model(), padded))
+    assert len(varlen) == SMALL.num_layers
+
+
+def test_an_empty_pack_gives_finite_gradients(toys, varlen):
+    shards = toys.make_shards(2, max_seq_len=64)
+    ((batch,),) = steps_of(ShardLoader(shards, batch_tokens=4096, packed=True), 1)
+    assert (batch.valid_BT.sum(1) <= 8).any(), "a pack of empty rows alone"
+    assert all(gradient.isfinite().all() for gradient in outcomes(small_model(), batch)[2])
+
+
+def test_packs_with_dropout_use_the_mask_because_the_kernel_has_no_dropout(toys, varlen):
+    model = small_model(dropout=0.1).train()
+    outcomes(model, both_batches(toys)[1])
+    assert varlen == []
+
+
+def test_a_mask_keeps_attention_within_rows():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 4, 8, 16).unbind()
+    rows = PackedRows(torch.tensor([0, 3, 8, 9, 16, 16], dtype=torch.int32), 8)
+    expected = plain_varlen(*(x.transpose(1, 2).flatten(0, 1) for x in (q, k, v)), rows.offsets, rows.offsets, 8, 8)
+    torch.testing.assert_close(attend_packed(q, k, v, rows, 0.0).transpose(1, 2).flatten(0, 1), expected)
+
+
+# ---- when rows are packed ----
+
+
+def make_precision(device: str = "cuda", name: str = "bf16") -> Precision:
+    return Precision(device=torch.device(device), device_info="", format=name, format_reason="")
+
+
+def test_a_right_kernel_passes_in_bfloat16(varlen):
+    assert try_varlen(CPU, torch.bfloat16, SMALL)
+    assert varlen
+    assert all(q.dtype == torch.bfloat16 for q, *_ in varlen)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda q, *rest: plain_varlen(q, *rest) * 1.5,
+        lambda q, *rest: plain_varlen(q, *rest).detach() + 0 * q,  # no gradient
+        lambda q, k, v, offsets, *rest: plain_varlen(q, k, v, offsets[[0, 2, 3]], offsets[[0, 2, 3]], 64, 64),
+        lambda q, *rest: plain_varlen(q, *rest) * torch.where(torch.arange(128) == 63, torch.nan, 1.0)[:, None, None],
+    ],
+    ids=["another scale", "no gradient", "rows together", "NaN"],
+)
+def test_a_kernel_with_wrong_results_is_found(monkeypatch, varlen, wrong):
+    monkeypatch.setattr(attention, "varlen_attn", wrong)
+    assert not try_varlen(CPU, torch.bfloat16, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dropout", "kernel", "reason"),
+    [
+        (make_precision("cpu", "fp32"), 0.0, plain_varlen, "CUDA"),
+        (make_precision(), 0.0, None, "has no varlen_attn; 2.10"),
+        (make_precision(name="fp32"), 0.0, plain_varlen, "no float32"),
+        (make_precision(), 0.1, plain_varlen, "no dropout"),
+    ],
+)
+def test_rows_are_padded_where_the_kernel_cannot_run_and_the_reason_is_named(
+    monkeypatch, precision, dropout, kernel, reason
+):
+    monkeypatch.setattr(attention, "varlen_attn", kernel)
+    assert reason in explain_padding(precision, dataclasses.replace(SMALL, dropout=dropout))
+
+
+@pytest.mark.parametrize(("result", "reason"), [(True, None), (False, "wrong results"), (RuntimeError("sm70"), "sm70")])
+def test_rows_are_packed_where_the_kernel_gives_the_right_results(monkeypatch, result, reason):
+    def pretend(device, dtype, config):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(attention, "try_varlen", pretend)
+    found = explain_padding(make_precision(), SMALL)
+    assert found is None if reason is None else reason in found
+
+
+@pytest.mark.parametrize(
+    ("packed", "obstacle", "line"),
+    [
+        (True, None, "rows        packed, without padding"),
+        (False, "old torch", "rows        padded (old torch)"),
+        (False, None, "rows        padded (as when the run began)"),
+    ],
+)
+def test_the_start_says_on_a_gpu_whether_rows_are_packed(toys, packed, obstacle, line):
+    loader = ShardLoader(toys.make_shards(20), batch_tokens=512, packed=packed)
+    assert describe_rows(loader, make_precision(), obstacle) == [line]
+
+
+# ---- runs ----
+
+CONFIG = dataclasses.replace(
+    RECIPES["quick"]["tiny"],
+    steps=9,
+    batch_tokens=512,
+    log_every=4,
+    eval_every=9,
+    save_every=3,
+    dropout=0.1,
+    device="cpu",
+)
+
+
+@pytest.fixture
+def pack(monkeypatch, use_shards, toys):
+    """Say whether rows can be packed, as on a GPU: None, or the obstacle."""
+    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
+    return lambda obstacle: monkeypatch.setattr(session, "explain_padding", lambda *arguments: obstacle)
+
+
+def read_losses(toys, run):
+    return [line["mlm_loss"] for line in toys.read_metrics(run)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, None), ("no kernel", None)])
+def test_a_run_resumes_bit_for_bit_with_the_rows_it_began_with(toys, pack, tmp_path, before, after):
+    pack(before)
+    loop.train(tmp_path, tmp_path / "whole", CONFIG)
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    shutil.rmtree(list_checkpoints(tmp_path / "parts")[-1])
+    pack(after)
+    loop.train(tmp_path, tmp_path / "parts", CONFIG, resume=True)
+    whole, parts = (load_checkpoint(list_checkpoints(tmp_path / name)[-1]) for name in ("whole", "parts"))
+    assert all(torch.equal(tensor, parts[0][name]) for name, tensor in whole[0].items())
+    assert whole[2]["loader"] == parts[2]["loader"]
+    assert whole[2]["loader"]["packed"] == (before is None)
+    assert read_losses(toys, tmp_path / "whole") == read_losses(toys, tmp_path / "parts")
+
+
+def test_a_run_of_packs_does_not_resume_where_they_cannot_be_computed(pack, tmp_path):
+    pack(None)
+    loop.train(tmp_path, tmp_path / "run", CONFIG)
+    shutil.rmtree(list_checkpoints(tmp_path / "run")[-1])
+    pack("PyTorch 2.9 has no varlen_attn")
+    with pytest.raises(ConfigError, match=r"rows are packed, and PyTorch 2\.9 has no varlen_attn; resume where"):
+        loop.train(tmp_path, tmp_path / "run", CONFIG, resume=True)
+
+
+def test_no_rank_packs_rows_if_another_cannot(monkeypatch, toys):
+    monkeypatch.setattr(session, "explain_padding", lambda *arguments: None)
+    others = Ranks()
+    monkeypatch.setattr(Ranks, "sum", lambda self, values: [value + 1 for value in values])
+    loader, obstacle = make_loader(toys.make_shards(20), CONFIG, SMALL, make_precision(), others)
+    assert not loader.is_packed
+    assert obstacle == "another process can't pack them"
+
+
+def test_ranks_and_micro_batches_have_together_the_losses_of_the_whole_batch(toys):
+    shards, model = toys.make_shards(60, max_seq_len=64), small_model()
+    kind = {"batch_tokens": 2048, "packed": True, "remask": False}
+
+    def sum_losses(**parts) -> torch.Tensor:
+        outputs = [model(batch) for (step,) in [steps_of(ShardLoader(shards, **kind, **parts), 1)] for batch in step]
+        return torch.stack([torch.stack([output.mlm_nats, output.sop_nats]) for output in outputs]).sum(0)
+
+    whole = sum_losses()
+    torch.testing.assert_close(sum_losses(micro_tokens=512), whole)
+    torch.testing.assert_close(sum(sum_losses(rank=rank, num_ranks=3) for rank in range(3)), whole)
+
+
+def test_flops_of_packs_count_attention_within_rows():
+    rows = training_flops(SMALL, num_rows=8, row_len=64, num_masked=64)
+    assert training_flops(SMALL, num_rows=8, row_len=64.0, num_tokens=512, num_masked=64) == rows
+    halves = training_flops(SMALL, num_rows=16, row_len=32, num_masked=64)
+    assert training_flops(SMALL, num_rows=16, row_len=32.0, num_tokens=512, num_masked=64) == halves < rows
