@@ -212,6 +212,19 @@ def test_an_empty_batch_has_the_shapes_of_the_batches_to_come(toys, packed):
     assert empty.longest == batch.longest
 
 
+def test_the_loader_knows_the_one_shape_of_its_packs_and_how_many_fit_at_once(toys):
+    loader = ShardLoader(toys.make_shards(300, max_seq_len=64), batch_tokens=4096, packed=True)
+    assert loader.order.pack.pack_len == loader.longest == 512
+    for num_batches, tokens in ((1, 4096), (3, 1536), (8, 512)):
+        assert loader.count_micro_tokens(num_batches) == tokens
+        loader.micro_tokens = tokens
+        (shape,) = loader.shapes()
+        batches = [batch for step in steps_of(loader, 2) for batch in step]
+        assert len(batches) == 2 * num_batches
+        assert {batch.input_ids_BT.shape for batch in batches} == {(shape.num_rows, shape.row_len)}
+        assert shapes_of(empty_batch(shape)) == shapes_of(batches[0])
+
+
 def test_packs_are_nearly_full(toys):
     loader = ShardLoader(toys.make_shards(1450, max_seq_len=64), batch_tokens=1024, packed=True)
     assert loader.padding_share() < 0.02

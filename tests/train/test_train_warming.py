@@ -31,7 +31,7 @@ TIMED = dataclasses.replace(TINY, steps=None, minutes=10.0, warmup_share=0.05, l
 
 
 def shape_of(batch):
-    return (*batch.input_ids_BT.shape, len(batch.masked_indices_N))
+    return (*batch.input_ids_BT.shape, len(batch.masked_indices_N), None)
 
 
 @pytest.mark.parametrize("settings", [{}, {"micro_tokens": 256}, {"rank": 1, "num_ranks": 2}])
