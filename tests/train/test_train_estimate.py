@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -18,10 +17,10 @@ CPU = torch.device("cpu")
 class Run:
     """A run whose updates take as long as a test says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, device: torch.device = CPU, **length: float) -> None:
+    def __init__(self, device: torch.device = CPU, **length: float) -> None:
         self.now, self.step = 0.0, 0
-        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
-        self.budget = Budget(TrainConfig(**{"steps": None, **length}), 500, began=0.0)
+        config = TrainConfig(**{"steps": None, **length})
+        self.budget = Budget(config, 500, began=0.0, clock=lambda: self.now)
         self.estimate = Estimate(self.budget, device)
 
     def update(self, seconds: float, num: int = 1) -> list[str]:
@@ -34,8 +33,8 @@ class Run:
 
 
 @pytest.fixture
-def run(monkeypatch):
-    return lambda **options: Run(monkeypatch, **options)
+def run():
+    return Run
 
 
 def test_the_time_that_is_left_is_told(run):

@@ -29,6 +29,7 @@ TINY = dataclasses.replace(
     eval_every=2,
     save_every=2,
     device="cpu",
+    precision="fp32",
     remask=False,
 )
 
@@ -102,7 +103,7 @@ def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shar
     for words in (
         f"run         {tmp_path / 'run'}\n",
         "as asked",
-        "fp32 (a CPU trains",
+        "fp32 (as asked)",
         "parameters",
         "5 steps an epoch",
         "10 of 10 rows",

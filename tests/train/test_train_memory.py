@@ -31,6 +31,7 @@ TINY = dataclasses.replace(
     eval_every=2,
     save_every=2,
     device="cpu",
+    precision="fp32",
     remask=False,
 )
 

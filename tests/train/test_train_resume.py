@@ -29,6 +29,7 @@ CONFIG = dataclasses.replace(
     save_every=3,
     dropout=0.1,
     device="cpu",
+    precision="fp32",
     remask=False,
 )
 TIMES = ("seconds", "tokens_per_second", "work_seconds")
