@@ -48,6 +48,19 @@ def name_run(shards: Path) -> Path:
     return named.with_name(f"{named.name}-run")
 
 
+def _parse_mask_prob(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> tuple[float, float | None] | None:
+    """Read 0.15, or 0.45:0.15 for the first and the last of a run."""
+    if value is None:
+        return None
+    first, colon, last = value.partition(":")
+    try:
+        return float(first), float(last) if colon else None
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is neither a number nor two, as 0.45:0.15") from error
+
+
 @click.command()
 @shards_argument
 @click.option(
@@ -92,7 +105,12 @@ def name_run(shards: Path) -> Path:
     metavar="N",
     help="Instead of --micro-tokens: sum the gradients of N parts of a batch. Sets it to a GPU's tokens divided by N.",
 )
-@_setting("--optimizer", click.Choice(OPTIMIZERS), "|".join(OPTIMIZERS), "LAMB is for very large batches.")
+@_setting(
+    "--optimizer",
+    click.Choice(OPTIMIZERS),
+    "|".join(OPTIMIZERS),
+    "LAMB is for very large batches, Muon for short runs.",
+)
 @_setting("--lr", float, "RATE", "Highest learning rate.")
 @_setting("--warmup-share", float, "SHARE", "Share of the run, from its start, during which the learning rate rises.")
 @_setting("--weight-decay", float, "DECAY", "Weight decay of matrices. Biases and LayerNorms have none.")
@@ -101,6 +119,13 @@ def name_run(shards: Path) -> Path:
 @_setting("--max-grad-norm", float, "NORM", "A gradient of a larger norm is scaled down to this one.")
 @_setting("--dropout", float, "PROB", "Dropout. 0.1 helps if little text is read many times.")
 @_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
+@click.option(
+    "--mask-prob",
+    callback=_parse_mask_prob,
+    metavar="P[:P]",
+    help="Share of tokens to mask, or the first and the last of a run. New masks from the first epoch on.  "
+    "[default: that of the shards]",
+)
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
 @_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
@@ -121,6 +146,7 @@ def train(
     preset: str | None,
     recipe: str | None,
     accumulate: int | None,
+    mask_prob: tuple[float, float | None] | None,
     **settings: Any,
 ) -> int:
     """Pretrain an ALBERT on the shards.
@@ -137,6 +163,8 @@ def train(
     """
     output = output or name_run(shards)
     given = {name: value for name, value in settings.items() if value is not None}
+    if mask_prob is not None:
+        given["mask_prob"], given["last_mask_prob"] = mask_prob
     if len(budgets := [f"--{name}" for name in BUDGETS if name in given]) > 1:
         raise click.UsageError(f"{' and '.join(budgets)} exclude one another")
     if accumulate and "micro_tokens" in given:

@@ -115,6 +115,12 @@ class Budget:
             return lr_at(step, self.num_steps, self._config)
         return lr_at(share, 1.0, self._config, per_step=per_step)
 
+    def mask_prob(self, step: int) -> float:
+        """The share of tokens that update `step` masks, in hundredths, if the settings have `mask_prob`."""
+        first, last = self._config.mask_prob, self._config.last_mask_prob
+        assert first is not None
+        return round(first + (0 if last is None else last - first) * min(1.0, self.share_done(step)), 2)
+
     def is_last(self, step: int, share: float, per_step: float) -> bool:
         """Whether update `step`, which begins with `share` of the run done, is the last."""
         return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1

@@ -31,6 +31,7 @@ from albert_data.files import TEMPORARY_SUFFIX, sync_path
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
 from albert_data.train.model import Albert
+from albert_data.train.optimizer import Lamb, Muon
 from albert_data.train.reading import check_regular, explain, read_object, show
 
 FORMAT_VERSION = 2
@@ -204,12 +205,15 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None
         if owner == "optimizer":
             number, _, name = rest.partition(".")
             state.setdefault(int(number), {})[name] = tensor
-    parameters: list[Tensor] = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = [(p, group) for group in optimizer.param_groups for p in group["params"]]
     if state and set(state) != set(range(len(parameters))):
         raise ValueError("the optimiser's state is not that of its parameters")
     for index, found in state.items():
-        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameters[index].shape)
-        if isinstance(optimizer, torch.optim.AdamW):
+        parameter, group = parameters[index]
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
+        if isinstance(optimizer, Muon) and group["num_blocks"]:
+            del shapes["exp_avg_sq"]
+        if not isinstance(optimizer, Lamb):
             shapes["step"] = torch.Size()
         kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
         if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:

@@ -14,7 +14,7 @@ from albert_data.errors import ConfigError
 
 SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
-OPTIMIZERS = ("adamw", "lamb")
+OPTIMIZERS = ("adamw", "lamb", "muon")
 BUDGETS = ("steps", "epochs", "minutes")
 MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
 
@@ -105,6 +105,8 @@ class TrainConfig:
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
     recompute: compute each layer again in the backward pass, instead of keeping all that it computed.
     remask: draw new masks in every epoch after the first.
+    mask_prob, last_mask_prob: the share of tokens that are masked, at the start and at the end of the run; between
+    them it changes evenly. All masks are then new ones. None: that of the shards; mask_prob to the end.
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.
     """
 
@@ -124,6 +126,8 @@ class TrainConfig:
     max_grad_norm: float = 1.0
     dropout: float | None = None
     remask: bool = True
+    mask_prob: float | None = None
+    last_mask_prob: float | None = None
     eval_every: int = 1000
     eval_rows: int = 2048
     save_every: int = 1000
@@ -158,6 +162,15 @@ class TrainConfig:
         for name in ("beta1", "beta2", "dropout"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), 0.0, 0.9999)
+        for name in ("mask_prob", "last_mask_prob"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 0.01, 0.5)
+        if self.mask_prob is None and self.last_mask_prob is not None:
+            raise ConfigError(f"last_mask_prob is {self.last_mask_prob}, and mask_prob is not given; give both")
+        if self.mask_prob is not None and not self.remask:
+            raise ConfigError(
+                f"mask_prob is {self.mask_prob} while remask is False; the masks of the shards are as they are"
+            )
         check_range("max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
         check_range("seed", self.seed, 0, 2**63 - 1)
         check_choice("precision", self.precision, PRECISIONS)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from albert_data.train.batch import Batch, BatchShape
 from albert_data.train.distributed import ALONE, Ranks
-from albert_data.train.loader import Rows, fixed_batches
+from albert_data.train.loader import RowReader, Rows
 from albert_data.train.metrics import Figures, figures, measure
 from albert_data.train.model import Albert
+from albert_data.train.order import RowBatch, cut_batches, rows_per_batch
 from albert_data.train.precision import Precision
 
 # About 19 labels in a row of 128 tokens, so over a million: a piece that is one label in a thousand is then counted a
@@ -84,3 +86,23 @@ def _count_labels(shards: Rows, num_rows: int, vocab_size: int) -> np.ndarray:
         rows = np.arange(begin, min(begin + ROWS_PER_READ, num_rows, len(shards)))
         counts_V += np.bincount(shards.rows(rows).masked_ids, minlength=vocab_size)
     return counts_V
+
+
+def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
+    """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
+
+    A build shuffles the rows, so the first ones are a fair sample.
+    """
+    reader = RowReader(shards)
+    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
+        yield from reader.read(row_batch, shape)
+
+
+def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
+    """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
+    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
+
+
+def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[RowBatch, BatchShape]]:
+    for row_batch in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
+        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len)

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from albert_data.errors import CheckpointError, ShardError
 from albert_data.train.checkpoint import list_checkpoints, load_model
-from albert_data.train.loader import Rows, fixed_batches
+from albert_data.train.evaluation import fixed_batches
+from albert_data.train.loader import Rows
 from albert_data.train.model import Albert
 from albert_data.train.order import padded_len
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -38,7 +38,6 @@ from albert_data.train.order import (
     Pack,
     Position,
     RowBatch,
-    cut_batches,
     cut_share,
     rows_per_batch,
 )
@@ -83,15 +82,16 @@ def open_training(folder: Path) -> Splits:
 class RowReader:
     """Reads rows of a split by number, checks them and lays them out in batches."""
 
-    def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
+    def __init__(self, shards: Rows, remask: Remasker | None = None, *, mask_prob: float | None = None) -> None:
+        """mask_prob: the highest that `read` is called with, if any."""
         self._shards, self._remask = shards, remask
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
-        self._config = shards.manifest.config.examples
+        config = shards.manifest.config.examples
+        self._mask_prob, self._ngram = mask_prob or config.mask_prob, config.ngram
 
     def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
         """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
-        mask_prob, ngram = self._config.mask_prob, self._config.ngram
-        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=mask_prob, ngram=ngram)
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self._mask_prob, ngram=self._ngram)
         return BatchShape(num_rows, row_len, capacity, pack)
 
     def load(self, rows: np.ndarray) -> Examples:
@@ -103,16 +103,25 @@ class RowReader:
         return examples
 
     def read(
-        self, rows: np.ndarray, offsets: np.ndarray, shape: BatchShape, *, num_batches: int, epoch: int, pin: bool
+        self,
+        row_batch: RowBatch,
+        shape: BatchShape,
+        *,
+        num_batches: int = 1,
+        epoch: int = 0,
+        mask_prob: float | None = None,
+        pin: bool = False,
     ) -> list[Batch]:
         """Return batches of one shape. Packs fill them in order, so the last ones may be short or empty.
 
-        offsets: pack i holds rows[offsets[i] : offsets[i + 1]]. epoch: from 1 on, new masks are drawn.
+        epoch: from 1 on, new masks are drawn; with mask_prob, which is the share of masked tokens, always.
         """
-        rows, offsets = rows[offsets[0] : offsets[-1]], offsets - offsets[0]
+        begin, end = row_batch.offsets[[0, -1]]
+        rows, offsets = row_batch.rows[begin:end], row_batch.offsets - begin
         examples = self.load(rows)
-        if self._remask is not None and epoch and len(rows):  # a rank may get no row of a short batch
-            examples = self._remask(examples, rows, epoch)
+        is_new = epoch > 0 or mask_prob is not None
+        if self._remask is not None and is_new and len(rows):  # a rank may get no row of a short batch
+            examples = self._remask(examples, rows, epoch, mask_prob)
         size, last = shape.num_rows, len(offsets) - 1
         parts = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
         return [
@@ -141,6 +150,7 @@ class ShardLoader:
     remask: whether to draw new masks from the second epoch on.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
     A pack holds up to eight of the longest rows.
+    mask_prob: the highest that `stream` is called with, if any: it decides how many masked tokens fit into a batch.
 
     A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
     """
@@ -156,6 +166,7 @@ class ShardLoader:
         num_ranks: int = 1,
         remask: bool = True,
         packed: bool = False,
+        mask_prob: float | None = None,
     ) -> None:
         """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
         self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
@@ -169,7 +180,7 @@ class ShardLoader:
         self._set_order(packed=packed)
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
-        self._reader = RowReader(self._shards, redraw)
+        self._reader = RowReader(self._shards, redraw, mask_prob=mask_prob)
         self._position = Position(0, 0, 0)
         self._made_in_process = os.getpid()
         self._reset_owner()
@@ -217,17 +228,23 @@ class ShardLoader:
         """Exact if an epoch is one window (see order.py); otherwise estimated from the first window."""
         return len(self.order.window(0, 0)) * self.order.num_windows
 
-    def stream(self, device: torch.device, steps: int | None = None) -> Iterator[list[Batch]]:
+    def stream(
+        self, device: torch.device, steps: int | None = None, mask_prob: Callable[[int], float] | None = None
+    ) -> Iterator[list[Batch]]:
         """Yield the batches of each step on the device: this rank's micro-batches. Without `steps`, never ends.
+
+        mask_prob: the share of tokens to mask in the i-th step of this iterator; all masks are then new ones.
 
         `state_dict` tells the position after the last step yielded. For CUDA a thread reads ahead into page-locked
         memory; on a CPU that thread would slow down the computation.
         """
-        return SharedIterator(self._stream(device, steps))
+        return SharedIterator(self._stream(device, steps, mask_prob))
 
-    def _stream(self, device: torch.device, steps: int | None) -> Iterator[list[Batch]]:
+    def _stream(
+        self, device: torch.device, steps: int | None, mask_prob: Callable[[int], float] | None
+    ) -> Iterator[list[Batch]]:
         owner, position = self._take_over()
-        items = islice(self._read_from(position, pin=device.type == "cuda"), steps)
+        items = islice(self._read_from(position, mask_prob, pin=device.type == "cuda"), steps)
         with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
             for batches, after in stream:
                 self._advance(owner, after)
@@ -250,7 +267,7 @@ class ShardLoader:
             )
         owner, first = self._take_over()
         for row_batch, position, after in self.order.batches_from(first):
-            batches = self._read(row_batch, position, pin=False)
+            batches = self._read(row_batch, position)
             self._advance(owner, after)
             yield from batches
             if after.epoch > position.epoch:
@@ -272,15 +289,27 @@ class ShardLoader:
                 )
             self._position = after
 
-    def _read_from(self, first: Position, *, pin: bool) -> Iterator[tuple[list[Batch], Position]]:
-        for row_batch, position, after in self.order.batches_from(first):
-            yield self._read(row_batch, position, pin=pin), after
+    def _read_from(
+        self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
+    ) -> Iterator[tuple[list[Batch], Position]]:
+        for number, (row_batch, position, after) in enumerate(self.order.batches_from(first)):
+            prob = None if mask_prob is None else mask_prob(number)
+            yield self._read(row_batch, position, mask_prob=prob, pin=pin), after
 
-    def _read(self, row_batch: RowBatch, position: Position, *, pin: bool) -> list[Batch]:
+    def _read(
+        self, row_batch: RowBatch, position: Position, *, mask_prob: float | None = None, pin: bool = False
+    ) -> list[Batch]:
         num_batches, num_rows = self._split(row_batch.row_len)
         shape = self.shape(num_rows, row_batch.row_len)
         share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
-        return self._reader.read(row_batch.rows, share, shape, num_batches=num_batches, epoch=position.epoch, pin=pin)
+        return self._reader.read(
+            row_batch._replace(offsets=share),
+            shape,
+            num_batches=num_batches,
+            epoch=position.epoch,
+            mask_prob=mask_prob,
+            pin=pin,
+        )
 
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
@@ -353,23 +382,3 @@ class ShardLoader:
             num_tokens += int(self._shards.lengths[row_batch.rows].sum())
             num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
         return 1 - num_tokens / num_cells
-
-
-def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
-    """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
-
-    A build shuffles the rows, so the first ones are a fair sample.
-    """
-    reader = RowReader(shards)
-    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
-        yield from reader.read(row_batch.rows, row_batch.offsets, shape, num_batches=1, epoch=0, pin=False)
-
-
-def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
-    """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
-    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
-
-
-def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[RowBatch, BatchShape]]:
-    for row_batch in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
-        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len)

@@ -209,8 +209,11 @@ class _Loop:
             lap = self._budget.seconds
 
     def _read_steps(self) -> Iterator[list[Batch]]:
-        steps = self._loader.stream(self._session.precision.device)
-        if self._session.config.profile and self._ranks.is_first:
+        session, first = self._session, self._session.step
+        is_set = session.config.mask_prob is not None
+        mask_prob = (lambda number: self._budget.mask_prob(first + number)) if is_set else None
+        steps = self._loader.stream(session.precision.device, mask_prob=mask_prob)
+        if session.config.profile and self._ranks.is_first:
             return profile_steps(steps, self._run / TRACE_FILE, self._report.say)
         return steps
 

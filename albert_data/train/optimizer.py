@@ -1,4 +1,4 @@
-"""AdamW of PyTorch, LAMB as in Google's code, and the learning rate of each step.
+"""AdamW of PyTorch, LAMB as in Google's code, Muon, and the learning rate of each step.
 
 AdamW corrects the bias of its means, which Google's code for BERT does not. As there, biases and LayerNorms have no
 decay.
@@ -6,6 +6,9 @@ LAMB (You et al. 2020; ALBERT, section 4.1), as the released code has it: Adam w
 added to the update, and each matrix's update is multiplied by |matrix| / |update|, or by 1 if one of the norms is 0.
 Biases and LayerNorms have no decay and no scaling. Query, key and value are three matrices in Google's code and one
 parameter here, so each third has its own ratio.
+Muon (Jordan et al. 2024): the update of a matrix is its momentum made orthogonal, so that all directions change alike.
+Its elements are scaled to a root mean square of 0.2, about that of Adam (Liu et al. 2025, section 2.2), so both share a
+rate. Only the layers' matrices are updated so; embeddings, heads, biases and LayerNorms follow Adam.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from torch import Tensor, nn
 from albert_data.train.config import TrainConfig
 
 PACKED = {"qkv.weight": 3}  # suffix of a parameter's name -> number of matrices in it
+MUON_MOMENTUM = 0.95
+MUON_RMS = 0.2
 
 
 class Lamb(torch.optim.Optimizer):
@@ -72,6 +77,59 @@ def _scale_to(update: Tensor, weights: Tensor, num_blocks: int) -> None:
         block.mul_(torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0))
 
 
+class Muon(torch.optim.Optimizer):
+    """Muon over groups with `num_blocks`, the number of matrices in each parameter, and Adam where that is 0."""
+
+    def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "num_blocks": 0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
+        if closure is not None:
+            raise TypeError("Muon takes no closure")
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._step_parameter(group, p, p.grad)
+
+    def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
+        state, (beta1, beta2), blocks = self.state[p], group["betas"], group["num_blocks"]
+        if not state:
+            state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p))
+            if not blocks:
+                state["exp_avg_sq"] = torch.zeros_like(p)
+        state["step"] += 1
+        p.mul_(1 - group["lr"] * group["weight_decay"])
+        if blocks:
+            mean = state["exp_avg"].lerp_(gradient, 1 - MUON_MOMENTUM)
+            ahead = gradient.lerp(mean, MUON_MOMENTUM)  # Nesterov's
+            update = torch.cat([make_orthogonal(block) for block in ahead.chunk(blocks)])
+        else:
+            steps = int(state["step"])
+            mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
+            square = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            update = mean / (1 - beta1**steps) / (square / (1 - beta2**steps)).sqrt().add_(group["eps"])
+        p.add_(update, alpha=-group["lr"])
+
+
+def make_orthogonal(matrix: Tensor) -> Tensor:
+    """Bring the singular values of a matrix near 1 by five steps of Newton and Schulz, then scale it to an RMS of 0.2.
+
+    The coefficients (Jordan et al. 2024) are for speed: the values end between 0.7 and 1.2.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if is_tall else matrix).bfloat16()
+    x = x / (torch.linalg.vector_norm(x) + 1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    # An orthogonal matrix has an RMS of 1 / sqrt(its longer side).
+    scaled: Tensor = (x.T if is_tall else x).to(matrix.dtype) * (MUON_RMS * max(matrix.shape) ** 0.5)
+    return scaled
+
+
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """Make the optimiser. Matrices have weight decay; biases and LayerNorms, which are vectors, have none."""
     betas = (config.beta1, config.beta2)
@@ -82,11 +140,17 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
         return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.epsilon, fused=True)
+    is_muon = config.optimizer == "muon"
     matrices: dict[int, list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
-            matrices.setdefault(_count_blocks(name), []).append(parameter)
+            count = 0 if is_muon and not name.startswith("encoder.") else _count_blocks(name)
+            matrices.setdefault(count, []).append(parameter)
     vectors = [p for p in model.parameters() if p.ndim <= 1]
+    if is_muon:
+        decay = config.weight_decay
+        groups = [{"params": p, "num_blocks": n, "weight_decay": decay} for n, p in sorted(matrices.items())]
+        return Muon([*groups, {"params": vectors}], lr=config.lr, betas=betas, eps=config.epsilon)
     return Lamb(
         [
             *({"params": params, "num_blocks": count} for count, params in sorted(matrices.items())),

@@ -31,15 +31,16 @@ class Remasker:
                 f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
                 f"{manifest.tokenizer.sha256}; put the build's spiece.model back, or build again"
             )
-        config = manifest.config.examples
+        config = self._config = manifest.config.examples
         words = tokenizer.choose_words(config, manifest.rules_version)
         self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids)
-        self._tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob)
         # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
         self._seed = derive_keys(seed, 0, 0, _REMASK_PURPOSE, num=1)[0]
 
-    def __call__(self, examples: Examples, rows: np.ndarray, epoch: int) -> Examples:
-        """Mask the original ids anew. rows: the row numbers (int64)."""
+    def __call__(self, examples: Examples, rows: np.ndarray, epoch: int, mask_prob: float | None = None) -> Examples:
+        """Mask the original ids anew. rows: the row numbers (int64). mask_prob: by default that of the build."""
+        config = self._config
+        tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob if mask_prob is None else mask_prob)
         # The build draws by document key and row of the document. Here the row number takes the place of the key, so
         # the index can be 0.
         pairs = Pairs(
@@ -50,4 +51,4 @@ class Remasker:
             document_keys=examples.document_keys,
             indices=np.zeros(len(rows), np.uint32),
         )
-        return mask_by_tables(pairs, rows.astype(np.uint64), self._seed, epoch, self._tables, self._pieces)
+        return mask_by_tables(pairs, rows.astype(np.uint64), self._seed, epoch, tables, self._pieces)

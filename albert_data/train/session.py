@@ -145,6 +145,7 @@ def make_loader(
         num_ranks=ranks.num_ranks,
         remask=config.remask,
         packed=obstacle is None,
+        mask_prob=max(filter(None, (config.mask_prob, config.last_mask_prob)), default=None),
     )
     return loader, obstacle
 

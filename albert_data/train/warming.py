@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 
 from albert_data.train.batch import BatchShape, empty_batch
-from albert_data.train.loader import Rows, ShardLoader, fixed_shapes
+from albert_data.train.evaluation import fixed_shapes
+from albert_data.train.loader import Rows, ShardLoader
 from albert_data.train.memory import halve_batches
 from albert_data.train.session import Session
 

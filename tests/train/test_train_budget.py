@@ -105,3 +105,11 @@ def test_a_budget_too_short_for_the_end_is_over_at_once(clock):
     budget = make(clock, minutes=0.01)
     assert budget.share_done(0) == 1
     assert budget.rate(0, 1.0, FIRST_SHARE) == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"), [(0.45, 0.15, [0.45, 0.42, 0.3, 0.15, 0.15]), (0.3, None, [0.3] * 5)]
+)
+def test_the_share_of_masked_tokens_changes_evenly_from_the_first_to_the_last(first, last, expected):
+    budget = Budget(TrainConfig(steps=100, mask_prob=first, last_mask_prob=last), 50, began=0.0)
+    assert [budget.mask_prob(step) for step in (0, 10, 50, 100, 101)] == expected

@@ -137,7 +137,7 @@ def test_resume_without_a_run_is_refused(tmp_path):
 def test_every_setting_has_an_option_or_is_left_to_the_library():
     options = {parameter.name for parameter in train.params}
     left = {field.name for field in dataclasses.fields(TrainConfig)} - options
-    assert left == {"beta1"}
+    assert left == {"beta1", "last_mask_prob"}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +147,19 @@ def test_every_setting_has_an_option_or_is_left_to_the_library():
 def test_an_option_sets_the_setting_of_its_name(calls, tmp_path, option, value):
     run(tmp_path, "-o", tmp_path / "run", f"--{option.replace('_', '-')}", value)
     assert calls[0][0][2] == dataclasses.replace(DEFAULT, **{option: value})
+
+
+@pytest.mark.parametrize(("given", "first", "last"), [("0.3", 0.3, None), ("0.45:0.15", 0.45, 0.15)])
+def test_the_share_of_masked_tokens_is_one_or_a_first_and_a_last(calls, tmp_path, given, first, last):
+    run(tmp_path, "-o", tmp_path / "run", "--mask-prob", given)
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, mask_prob=first, last_mask_prob=last)
+
+
+@pytest.mark.parametrize("given", ["high", "0.3:", "0.4:low", ":"])
+def test_what_is_no_share_is_refused(tmp_path, given):
+    result = CliRunner().invoke(train, [str(tmp_path), "--mask-prob", given])
+    assert result.exit_code == 2
+    assert "--mask-prob" in result.output
 
 
 @pytest.mark.parametrize(("num_ranks", "micro_tokens"), [(1, 250), (2, 125)])

@@ -56,6 +56,10 @@ def test_impossible_models_are_refused(settings, words):
         ({"optimizer": "sgd"}, ["optimizer", "sgd", "lamb"]),
         ({"micro_tokens": 0}, ["micro_tokens", "0"]),
         ({"keep": 0}, ["keep", "0"]),
+        ({"mask_prob": 0.0}, ["mask_prob", "0.0"]),
+        ({"mask_prob": 0.3, "last_mask_prob": 0.9}, ["last_mask_prob", "0.9"]),
+        ({"last_mask_prob": 0.15}, ["last_mask_prob", "mask_prob is not given"]),
+        ({"mask_prob": 0.3, "remask": False}, ["mask_prob", "0.3", "remask is False"]),
     ],
 )
 def test_impossible_runs_are_refused(settings, words):

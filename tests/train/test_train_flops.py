@@ -11,8 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from albert_data.train.config import AlbertConfig
+from albert_data.train.evaluation import fixed_batches
 from albert_data.train.flops import describe_peak, peak_flops, training_flops
-from albert_data.train.loader import fixed_batches
 from albert_data.train.model import Albert
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=24, hidden_size=32, num_layers=3, num_heads=4, ffn_size=80)

@@ -138,10 +138,10 @@ def test_a_second_training_in_the_same_folder_is_refused(train, run, monkeypatch
     first_has_begun, second_is_done = threading.Event(), threading.Event()
     stream = ShardLoader.stream
 
-    def wait(self, *arguments):
+    def wait(self, *arguments, **options):
         first_has_begun.set()
         second_is_done.wait(60)
-        return stream(self, *arguments)
+        return stream(self, *arguments, **options)
 
     monkeypatch.setattr(ShardLoader, "stream", wait)
     first = threading.Thread(target=train, kwargs={"resume": True})

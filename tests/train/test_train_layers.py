@@ -14,8 +14,8 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.evaluation import fixed_batches
 from albert_data.train.layers import Layers, measure_layers, measure_run
-from albert_data.train.loader import fixed_batches
 from albert_data.train.model import Albert
 from albert_data.train.runs.figures import thin
 from albert_data.train.runs.page import draw_layers

@@ -18,8 +18,8 @@ from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, order
 from albert_data.train.batch import BatchShape, choose_mask_capacity, collate
+from albert_data.train.evaluation import fixed_batches
 from albert_data.train.iterators import read_ahead
-from albert_data.train.loader import fixed_batches
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")

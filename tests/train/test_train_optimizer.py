@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from albert_data.train.checkpoint import pack_optimizer, unpack_optimizer
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.model import Albert
-from albert_data.train.optimizer import Lamb, lr_at, make_optimizer
+from albert_data.train.optimizer import Lamb, lr_at, make_optimizer, make_orthogonal
 
 
 def test_the_rate_rises_to_lr_and_falls_to_0():
@@ -101,3 +102,63 @@ def test_a_run_by_the_clock_has_the_rates_of_one_by_steps():
     assert lr_at(0.0, 1.0, config, per_step=0.01) == pytest.approx(0.1)
     assert lr_at(0.55, 1.0, config, per_step=0.01) == pytest.approx(0.5)
     assert lr_at(1.2, 1.0, config, per_step=0.01) == 0
+
+
+def muon_model() -> Albert:
+    torch.manual_seed(4)
+    return Albert(AlbertConfig(vocab_size=30, embedding_size=4, hidden_size=8, num_heads=2, num_layers=1, ffn_size=24))
+
+
+def test_muon_makes_the_layers_matrices_orthogonal_and_scales_them_to_the_size_of_an_adam_step():
+    torch.manual_seed(5)
+    for shape in ((8, 8), (24, 8), (8, 24)):
+        update = make_orthogonal(torch.randn(shape))
+        values = torch.linalg.svdvals(update) / (0.2 * max(shape) ** 0.5)
+        assert 0.5 < values.min() < values.max() < 1.3, shape
+        assert 0.12 < update.square().mean().sqrt() < 0.25
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
+def test_muon_is_that_of_pytorch_for_each_matrix_and_adam_elsewhere():
+    model = muon_model()
+    config = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.1, beta2=0.98)
+    ours = make_optimizer(model, config)
+    twins = {}
+    for name, p in model.named_parameters():
+        is_layer = name.startswith("encoder.") and p.ndim > 1
+        for number, part in enumerate(p.detach().clone().chunk(3 if name.endswith("qkv.weight") else 1)):
+            twin = torch.nn.Parameter(part.clone())
+            decay = 0.1 if p.ndim > 1 else 0.0
+            if is_layer:
+                theirs = torch.optim.Muon([twin], lr=0.01, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            else:
+                theirs = torch.optim.AdamW([twin], lr=0.01, betas=(0.9, 0.98), eps=1e-6, weight_decay=decay)
+            twins[name, number] = twin, theirs
+    for _ in range(4):
+        for name, p in model.named_parameters():
+            p.grad = torch.randn_like(p)
+            for number, part in enumerate(p.grad.chunk(3 if name.endswith("qkv.weight") else 1)):
+                twin, theirs = twins[name, number]
+                twin.grad = part.clone()
+                theirs.step()
+        ours.step()
+    for name, p in model.named_parameters():
+        expected = torch.cat([twin for (owner, _), (twin, _) in twins.items() if owner == name])
+        tolerance = 3e-3 if name.startswith("encoder.") and p.ndim > 1 else 1e-5  # bfloat16 rounds in another order
+        torch.testing.assert_close(p.detach(), expected.detach(), atol=tolerance, rtol=0)
+
+
+def test_the_state_of_muon_is_packed_and_unpacked_and_another_is_refused():
+    model = muon_model()
+    config = TrainConfig(optimizer="muon", lr=0.01)
+    optimizer = make_optimizer(model, config)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    packed = pack_optimizer(optimizer)
+    copy = make_optimizer(model, config)
+    unpack_optimizer(copy, packed)
+    for name, tensor in pack_optimizer(copy).items():
+        assert torch.equal(tensor, packed[name]), name
+    with pytest.raises(ValueError, match="has other shapes"):
+        unpack_optimizer(make_optimizer(model, TrainConfig()), packed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +23,10 @@ from albert_data.files import read_json
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer import words_version_1
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.train import ShardLoader
+from albert_data.train import ShardLoader, loop
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.config import RECIPES
 
 CPU = torch.device("cpu")
 
@@ -195,3 +199,52 @@ def test_words_of_version_1_are_masked_by_its_own_rule(tmp_path, monkeypatch):
     (old / "manifest.json").write_text(json.dumps(to_version_1(read_json(old / "manifest.json"))))
     found, wanted = (read_epoch(loader_at(open_shards(folder), 1)) for folder in (old, pieces))
     assert found == wanted != ours
+
+
+def masked_share(batches: list[Batch]) -> float:
+    """The share of masked tokens, special tokens included."""
+    return sum(batch.num_masked for batch in batches) / sum(batch.num_tokens for batch in batches)
+
+
+def test_a_schedule_decides_the_share_of_masked_tokens_of_each_step_from_the_first_epoch_on(shards):
+    loader = ShardLoader(shards, batch_tokens=8192, mask_prob=0.45)
+    shares = []
+    for batches in loader.stream(CPU, 8, mask_prob=lambda number: 0.45 if number < 4 else 0.15):
+        shares.append(masked_share(batches))
+        fixed = ShardLoader(shards, batch_tokens=8192, mask_prob=0.45).shapes()
+        assert len(batches[0].masked_labels_N) in {shape.mask_capacity for shape in fixed}, "no other shape is compiled"
+    assert all(0.4 < share < 0.46 for share in shares[:4])
+    assert all(0.12 < share < 0.16 for share in shares[4:])
+
+
+def test_masks_of_a_schedule_are_new_ones_over_the_same_text(shards):
+    stored = {row: shards[row] for row in range(len(shards))}
+    loader = ShardLoader(shards, batch_tokens=4096, mask_prob=0.15)
+    num_equal = num_rows = 0
+    for (batch,) in loader.stream(CPU, 5, mask_prob=lambda number: 0.15):
+        for at, row in enumerate(batch.rows.tolist()):
+            ids = batch.input_ids_BT[at, : int(batch.valid_BT[at].sum())].numpy()
+            num_equal += bool((ids == stored[row].input_ids).all())
+            num_rows += 1
+    assert num_equal < num_rows / 4
+
+
+def test_a_run_with_a_schedule_of_masks_and_muon_resumes_bit_for_bit(shards, tmp_path):
+    config = dataclasses.replace(
+        RECIPES["quick"]["tiny"],
+        steps=6,
+        batch_tokens=1024,
+        optimizer="muon",
+        mask_prob=0.45,
+        last_mask_prob=0.15,
+        save_every=3,
+        device="cpu",
+        precision="fp32",
+    )
+    folder = shards.folder
+    loop.train(folder, tmp_path / "whole", config)
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000006")
+    loop.train(folder, tmp_path / "parts", config, resume=True)
+    weights, again = (load_checkpoint(list_checkpoints(tmp_path / name)[-1])[0] for name in ("whole", "parts"))
+    assert all(torch.equal(tensor, again[name]) for name, tensor in weights.items())

@@ -71,8 +71,8 @@ def interrupt_at(monkeypatch, step, number=signal.SIGINT):
     """Send this process a signal while the batch of this step is read."""
     stream = ShardLoader.stream
 
-    def stream_and_interrupt(self, *arguments):
-        for at, batches in enumerate(stream(self, *arguments)):
+    def stream_and_interrupt(self, *arguments, **options):
+        for at, batches in enumerate(stream(self, *arguments, **options)):
             if at == step:
                 os.kill(os.getpid(), number)
             yield batches

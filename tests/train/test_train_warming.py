@@ -16,8 +16,8 @@ from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.config import RECIPES
 from albert_data.train.distributed import ALONE
-from albert_data.train.evaluation import evaluate
-from albert_data.train.loader import ShardLoader, fixed_batches, fixed_shapes
+from albert_data.train.evaluation import evaluate, fixed_batches, fixed_shapes
+from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert
 from albert_data.train.precision import choose_precision
 from albert_data.train.session import choose_shape, start_session, update
