@@ -129,7 +129,13 @@ def _parse_mask_prob(
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
 @_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
-@_switch("--no-compile", "compile", "Do not use torch.compile on a GPU.", value=False)
+@click.option(
+    "--compile/--no-compile",
+    "compile",
+    default=None,
+    show_default="on a GPU, and on a CPU with --minutes 10 or more",
+    help="Use torch.compile.",
+)
 @_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
 @_setting("--log-every", int, "STEPS", "Steps from one line of metrics to the next.")
 @_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.")
@@ -163,8 +169,8 @@ def train(
     """
     output = output or name_run(shards)
     given = {name: value for name, value in settings.items() if value is not None}
-    if mask_prob is not None:
-        given["mask_prob"], given["last_mask_prob"] = mask_prob
+    if mask_prob is not None or "remask" in given:  # --static-masks replaces the shares of the recipe
+        given["mask_prob"], given["last_mask_prob"] = mask_prob or (None, None)
     if len(budgets := [f"--{name}" for name in BUDGETS if name in given]) > 1:
         raise click.UsageError(f"{' and '.join(budgets)} exclude one another")
     if accumulate and "micro_tokens" in given:

@@ -1,7 +1,7 @@
 """Compiles a model with torch.compile where that works.
 
-It needs a compiler: Triton and a C compiler for a GPU, and a GPU that Triton supports. Only trying shows whether all
-of that is there.
+It needs a compiler: Triton and a C compiler for a GPU that Triton supports, a C++ compiler for a CPU. Only trying shows
+whether all of that is there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from albert_data.train.order import BUCKET, padded_len
 
 # Compiled programs of a function for each length of rows: training, evaluation, other micro-batches, many masks.
 GRAPHS_PER_LEN = 8
+# On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
+MIN_CPU_MINUTES = 10
 # PyTorch's limits on programs of a function, and their names before torch 2.6.
 _GRAPH_LIMITS = {
     "recompile_limit": "cache_size_limit",
@@ -29,7 +31,8 @@ _REASON_LEN = 200
 
 def choose_compiling(config: TrainConfig, device: torch.device) -> tuple[bool, str | None]:
     """Return whether to compile for a device, and if the settings ask for it in vain, why it can't be done."""
-    if device.type != "cuda" or not config.compile:
+    is_worth_it = device.type == "cuda" or (config.minutes or 0) >= MIN_CPU_MINUTES
+    if not (is_worth_it if config.compile is None else config.compile):
         return False, None
     obstacle = find_obstacle(device)
     return obstacle is None, obstacle

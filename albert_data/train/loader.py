@@ -82,16 +82,16 @@ def open_training(folder: Path) -> Splits:
 class RowReader:
     """Reads rows of a split by number, checks them and lays them out in batches."""
 
-    def __init__(self, shards: Rows, remask: Remasker | None = None, *, mask_prob: float | None = None) -> None:
-        """mask_prob: the highest that `read` is called with, if any."""
+    def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         config = shards.manifest.config.examples
-        self._mask_prob, self._ngram = mask_prob or config.mask_prob, config.ngram
+        # mask_prob: the highest share of masked tokens; it decides how many of them fit into a batch.
+        self.mask_prob, self._ngram = config.mask_prob, config.ngram
 
     def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
         """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
-        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self._mask_prob, ngram=self._ngram)
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, ngram=self._ngram)
         return BatchShape(num_rows, row_len, capacity, pack)
 
     def load(self, rows: np.ndarray) -> Examples:
@@ -150,7 +150,6 @@ class ShardLoader:
     remask: whether to draw new masks from the second epoch on.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
     A pack holds up to eight of the longest rows.
-    mask_prob: the highest that `stream` is called with, if any: it decides how many masked tokens fit into a batch.
 
     A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
     """
@@ -166,7 +165,6 @@ class ShardLoader:
         num_ranks: int = 1,
         remask: bool = True,
         packed: bool = False,
-        mask_prob: float | None = None,
     ) -> None:
         """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
         self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
@@ -180,7 +178,7 @@ class ShardLoader:
         self._set_order(packed=packed)
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
-        self._reader = RowReader(self._shards, redraw, mask_prob=mask_prob)
+        self._reader = RowReader(self._shards, redraw)
         self._position = Position(0, 0, 0)
         self._made_in_process = os.getpid()
         self._reset_owner()
@@ -233,7 +231,8 @@ class ShardLoader:
     ) -> Iterator[list[Batch]]:
         """Yield the batches of each step on the device: this rank's micro-batches. Without `steps`, never ends.
 
-        mask_prob: the share of tokens to mask in the i-th step of this iterator; all masks are then new ones.
+        mask_prob: the share of tokens to mask in the i-th step of this iterator; all masks are then new ones. See
+        `reserve_masks`.
 
         `state_dict` tells the position after the last step yielded. For CUDA a thread reads ahead into page-locked
         memory; on a CPU that thread would slow down the computation.
@@ -336,6 +335,10 @@ class ShardLoader:
     def count_micro_tokens(self, num_batches: int) -> int:
         """The least micro_tokens with which no step has more than `num_batches` batches."""
         return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
+
+    def reserve_masks(self, mask_prob: float) -> None:
+        """Make batches hold this share of masked tokens, the highest that `stream` will be asked for."""
+        self._reader.mask_prob = mask_prob
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""

@@ -145,8 +145,9 @@ def make_loader(
         num_ranks=ranks.num_ranks,
         remask=config.remask,
         packed=obstacle is None,
-        mask_prob=max(filter(None, (config.mask_prob, config.last_mask_prob)), default=None),
     )
+    if config.mask_prob is not None:
+        loader.reserve_masks(max(config.mask_prob, config.last_mask_prob or 0))
     return loader, obstacle
 
 

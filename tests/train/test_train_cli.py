@@ -105,7 +105,8 @@ def test_two_budgets_exclude_one_another(calls, tmp_path):
 
 def test_switches_turn_their_setting(calls, tmp_path):
     run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard", "--profile")
-    switched = dataclasses.replace(DEFAULT, remask=False, compile=False, tensorboard=True, profile=True)
+    masks = {"remask": False, "mask_prob": None, "last_mask_prob": None}
+    switched = dataclasses.replace(DEFAULT, **masks, compile=False, tensorboard=True, profile=True)
     assert calls[0][0][2] == switched
 
 

@@ -99,3 +99,20 @@ def test_a_run_that_cannot_compile_trains_and_says_why_in_one_line(toys, use_sha
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_inductor_works_where_there_is_a_compiler():
     assert find_obstacle(CPU) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "expected"),
+    [
+        (GPU, {}, True),
+        (GPU, {"compile": False}, False),
+        (CPU, {}, False),
+        (CPU, {"compile": True}, True),
+        (CPU, {"steps": None, "minutes": 9.0}, False),
+        (CPU, {"steps": None, "minutes": 10.0}, True),
+        (CPU, {"steps": None, "minutes": 60.0, "compile": False}, False),
+    ],
+)
+def test_a_gpu_compiles_and_a_cpu_where_the_run_is_long_enough(monkeypatch, device, settings, expected):
+    monkeypatch.setattr(compiling, "find_obstacle", lambda device: None)
+    assert compiling.choose_compiling(dataclasses.replace(TINY, **settings), device) == (expected, None)
