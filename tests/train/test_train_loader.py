@@ -295,7 +295,7 @@ def test_read_ahead_yields_every_item_in_order(num_steps, depth):
 def test_reading_ahead_changes_no_batch_and_no_state(toys, depth):
     shards = toys.make_shards(145, max_seq_len=200)
     plain, ahead = (ShardLoader(shards, batch_tokens=1000) for _ in range(2))
-    items = ahead._read_from(ahead._position, pin=False)
+    items = ahead._read_from(ahead._position, None, pin=False)
     stream = read_ahead(items, depth=depth)
     for (batch,), (read, after) in zip(plain.stream(CPU, 50), stream, strict=False):
         assert_same(batch, read[0])

@@ -130,8 +130,8 @@ def test_threads_may_share_the_reader_and_the_order(shards):
         """Read epochs 0 to 3; each thread begins with another one."""
         found = {}
         for epoch in np.roll(np.arange(4), number).tolist():
-            for at, (rows, row_len, offsets) in enumerate(order.window(epoch, 0)):
-                (batch,) = reader.read(rows, offsets, reader.shape(8, row_len), num_batches=1, epoch=epoch, pin=False)
+            for at, row_batch in enumerate(order.window(epoch, 0)):
+                (batch,) = reader.read(row_batch, reader.shape(8, row_batch.row_len), epoch=epoch)
                 found[epoch, at] = contents(batch)
         return sorted(found.items())
 
