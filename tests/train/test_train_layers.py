@@ -108,7 +108,7 @@ def fails(capsys, code: int, *arguments: object) -> str:
         ("config", {"lr": "fast"}, "lr is 'fast', of a wrong type; float is needed"),
         ("config", {"steps": 2.5}, "steps is 2.5, of a wrong type; int or null is needed"),
         ("config", {"steps": None}, "none is given; give exactly one of"),
-        ("config", {"compile": 1}, "compile is 1, of a wrong type; bool is needed"),
+        ("config", {"tensorboard": 1}, "tensorboard is 1, of a wrong type; bool is needed"),
         ("model", {"num_layers": True}, "num_layers is True, of a wrong type"),
         ("model", {"num_layers": 0}, "num_layers is 0; allowed are 1 to"),
         ("model", None, "model is None; an object is needed"),
