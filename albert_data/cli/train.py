@@ -123,8 +123,8 @@ def _parse_mask_prob(
     "--mask-prob",
     callback=_parse_mask_prob,
     metavar="P[:P]",
-    help="Share of tokens to mask, or the first and the last of a run. New masks from the first epoch on.  "
-    "[default: that of the shards]",
+    show_default="mini: 0.45:0.15, others: that of the shards",
+    help="Share of tokens to mask, or the first and the last of a run. New masks from the first epoch on.",
 )
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")

@@ -116,7 +116,10 @@ class Budget:
         return lr_at(share, 1.0, self._config, per_step=per_step)
 
     def mask_prob(self, step: int) -> float:
-        """The share of tokens that update `step` masks, in hundredths, if the settings have `mask_prob`."""
+        """The share of tokens that update `step` masks, in hundredths, if the settings have `mask_prob`.
+
+        With `minutes` it follows the clock of this rank alone.
+        """
         first, last = self._config.mask_prob, self._config.last_mask_prob
         assert first is not None
         return round(first + (0 if last is None else last - first) * min(1.0, self.share_done(step)), 2)

@@ -2,7 +2,7 @@
 
 Each update is a function of the state before it, its number and its batch. So a run that was stopped resumes from its
 newest checkpoint with the losses that it would have had: on a CPU with as many threads bit for bit, on a GPU as far as
-its kernels are deterministic. With --minutes only the batches are the same, as the learning rate follows the clock.
+its kernels are deterministic. With --minutes only the rows are the same, as the learning rate follows the clock.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ class Muon(torch.optim.Optimizer):
     """Muon over groups with `num_blocks`, the number of matrices in each parameter, and Adam where that is 0."""
 
     def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "num_blocks": 0})
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "num_blocks": 0, "dtype": torch.float32}
+        )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -104,7 +106,7 @@ class Muon(torch.optim.Optimizer):
         if blocks:
             mean = state["exp_avg"].lerp_(gradient, 1 - MUON_MOMENTUM)
             ahead = gradient.lerp(mean, MUON_MOMENTUM)  # Nesterov's
-            update = torch.cat([make_orthogonal(block) for block in ahead.chunk(blocks)])
+            update = torch.cat([make_orthogonal(block, group["dtype"]) for block in ahead.chunk(blocks)])
         else:
             steps = int(state["step"])
             mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
@@ -113,14 +115,14 @@ class Muon(torch.optim.Optimizer):
         p.add_(update, alpha=-group["lr"])
 
 
-def make_orthogonal(matrix: Tensor) -> Tensor:
+def make_orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     """Bring the singular values of a matrix near 1 by five steps of Newton and Schulz, then scale it to an RMS of 0.2.
 
-    The coefficients (Jordan et al. 2024) are for speed: the values end between 0.7 and 1.2.
+    The coefficients (Jordan et al. 2024) are for speed: the values end between 0.7 and 1.2. dtype: of the products.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     is_tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if is_tall else matrix).bfloat16()
+    x = (matrix.T if is_tall else matrix).to(dtype)
     x = x / (torch.linalg.vector_norm(x) + 1e-7)
     for _ in range(5):
         gram = x @ x.T
@@ -130,8 +132,11 @@ def make_orthogonal(matrix: Tensor) -> Tensor:
     return scaled
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimiser. Matrices have weight decay; biases and LayerNorms, which are vectors, have none."""
+def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = False) -> torch.optim.Optimizer:
+    """Make the optimiser. Matrices have weight decay; biases and LayerNorms, which are vectors, have none.
+
+    is_bf16: whether the device multiplies bfloat16 fast; Muon then does so. Elsewhere that can be forty times as slow.
+    """
     betas = (config.beta1, config.beta2)
     if config.optimizer == "adamw":
         parameters = list(model.parameters())
@@ -148,8 +153,10 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
             matrices.setdefault(count, []).append(parameter)
     vectors = [p for p in model.parameters() if p.ndim <= 1]
     if is_muon:
-        decay = config.weight_decay
-        groups = [{"params": p, "num_blocks": n, "weight_decay": decay} for n, p in sorted(matrices.items())]
+        decay, dtype = config.weight_decay, torch.bfloat16 if is_bf16 else torch.float32
+        groups = [
+            {"params": p, "num_blocks": n, "weight_decay": decay, "dtype": dtype} for n, p in sorted(matrices.items())
+        ]
         return Muon([*groups, {"params": vectors}], lr=config.lr, betas=betas, eps=config.epsilon)
     return Lamb(
         [

@@ -101,6 +101,9 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     threads = f", threads: {torch.get_num_threads()}" if device.type == "cpu" else ""
     beside = f", {ranks.num_ranks} processes" if ranks.num_ranks > 1 else ""
     masks = "other masks each epoch" if config.remask else "the stored masks"
+    if (first := config.mask_prob) is not None:
+        last = first if config.last_mask_prob is None else config.last_mask_prob
+        masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     is_default = config.preset == DEFAULT_PRESETS[device.type]

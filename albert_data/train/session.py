@@ -190,7 +190,7 @@ def start_session(
         identity=identity,
         model=model,
         network=exchange_gradients(model, precision, ranks),
-        optimizer=make_optimizer(model, config),
+        optimizer=make_optimizer(model, config, is_bf16=precision.format == "bf16"),
         scaler=precision.gradient_scaler(),
         tally=Tally(precision.device),
         is_compiled=is_compiled,

@@ -109,10 +109,11 @@ def muon_model() -> Albert:
     return Albert(AlbertConfig(vocab_size=30, embedding_size=4, hidden_size=8, num_heads=2, num_layers=1, ffn_size=24))
 
 
-def test_muon_makes_the_layers_matrices_orthogonal_and_scales_them_to_the_size_of_an_adam_step():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_muon_makes_the_layers_matrices_orthogonal_and_scales_them_to_the_size_of_an_adam_step(dtype):
     torch.manual_seed(5)
     for shape in ((8, 8), (24, 8), (8, 24)):
-        update = make_orthogonal(torch.randn(shape))
+        update = make_orthogonal(torch.randn(shape), dtype)
         values = torch.linalg.svdvals(update) / (0.2 * max(shape) ** 0.5)
         assert 0.5 < values.min() < values.max() < 1.3, shape
         assert 0.12 < update.square().mean().sqrt() < 0.25
@@ -122,7 +123,7 @@ def test_muon_makes_the_layers_matrices_orthogonal_and_scales_them_to_the_size_o
 def test_muon_is_that_of_pytorch_for_each_matrix_and_adam_elsewhere():
     model = muon_model()
     config = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.1, beta2=0.98)
-    ours = make_optimizer(model, config)
+    ours = make_optimizer(model, config, is_bf16=True)
     twins = {}
     for name, p in model.named_parameters():
         is_layer = name.startswith("encoder.") and p.ndim > 1
