@@ -40,7 +40,7 @@ def kernel(function: Function, *, nogil: bool = True) -> Function:
             drop(folder)
             return compiled(*arguments)  # it finds nothing and compiles
 
-    call.compiled = compiled  # type: ignore[attr-defined]  # for tests: Numba's statistics
+    vars(call)["compiled"] = compiled  # for tests: Numba's statistics
     return cast(Function, call)
 
 

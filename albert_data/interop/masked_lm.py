@@ -112,7 +112,7 @@ def _load_model(transformers: Any, folder: Path) -> Any:
     options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
     try:
         model, report = transformers.AutoModelForMaskedLM.from_pretrained(folder, **options)
-    except Exception as error:  # transformers raises many kinds
+    except Exception as error:  # of any type: a folder of others may be damaged in any way, and it raises many
         raise CheckpointError(
             f"{folder}: transformers can't load a masked language model ({explain(error)})"
         ) from error
@@ -124,7 +124,7 @@ def _load_model(transformers: Any, folder: Path) -> Any:
 def _load_tokenizer(transformers: Any, folder: Path) -> Any:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:
+    except Exception as error:  # as above
         raise TokenizerError(f"{folder}: transformers can't load its tokenizer ({explain(error)})") from error
     if not tokenizer.is_fast:
         raise TokenizerError(

@@ -74,7 +74,7 @@ def copy_strings(
             prefetch(pointer_at(out, find_string(texts, begin + i + _AHEAD)), 0)  # `out` gives the pointer's type
         entry = i & (_AHEAD - 1)
         if i >= _AHEAD:
-            # No UTF-8, or no capacity: the caller goes on with this string.
+            # The string has no UTF-8, or does not fit: the caller continues with it.
             if ahead[entry, 0] == 0 or filled + ahead[entry, 1] > len(utf8):
                 break
             copy_items(out, filled, pointer_at(out, ahead[entry, 0]), 0, ahead[entry, 1])

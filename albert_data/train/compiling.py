@@ -21,6 +21,8 @@ from albert_data.train.order import BUCKET, padded_len
 GRAPHS_PER_LEN = 8
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
+# On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
+MIN_CPU_MINUTES = 10
 # PyTorch's limits on programs of a function, and their names before torch 2.6.
 _GRAPH_LIMITS = {
     "recompile_limit": "cache_size_limit",
@@ -62,8 +64,7 @@ def compile_model(model: Albert) -> None:
     limits.optimize_ddp = False  # it divides graphs where a bucket of gradients ends
     num_pairs = len(set(model.encoder.inner_layers))
     num_graphs = GRAPHS_PER_LEN * padded_len(model.config.max_positions) // BUCKET * num_pairs
-    for name, old_name in _GRAPH_LIMITS.items():
-        name = name if hasattr(limits, name) else old_name
+    for name in ("recompile_limit", "accumulated_recompile_limit"):
         setattr(limits, name, max(getattr(limits, name), num_graphs))
     model.embeddings.compile(dynamic=False)
     for owner, name in ((model.encoder, "run_inner_layer"), (model.mlm_head, "measure")):

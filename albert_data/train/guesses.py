@@ -58,8 +58,12 @@ class Answer(NamedTuple):
 class Guesser:
     """Asks a model for the same masked words each time. Equal weights give equal answers."""
 
-    def __init__(self, rows: Rows, *, count: int = 5) -> None:
-        """Rows of a split are in random order, so the first ones are examples of all. There may be none."""
+    def __init__(self, rows: Rows, *, count: int = 5, say: Callable[[str], None] = print) -> None:
+        """Rows of a split are in random order, so the first ones are examples of all. There may be none.
+
+        say: told why there are no guesses if memory runs out.
+        """
+        self._say = say
         self._tokenizer = rows.tokenizer
         self._questions = choose_questions(rows, self._tokenizer, count)
 
@@ -68,7 +72,11 @@ class Guesser:
         questions, tokenizer = self._questions, self._tokenizer
         if not questions:
             return []
-        logits_NV = _predict(model, questions, tokenizer)
+        try:
+            logits_NV = _predict(model, questions, tokenizer)
+        except torch.cuda.OutOfMemoryError:  # training may fill the GPU, and should not end for five sentences
+            self._say("no guesses are shown: the GPU has no memory left for them")
+            return []
         is_ordinary_V = torch.zeros(logits_NV.shape[1], dtype=torch.bool)
         is_ordinary_V[torch.from_numpy(tokenizer.ordinary_ids.astype(np.int64))] = True
         probs_NV = logits_NV.masked_fill(~is_ordinary_V, -torch.inf).softmax(-1)
@@ -79,7 +87,7 @@ class Guesser:
 def make_guesser(rows: Rows | None, say: Callable[[str], None]) -> Guesser | None:
     """None, and a message, for shards without their tokenizer: training with the stored masks does not need it."""
     try:
-        return None if rows is None else Guesser(rows)
+        return None if rows is None else Guesser(rows, say=say)
     except ShardError as error:
         say(f"no guesses are shown: {error}")
         return None

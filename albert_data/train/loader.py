@@ -364,10 +364,12 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
-        if (packed := bool(state.get("packed", 0))) != self.is_packed:
+        was_packed, packed = self.is_packed, bool(state.get("packed", 0))
+        if packed != was_packed:
             self._set_order(packed=packed)
         position = Position(state["epoch"], state["window"], state["batch"])
         if any(type(number) is not int for number in position) or not self.order.holds(position):
+            self._set_order(packed=was_packed)
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
         with self._lock:
             self._owner, self._position = object(), position

@@ -111,6 +111,8 @@ def halve_batches(session: Session, loader: ShardLoader, shape: tuple[int, int],
     what += session.precision.device_info
     if smaller >= num_rows * row_len:
         advice = "" if session.config.recompute else "--resume with --recompute, or "
+        if (pack := loader.order.pack) is not None and pack.longest < pack.pack_len:  # such a run pads its rows
+            advice += f"start another run with --micro-tokens {pack.longest}, or "
         raise ConfigError(f"{what}; {advice}start another run with a smaller --preset") from error
     if session.ranks.num_ranks > 1:
         raise ConfigError(f"{what}; --resume with --micro-tokens {smaller}") from error

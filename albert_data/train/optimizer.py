@@ -26,7 +26,24 @@ MUON_MOMENTUM = 0.95
 MUON_RMS = 0.2
 
 
-class Lamb(torch.optim.Optimizer):
+class _ByParameter(torch.optim.Optimizer):
+    """An optimiser whose update of a parameter depends on no other parameter."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # it returns no loss
+        """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
+        if closure is not None:
+            raise TypeError(f"{type(self).__name__} takes no closure")
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._step_parameter(group, p, p.grad)
+
+    def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
+        raise NotImplementedError
+
+
+class Lamb(_ByParameter):
     """LAMB over groups of parameters.
 
     num_blocks of a group: how many matrices each of its parameters holds, one after another in the first dimension.
@@ -44,16 +61,6 @@ class Lamb(torch.optim.Optimizer):
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "num_blocks": 1, "is_adapted": True})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
-        if closure is not None:
-            raise TypeError("Lamb takes no closure")
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._step_parameter(group, p, p.grad)
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
         state, (beta1, beta2) = self.state[p], group["betas"]
@@ -77,23 +84,13 @@ def _scale_to(update: Tensor, weights: Tensor, num_blocks: int) -> None:
         block.mul_(torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0))
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(_ByParameter):
     """Muon over groups with `num_blocks`, the number of matrices in each parameter, and Adam where that is 0."""
 
     def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(
             params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "num_blocks": 0, "dtype": torch.float32}
         )
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
-        if closure is not None:
-            raise TypeError("Muon takes no closure")
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._step_parameter(group, p, p.grad)
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
         state, (beta1, beta2), blocks = self.state[p], group["betas"], group["num_blocks"]

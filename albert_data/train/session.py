@@ -39,7 +39,7 @@ from albert_data.train.memory import explain_out_of_memory
 from albert_data.train.metrics import Tally, measure
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import make_optimizer
-from albert_data.train.order import derive_keys, padded_len
+from albert_data.train.order import choose_pack, derive_keys, padded_len
 from albert_data.train.precision import Precision
 from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
@@ -134,6 +134,9 @@ def make_loader(
 ) -> tuple[ShardLoader, str | None]:
     """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
     obstacle = explain_padding(precision, shape)
+    pack = choose_pack(rows.lengths, config.batch_tokens) if len(rows) else None
+    if pack is not None and (config.micro_tokens or config.batch_tokens // ranks.num_ranks) < pack.pack_len:
+        obstacle = obstacle or f"a pack has {pack.pack_len:,} tokens, more than a GPU is to compute at once"
     if ranks.sum([obstacle is not None])[0] and obstacle is None:
         obstacle = "another process can't pack them"
     loader = ShardLoader(
@@ -259,7 +262,7 @@ def _apply(session: Session) -> None:
     if (gradient := session.model.sop_head.weight.grad) is not None:
         gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
     session.tally.count_update(norm)
-    scaler.step(optimizer)  # AdamW skips on the device; for Lamb the scaler waits for the device and does not call it
+    scaler.step(optimizer)  # AdamW skips on the device; for others the scaler waits for the device and does not call it
     scaler.update(None if session.precision.is_scaled else 1.0)
     session.step += 1
 

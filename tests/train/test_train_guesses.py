@@ -173,3 +173,13 @@ def test_damaged_rows_are_not_followed(toys):
     said: list[str] = []
     assert make_guesser(damaged, said.append) is None
     assert "is damaged: masked_positions[" in said[0]
+
+
+def test_a_gpu_without_memory_for_guesses_does_not_end_the_training(shards: Shards):
+    class Full(KnowsAll):
+        def forward(self, batch: Batch) -> SimpleNamespace:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    said: list[str] = []
+    assert Guesser(shards, say=said.append).ask(Full(shards.tokenizer.vocab_size)) == []
+    assert said == ["no guesses are shown: the GPU has no memory left for them"]

@@ -401,6 +401,16 @@ def test_the_start_says_on_a_gpu_whether_rows_are_packed(toys, packed, obstacle,
     assert describe_rows(loader, make_precision(), obstacle) == [line]
 
 
+@pytest.mark.parametrize(("micro_tokens", "num_ranks"), [(64, 1), (None, 8)])
+def test_rows_are_padded_if_a_gpu_is_to_compute_less_than_a_pack(toys, monkeypatch, micro_tokens, num_ranks):
+    monkeypatch.setattr(session, "explain_padding", lambda *arguments: None)
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: list(values))
+    config = dataclasses.replace(CONFIG, batch_tokens=512, micro_tokens=micro_tokens)
+    loader, obstacle = make_loader(toys.make_shards(20), config, SMALL, make_precision(), Ranks(num_ranks=num_ranks))
+    assert not loader.is_packed
+    assert "a pack has 512 tokens" in obstacle
+
+
 # ---- runs ----
 
 CONFIG = dataclasses.replace(
