@@ -1,28 +1,31 @@
 """Compares a step of training with transformers' model and with plain matrix products on the same machine.
 
-Both contenders make whole updates (forward, backward, clipping, AdamW) of models of the same size on the same padded
-batch. They take turns, so that other load of the machine affects both. Ids are random, since only shapes matter: rows
-are 94 to 100 % full and 15 % of the tokens are masked. Precision is bf16 by autocast on a GPU, float32 on a CPU.
+All contenders make whole updates (forward, backward, clipping, AdamW) of models of the same size on the same rows. They
+take turns, so that other load of the machine affects all. Ids are random, since only shapes matter: rows are 94 to
+100 % full and 15 % of the tokens are masked. 16-bit formats are those of autocast.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from albert_data.examples.ragged import Examples
-from albert_data.train.batch import Batch, collate
+from albert_data.train.batch import Batch, BatchShape, collate
 from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.model import Albert
-from benchmarks.training_rows import FUSED_GELU, OURS, TRANSFORMERS, Ceiling, Speed
+from albert_data.train.order import PACK_ROWS, Pack
+from albert_data.train.precision import DTYPES, choose_format
+from benchmarks.training_rows import FUSED_GELU, OURS, PACKED, TRANSFORMERS, Ceiling, Speed
 
 MASKED_SHARE = 0.15
 MIN_FULL_SHARE = 15 / 16  # of a row
@@ -31,11 +34,12 @@ NOT_PREDICTED = -100  # transformers' label for a token that is not masked
 WARM_UP = 3
 CEILING_SIZES = {"cuda": (8192, 16384), "cpu": (2048,)}
 # Cells (rows x length) of a batch. On a GPU: enough to keep an H200 busy, and few enough for its memory although
-# transformers computes logits of every token. tiny, for a CPU: the batch of RECIPES["quick"]["tiny"].
-BATCH_CELLS = {"tiny": 2048, "base": 65_536, "large": 32_768}
+# transformers computes logits of every token. tiny and mini, for a CPU: the batches of their recipes.
+BATCH_CELLS = {"tiny": 2048, "mini": 2048, "base": 65_536, "large": 32_768}
 OTHER_CELLS = 16_384
 
 Step = Callable[[], Tensor]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +60,9 @@ class Machine:
 
     @property
     def precision(self) -> str:
-        return "bf16" if self.device.type == "cuda" else "fp32"
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        """The format that training chooses on this machine."""
+        is_gpu = self.device.type == "cuda"
+        return choose_format("auto", torch.cuda.get_device_capability(self.device) if is_gpu else None)[0]
 
     def wait(self) -> None:
         """Wait until the device has finished its work."""
@@ -68,10 +70,20 @@ class Machine:
             torch.cuda.synchronize(self.device)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A model, and how it computes. precision: a key of DTYPES."""
+
+    name: str
+    precision: str
+    is_compiled: bool
+
+
 def measure_ceiling(machine: Machine) -> Iterator[Ceiling]:
     """Time products of square matrices: an upper bound for any model on this machine."""
     for size in CEILING_SIZES[machine.device.type]:
-        left, right = (torch.randn(size, size, device=machine.device, dtype=machine.dtype) for _ in range(2))
+        dtype = DTYPES[machine.precision]
+        left, right = (torch.randn(size, size, device=machine.device, dtype=dtype) for _ in range(2))
         out = torch.empty_like(left)
 
         def multiply(left: Tensor = left, right: Tensor = right, out: Tensor = out) -> Tensor:
@@ -86,40 +98,41 @@ def measure_speed(machine: Machine, preset: str, row_len: int, num_cells: int | 
     """Time the updates of each contender for this machine."""
     config = MODEL_PRESETS[preset]
     num_rows = max(1, (num_cells or BATCH_CELLS.get(preset, OTHER_CELLS)) // row_len)
-    batch = make_batch(config, num_rows, row_len).to(machine.device)
+    examples = make_examples(config, num_rows, row_len)
     torch.compiler.reset()  # otherwise graphs of earlier sizes count towards the limit, and later sizes run uncompiled
     steps, firsts, peaks, missing = {}, {}, {}, {}
-    for name, make in contenders_for(machine).items():
+    for one in choose_contenders(machine):
         try:
-            steps[name], firsts[name], peaks[name] = start(make, config, batch, machine)
+            steps[one], firsts[one], peaks[one] = start(one, config, examples, machine)
         except torch.cuda.OutOfMemoryError:
-            missing[name] = "out of memory"
+            missing[one] = "out of memory"
         except ModuleNotFoundError as error:
-            missing[name] = f"{error.name} is not installed"
+            missing[one] = f"{error.name} is not installed"
     num_graphs = count_graphs()
     seconds = take_turns(steps, machine)
     num_graphs = count_graphs() - num_graphs
-    for name in contenders_for(machine):
+    num_masked = int(examples.mask_offsets[-1])
+    for one in choose_contenders(machine):
         yield Speed(
             where=machine.where,
-            precision=machine.precision,
+            precision=one.precision,
             model=preset,
             row_len=row_len,
             num_rows=num_rows,
-            contender=name,
-            num_tokens=batch.num_tokens,
-            flops=training_flops(config, num_rows=num_rows, row_len=row_len, num_masked=len(batch.masked_labels_N)),
-            is_compiled=machine.is_compiled,
-            seconds=seconds.get(name, ()),
-            first_seconds=firsts.get(name, 0.0),
+            contender=one.name,
+            num_tokens=int(examples.offsets[-1]),
+            flops=training_flops(config, num_rows=num_rows, row_len=row_len, num_masked=num_masked),
+            is_compiled=one.is_compiled,
+            seconds=seconds.get(one, ()),
+            first_seconds=firsts.get(one, 0.0),
             num_graphs=num_graphs,
-            peak_bytes=peaks.get(name, 0),
-            missing=missing.get(name, ""),
+            peak_bytes=peaks.get(one, 0),
+            missing=missing.get(one, ""),
         )
 
 
-def make_batch(config: AlbertConfig, num_rows: int, row_len: int) -> Batch:
-    """Make a batch of random ids in two segments; the first row has the full length."""
+def make_examples(config: AlbertConfig, num_rows: int, row_len: int) -> Examples:
+    """Make rows of random ids in two segments; the first row has the full length."""
     random = np.random.default_rng(0)
     lengths = random.integers(math.ceil(row_len * MIN_FULL_SHARE), row_len + 1, num_rows)
     lengths[0] = row_len
@@ -131,7 +144,7 @@ def make_batch(config: AlbertConfig, num_rows: int, row_len: int) -> Batch:
     ids[flat] = MASK
     a_lens = lengths // 2 - 2
     ids[offsets[:-1]], ids[offsets[:-1] + a_lens + 1], ids[offsets[1:] - 1] = CLS, SEP, SEP
-    examples = Examples(
+    return Examples(
         input_ids=ids,
         offsets=offsets,
         segment_a_len=a_lens.astype(np.int32),
@@ -141,7 +154,15 @@ def make_batch(config: AlbertConfig, num_rows: int, row_len: int) -> Batch:
         mask_offsets=np.cumsum([0, *map(len, positions)]),
         document_keys=np.arange(num_rows, dtype=np.uint64),
     )
-    return collate(examples, pad_id=PAD)
+
+
+def pack_rows(examples: Examples, row_len: int) -> Batch:
+    """Lay out rows in packs, as training does on a GPU."""
+    num_rows, pack_len = len(examples), PACK_ROWS * row_len
+    offsets = np.append(np.arange(0, num_rows, PACK_ROWS), num_rows)
+    pack = Pack(pack_len, PACK_ROWS, row_len)
+    shape = BatchShape(len(offsets) - 1, pack_len, int(examples.mask_offsets[-1]), pack)
+    return collate(examples, pad_id=PAD, shape=shape, offsets=offsets)
 
 
 def draw_positions(random: np.random.Generator, row_len: int) -> np.ndarray:
@@ -150,26 +171,37 @@ def draw_positions(random: np.random.Generator, row_len: int) -> np.ndarray:
     return np.sort(random.choice(positions, round(MASKED_SHARE * len(positions)), replace=False))
 
 
-def contenders_for(machine: Machine) -> dict[str, Callable[..., tuple[nn.Module, Step]]]:
-    """Return, by name, functions that make a model and its loss on a batch.
+def choose_contenders(machine: Machine) -> list[Contender]:
+    """Return what `train` computes on this machine first, then other ways of ours and of transformers.
 
     transformers' gelu_new is a chain of elementwise operations. A compiler fuses them; without one, a second contender
     is the same model with PyTorch's own kernel for that function.
     """
-    contenders: dict[str, Callable[..., tuple[nn.Module, Step]]] = {OURS: make_ours, TRANSFORMERS: make_theirs}
-    if not machine.is_compiled:
-        contenders[FUSED_GELU] = lambda *given: make_theirs(*given, gelu="gelu_pytorch_tanh")
-    return contenders
+    precision, is_gpu = machine.precision, machine.device.type == "cuda"
+    compiled = [True, False] if machine.is_compiled else [False]
+    ways = [(PACKED, way) for way in compiled[:1] if is_gpu]
+    ways += [(name, way) for name in (OURS, TRANSFORMERS) for way in compiled]
+    ways += [(FUSED_GELU, False)]
+    found = [Contender(name=name, precision=precision, is_compiled=way) for name, way in ways]
+    in_float32 = [Contender(name=name, precision="fp32", is_compiled=False) for name in (OURS, TRANSFORMERS)]
+    return [*found, *in_float32] if not is_gpu and precision != "fp32" else found
 
 
-def make_ours(config: AlbertConfig, batch: Batch, machine: Machine) -> tuple[nn.Module, Step]:
-    model = Albert(config).to(machine.device)
-    if machine.is_compiled:
+def make_ours(config: AlbertConfig, batch: Batch, *, is_compiled: bool) -> tuple[nn.Module, Step]:
+    model = Albert(config).to(batch.input_ids_BT.device)
+    if is_compiled:
         compile_model(model)
-    return model, lambda: model(batch).loss
+
+    def compute_loss() -> Tensor:
+        output = model(batch)
+        return output.mlm_nats / batch.num_masked + output.sop_nats / batch.num_pairs
+
+    return model, compute_loss
 
 
-def make_theirs(config: AlbertConfig, batch: Batch, machine: Machine, gelu: str = "gelu_new") -> tuple[nn.Module, Step]:
+def make_theirs(
+    config: AlbertConfig, batch: Batch, *, is_compiled: bool, gelu: str = "gelu_new"
+) -> tuple[nn.Module, Step]:
     from transformers import AlbertConfig as TheirConfig
     from transformers import AlbertForPreTraining
 
@@ -188,8 +220,8 @@ def make_theirs(config: AlbertConfig, batch: Batch, machine: Machine, gelu: str 
         classifier_dropout_prob=config.dropout,
         attn_implementation="sdpa",
     )
-    model = AlbertForPreTraining(shape).to(machine.device).train()
-    if machine.is_compiled:
+    model = AlbertForPreTraining(shape).to(batch.input_ids_BT.device).train()
+    if is_compiled:
         model.compile()
     inputs = their_inputs(batch)
     return model, lambda: model(**inputs).loss
@@ -208,14 +240,19 @@ def their_inputs(batch: Batch) -> dict[str, Tensor]:
     }
 
 
-def start(
-    make: Callable[..., tuple[nn.Module, Step]], config: AlbertConfig, batch: Batch, machine: Machine
-) -> tuple[Step, float, int]:
+def start(contender: Contender, config: AlbertConfig, examples: Examples, machine: Machine) -> tuple[Step, float, int]:
     """Make a contender and warm it up; return its update, the seconds of the first, and its peak bytes on a GPU."""
     is_gpu = machine.device.type == "cuda"
     torch.manual_seed(0)
-    model, loss_of = make(config, batch, machine)
-    step = make_update(model, loss_of, machine)
+    row_len = int(np.diff(examples.offsets).max())
+    batch = pack_rows(examples, row_len) if contender.name == PACKED else collate(examples, pad_id=PAD)
+    batch = batch.to(machine.device)
+    if contender.name in (OURS, PACKED):
+        model, loss_of = make_ours(config, batch, is_compiled=contender.is_compiled)
+    else:
+        gelu = "gelu_pytorch_tanh" if contender.name == FUSED_GELU else "gelu_new"
+        model, loss_of = make_theirs(config, batch, is_compiled=contender.is_compiled, gelu=gelu)
+    step = make_update(model, loss_of, DTYPES[contender.precision], machine.device)
     if is_gpu:
         torch.cuda.reset_peak_memory_stats(machine.device)
     first = time_steps(step, 1, machine)
@@ -227,13 +264,12 @@ def start(
     return step, first, torch.cuda.max_memory_allocated(machine.device) if is_gpu else 0
 
 
-def make_update(model: nn.Module, loss_of: Step, machine: Machine) -> Step:
+def make_update(model: nn.Module, loss_of: Step, dtype: torch.dtype, device: torch.device) -> Step:
     """Return an update as in training. All contenders have the same optimiser, so that only the models differ."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=machine.device.type == "cuda")
-    use_autocast = machine.dtype != torch.float32
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def update() -> Tensor:
-        with torch.autocast(machine.device.type, dtype=machine.dtype, enabled=use_autocast):
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
             loss = loss_of()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -244,7 +280,7 @@ def make_update(model: nn.Module, loss_of: Step, machine: Machine) -> Step:
     return update
 
 
-def take_turns(steps: dict[str, Step], machine: Machine) -> dict[str, tuple[float, ...]]:
+def take_turns(steps: Mapping[Key, Step], machine: Machine) -> dict[Key, tuple[float, ...]]:
     """Return the seconds of a step of each contender, a figure for each turn; a turn is several steps."""
     counts = {}
     for name, step in steps.items():

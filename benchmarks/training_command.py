@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.train.config import MODEL_PRESETS
+from albert_data.train.config import DEFAULT_PRESETS, MODEL_PRESETS
 from albert_data.train.folder import METRICS_FILE
 from albert_data.train.runs.figures import read_run
 from benchmarks import jobs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LENGTHS = {"speed-128": 128, "speed-512": 512}
 PARTS = ("ceiling", *LENGTHS, "run")
-SMALL = "tiny"  # the preset that is measured on a CPU
+SMALL = ("tiny", "mini")  # the presets for a CPU
 PAGES = (METRICS_FILE, "report.html")
 PROGRAM = [sys.executable, "-c", "from albert_data.cli.main import main; main()"]  # works without installing it
 FILE = click.Path(path_type=Path)
@@ -73,7 +73,7 @@ class Run:
     "--models",
     callback=parse_names(tuple(MODEL_PRESETS)),
     metavar="PRESET,..",
-    help=f"Of {', '.join(MODEL_PRESETS)}. By default {SMALL} on a CPU, those of the paper on a GPU.",
+    help=f"Of {', '.join(MODEL_PRESETS)}. By default {' and '.join(SMALL)} on a CPU, those of the paper on a GPU.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--threads", type=COUNT, metavar="N", help="Threads on a CPU.")
@@ -82,11 +82,16 @@ class Run:
 )
 @click.option("--seconds", type=POSITIVE, default=2.0, show_default=True, help="About how long a turn takes.")
 @click.option("--batch-cells", type=COUNT, metavar="N", help="Rows x length of a batch. By default set by the model.")
-@click.option("--compile/--no-compile", "is_compiled", default=None, help="By default compiled only on a GPU.")
-@click.option("--preset", type=click.Choice(list(MODEL_PRESETS)), help="Of the part `run`. By default tiny or base.")
+@click.option(
+    "--compile/--no-compile",
+    "is_compiled",
+    default=None,
+    help="Also the compiled ones. By default where torch.compile works.",
+)
+@click.option("--preset", type=click.Choice(list(MODEL_PRESETS)), help="Of the part `run`. By default mini or base.")
 @click.option("--minutes", type=POSITIVE, default=10.0, show_default=True, help="Length of the part `run`.")
 @click.option("--work", type=FILE, metavar="DIR", help="Keep the training run here.")
-@click.option("-o", "--output", type=FILE, default=Path("training.md"), show_default=True, metavar="PAGE")
+@click.option("-o", "--output", type=FILE, default=Path("training-speed.md"), show_default=True, metavar="PAGE")
 def train(**given: Any) -> None:
     """Measure how fast models train, compared with transformers and with plain matrix products.
 
@@ -96,8 +101,8 @@ def train(**given: Any) -> None:
 
     \b
     Example:
-      python -m benchmarks train shards -o training.md
-      python -m benchmarks train --only speed-512 --models base,large -o training.md
+      python -m benchmarks train shards -o training-speed.md
+      python -m benchmarks train --only speed-512 --models base,large -o training-speed.md
     """
     options = Options(**given)
     if options.only is not None and "run" in options.only and options.shards is None:
@@ -140,6 +145,7 @@ class Options:
         try:
             import torch
 
+            from albert_data.train.compiling import find_obstacle
             from albert_data.train.precision import choose_device
             from benchmarks.training import Machine
         except ModuleNotFoundError as error:
@@ -148,12 +154,12 @@ class Options:
         device, _ = choose_device(self.device)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        is_compiled = device.type == "cuda" if self.is_compiled is None else self.is_compiled
+        is_compiled = find_obstacle(device) is None if self.is_compiled is None else self.is_compiled
         return Machine(device=device, runs=self.runs, round_seconds=self.seconds, is_compiled=is_compiled)
 
     def make_job(self, machine: Machine, work: Path) -> Job:
         is_gpu = machine.device.type == "cuda"
-        preset = self.preset or ("base" if is_gpu else SMALL)
+        preset = self.preset or DEFAULT_PRESETS[machine.device.type]
         return Job(
             machine=machine,
             models=self.models or choose_models(is_gpu=is_gpu),
@@ -165,7 +171,7 @@ class Options:
 
 def choose_models(*, is_gpu: bool) -> list[str]:
     """Return the presets to measure. Those of version 1 are left out: they have the shapes of version 2."""
-    return ["base", "large", "xlarge", "xxlarge"] if is_gpu else [SMALL]
+    return ["base", "large", "xlarge", "xxlarge"] if is_gpu else list(SMALL)
 
 
 @dataclass(frozen=True, kw_only=True)

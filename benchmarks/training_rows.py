@@ -6,7 +6,8 @@ import statistics
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-OURS, TRANSFORMERS, FUSED_GELU = "albert-data", "transformers", "transformers, fused gelu"
+OURS, PACKED = "albert-data", "albert-data, packed"
+TRANSFORMERS, FUSED_GELU = "transformers", "transformers, fused gelu"
 
 
 def format_teraflops(flops: float) -> str:

@@ -21,6 +21,8 @@ from benchmarks.training_report import write_report
 from benchmarks.training_rows import OURS, TRANSFORMERS, Ceiling, Speed, Training, read_row
 
 torch = pytest.importorskip("torch")
+from albert_data.train.batch import collate  # noqa: E402  (after the check for torch)
+
 SMALL = AlbertConfig(vocab_size=300, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
 
 
@@ -39,21 +41,24 @@ def run(*arguments: object) -> Result:
 def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from benchmarks import training
 
-    monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
+    for preset in ("tiny", "mini"):
+        monkeypatch.setitem(MODEL_PRESETS, preset, SMALL)
+    monkeypatch.setattr("albert_data.train.precision.BF16_FLAGS", ())  # fp32 alone, on any processor
     monkeypatch.setitem(training.CEILING_SIZES, "cpu", (64,))
     few = ("--device", "cpu", "--threads", 1, "--runs", 2, "--seconds", 0.01, "--batch-cells", 512, "--no-compile")
-    page = tmp_path / "training.md"
+    page = tmp_path / "training-speed.md"
     done = run(*few, "--only", "ceiling,speed-128", "-o", page)
     assert done.exit_code == 0, done.output
     parts = json.loads(page.with_suffix(".json").read_text())["parts"]
-    assert list(parts) == ["ceiling on CPU, 1 thread", "speed-128 tiny on CPU, 1 thread"]
+    names = ["ceiling", "speed-128 tiny", "speed-128 mini"]
+    assert list(parts) == [f"{name} on CPU, 1 thread" for name in names]
     rows = parts["speed-128 tiny on CPU, 1 thread"]["rows"]
     assert rows[0]["contender"] == OURS
     assert len(rows[0]["seconds"]) == 2
     text = page.read_text(encoding="utf-8")
     assert "## CPU, 1 thread" in text
     for row in rows:
-        assert f"| tiny | 4 x 128 | {row['contender']} |" in text
+        assert f"| tiny | 4 x 128 | {row['contender']} | fp32 |" in text
     assert "--only ceiling,speed-128" in text
     assert "--no-compile" in text
     assert str(tmp_path) not in text, "no folder of the machine"
@@ -63,9 +68,9 @@ def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypat
 
 
 def test_batches_are_nearly_full_and_sound():
-    from benchmarks.training import CLS, FIRST_ORDINARY, MASK, PAD, SEP, make_batch
+    from benchmarks.training import CLS, FIRST_ORDINARY, MASK, PAD, SEP, make_examples
 
-    batch = make_batch(SMALL, 6, 128)
+    batch = collate(make_examples(SMALL, 6, 128), pad_id=PAD)
     ids, valid = batch.input_ids_BT, batch.valid_BT
     assert ids.shape == (6, 128)
     assert batch.num_tokens == valid.sum() >= 6 * 120
@@ -82,18 +87,40 @@ def test_batches_are_nearly_full_and_sound():
 
 def test_transformers_is_given_the_same_batch():
     pytest.importorskip("transformers")
-    from benchmarks.training import Machine, make_batch, make_theirs, their_inputs
+    from benchmarks.training import PAD, make_examples, make_theirs, their_inputs
 
-    batch = make_batch(SMALL, 3, 128)
+    batch = collate(make_examples(SMALL, 3, 128), pad_id=PAD)
     inputs = their_inputs(batch)
     flat = inputs["labels"].view(-1)
     assert (flat != -100).nonzero().flatten().tolist() == batch.masked_indices_N.tolist()
     assert flat[batch.masked_indices_N].tolist() == batch.masked_labels_N.tolist()
     assert inputs["attention_mask"].sum() == batch.num_tokens
-    machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=0.01, is_compiled=False)
-    theirs, loss_of = make_theirs(SMALL, batch, machine)
+    theirs, loss_of = make_theirs(SMALL, batch, is_compiled=False)
     assert sum(one.numel() for one in theirs.parameters()) == number_of_parameters(SMALL)
     assert torch.isfinite(loss_of())
+
+
+def test_packed_rows_give_the_loss_of_padded_ones():
+    from benchmarks.training import PAD, make_examples, make_ours, pack_rows
+
+    examples = make_examples(SMALL, 11, 64)
+    losses = []
+    for batch in (collate(examples, pad_id=PAD), pack_rows(examples, 64)):
+        torch.manual_seed(0)
+        losses.append(make_ours(SMALL, batch, is_compiled=False)[1]().item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_a_cpu_measures_what_training_does_there_first_and_then_float32(monkeypatch: pytest.MonkeyPatch):
+    from benchmarks.training import Machine, choose_contenders
+
+    monkeypatch.setattr("albert_data.train.precision._read_cpu_flags", lambda: ["amx_bf16"])
+    machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=0.01, is_compiled=True)
+    first, *others = choose_contenders(machine)
+    assert (first.name, first.precision, first.is_compiled) == (OURS, "bf16", True)
+    ways = [(one.name, one.precision, one.is_compiled) for one in others]
+    assert {(OURS, "bf16", False), (OURS, "fp32", False), (TRANSFORMERS, "bf16", True)} < set(ways)
+    assert len({first, *others}) == 1 + len(others)
 
 
 def number_of_parameters(config: AlbertConfig) -> int:
@@ -137,19 +164,20 @@ def test_each_kind_of_row_is_kept_and_finds_its_place_in_the_page(tmp_path: Path
         unigram_loss=6.7,
         curve=curve,
     )
-    results = Results(tmp_path / "training.json", read_row)
+    results = Results(tmp_path / "training-speed.json", read_row)
     results.record("ceiling", "command", [ceiling])
     lost = speed(TRANSFORMERS, model="xxlarge", missing="out of memory")
     results.record("speed", "command", [speed(OURS, 0.2), speed(TRANSFORMERS, 0.5), lost])
     results.record("run", "command", [made])
     again = Results(results.path, read_row)
     assert again.parts == results.parts, "what was written is what is read"
-    write_report(again, tmp_path / "training.md")
-    text = (tmp_path / "training.md").read_text(encoding="utf-8")
+    write_report(again, tmp_path / "training-speed.md")
+    text = (tmp_path / "training-speed.md").read_text(encoding="utf-8")
     assert "bf16 product of 10000 x 10000: 800 TFLOP/s, 81% of the published peak." in text
-    assert "| base | 8 x 512 | albert-data | 20,000 | – | 500 | 51% | 62% | 60% of ceiling | 12.5 | 0 | 3.0 |" in text
-    assert "| base | 8 x 512 | transformers | 8,000 | 2.50x | 200 |" in text
-    assert "| xxlarge | 8 x 512 | transformers | out of memory | – |" in text
+    head = "| base | 8 x 512 | albert-data | bf16, compiled |"
+    assert f"{head} 20,000 | – | 500 | 51% | 62% | 60% of ceiling | 12.5 | 0 | 3.0 |" in text
+    assert "| base | 8 x 512 | transformers | bf16, compiled | 8,000 | 2.50x | 200 |" in text
+    assert "| xxlarge | 8 x 512 | transformers | bf16, compiled | out of memory | – |" in text
     assert "3,900 steps in 10.5 minutes from start to end, 1,000,000 tokens/s, MFU 45%." in text
     assert "an MLM loss of 6.700" in text
     assert "| 3,900 | 3.250 | 40.0% | 0.500 | 80.0% |" in text
@@ -183,7 +211,7 @@ def test_a_run_is_made_by_the_command_and_its_files_are_kept(tmp_path: Path, mon
         (["--only", "run"], "needs shards"),
         (["--only", "speed-64"], "allowed are ceiling, speed-128, speed-512, run"),
         (["--models", "huge"], "allowed are"),
-        (["-o", "/missing/training.md"], "is not a folder"),
+        (["-o", "/missing/training-speed.md"], "is not a folder"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: list[str], message: str):
@@ -194,7 +222,7 @@ def test_a_wrong_argument_is_named(arguments: list[str], message: str):
 
 def test_a_gpu_measures_the_large_models_of_version_2_and_a_cpu_the_small_one():
     assert choose_models(is_gpu=True) == ["base", "large", "xlarge", "xxlarge"]
-    assert choose_models(is_gpu=False) == ["tiny"]
+    assert choose_models(is_gpu=False) == ["tiny", "mini"]
 
 
 def test_train_is_a_command_of_the_benchmark_and_all_else_is_speed():
