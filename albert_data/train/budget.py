@@ -93,9 +93,7 @@ class Budget:
         """The updates from `step` to the end; with `minutes`, how many the time that is left allows."""
         if self.num_steps is not None:
             return self.num_steps - step
-        assert self._config.minutes is not None
-        seconds = self._config.minutes * 60 - self.end_seconds - self.seconds
-        return max(0, round(seconds / seconds_per_step))
+        return max(0, round((self._updates_end - self.seconds) / seconds_per_step))
 
     def share_per_step(self, step: int) -> float:
         """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints.

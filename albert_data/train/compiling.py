@@ -21,8 +21,6 @@ from albert_data.train.order import BUCKET, padded_len
 GRAPHS_PER_LEN = 8
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
-# On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
-MIN_CPU_MINUTES = 10
 # PyTorch's limits on programs of a function, and their names before torch 2.6.
 _GRAPH_LIMITS = {
     "recompile_limit": "cache_size_limit",
