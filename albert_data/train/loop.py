@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -158,8 +158,14 @@ class _Loop:
         for line in fit_batches(session, self._loader):
             self._report.say(line)
         if self._budget.is_timed and session.is_compiled:
-            self._warm_up()
-        if session.step and session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
+            warm_up(
+                session,
+                self._loader,
+                self._splits.validation,
+                must_stop=lambda: self._interrupt.stop_requested or self._budget.share_done(session.step) >= 1,
+                say=self._report.say,
+            )
+        if session.step and session.step % config.eval_every == 0 and self._lacks_validation(is_final=False):
             self._evaluate(is_last=False)  # the run was stopped during this evaluation
         if self._budget.is_timed and session.step == 0:
             if self._agree_on_share() < 1:
@@ -221,26 +227,12 @@ class _Loop:
         """Whether any rank received a signal. All ranks then know which."""
         return self._interrupt.agree(self._ranks.sum(self._interrupt.flags()))
 
-    def _lacks(self, has: Callable[[MetricsFile, int], bool]) -> bool:
-        """Whether the first rank's metrics file lacks a validation of this step.
-
-        has: `MetricsFile.has_validation`, or `MetricsFile.has_final` for the one at the end of the run.
-        """
+    def _lacks_validation(self, *, is_final: bool) -> bool:
+        """Whether the first rank's metrics file lacks a validation of this step, or the one at the end of the run."""
         if self._splits.validation is None:
             return False
-        lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
+        lacks = self._ranks.is_first and not self._metrics.has_validation(self._session.step, is_final=is_final)
         return self._ranks.sum([lacks])[0] > 0
-
-    def _warm_up(self) -> None:
-        """Compile for all shapes, as far as the time allows and no signal comes."""
-        step, budget, interrupt = self._session.step, self._budget, self._interrupt
-        warm_up(
-            self._session,
-            self._loader,
-            self._splits.validation,
-            must_stop=lambda: interrupt.stop_requested or budget.share_done(step) >= 1,
-            say=self._report.say,
-        )
 
     def _agree_on_time(self, work: str) -> bool:
         """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock."""
@@ -266,14 +258,13 @@ class _Loop:
         self._rate = budget.rate(session.step, share, per_step)
         is_last = budget.is_last(session.step, share, per_step)
         self._rows = [batch.rows for batch in batches]
-        row_len = batches[0].longest or batches[0].input_ids_BT.shape[1]
         update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
         for batch in batches:
             session.tally.num_flops += training_flops(
                 session.model.config,
                 num_rows=len(batch.sop_labels_B),
                 num_tokens=batch.input_ids_BT.numel(),
-                row_len=batch.attended_len or row_len,
+                row_len=batch.attended_len or batch.input_ids_BT.shape[1],
                 num_masked=len(batch.masked_indices_N),
             )
         self._report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
@@ -373,7 +364,7 @@ class _Loop:
 
     def _complete(self) -> Path | None:
         """Write what is missing of a run that was killed after its last update."""
-        lacks_validation = self._lacks(MetricsFile.has_final)
+        lacks_validation = self._lacks_validation(is_final=True)
         if lacks_validation and not self._evaluate(is_last=True):
             return self._stop()
         if lacks_validation or not is_page_current(self._run):

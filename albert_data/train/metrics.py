@@ -151,20 +151,14 @@ class MetricsFile:
         self._path, self._say = path, say
         self._keep_until_step: int | None = keep_until_step
 
-    def has_final(self, step: int) -> bool:
-        """Whether the last validation of a run that ends at this step is there, with the baseline beside it.
+    def has_validation(self, step: int, *, is_final: bool) -> bool:
+        """Whether a validation of this step is there. is_final: the last of a run, with the baseline beside it.
 
         Without labels, mlm_loss is None and there is no baseline.
         """
-        found = [line for line in self._validations(step) if "unigram_loss" in line or line.get("mlm_loss") is None]
-        return bool(found)
-
-    def has_validation(self, step: int) -> bool:
-        return bool(self._validations(step))
-
-    def _validations(self, step: int) -> list[dict[str, Any]]:
         lines = map(parse_line, split_lines(self._path)[0])
-        return [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
+        found = [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
+        return any(not is_final or "unigram_loss" in line or line.get("mlm_loss") is None for line in found)
 
     def write(self, **line: Any) -> None:
         """Raises OutputError on a full disk."""
