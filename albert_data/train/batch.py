@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from albert_data.examples.ragged import Examples
+from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import item, kernel, pointer, put
 from albert_data.shards.rows import no_rows
 from albert_data.train.order import Pack
@@ -148,9 +148,8 @@ def collate(
     sop_labels_B = torch.full((len(is_real),), NO_LABEL, dtype=torch.int64, pin_memory=pin)
     sop_labels_B.numpy()[is_real] = examples.sop_label
     laid = LaidRows(input_ids_BT.numpy(), segment_ids_BT.numpy(), valid_BT.numpy().view(np.uint8), cells, is_real)
-    lay_out_rows(RaggedRows(examples.input_ids, examples.offsets, examples.segment_a_len), laid, pad_id)
-    masks = RaggedMasks(examples.masked_positions, examples.masked_ids, examples.mask_offsets)
-    lay_out_masks(masks, cells[:-1][is_real], indices_N.numpy(), labels_N.numpy())
+    lay_out_rows(examples.arrays, laid, pad_id)
+    lay_out_masks(examples.arrays, cells[:-1][is_real], indices_N.numpy(), labels_N.numpy())
     return Batch(
         input_ids_BT=input_ids_BT,
         segment_ids_BT=segment_ids_BT,
@@ -193,14 +192,6 @@ def place_rows(
     return cells, np.array([*are_real, *num_unused * [False]])
 
 
-class RaggedRows(NamedTuple):
-    """Columns of Examples that `lay_out_rows` reads."""
-
-    ids: np.ndarray
-    offsets: np.ndarray
-    segment_a_len: np.ndarray
-
-
 class LaidRows(NamedTuple):
     """Tensors of a Batch that `lay_out_rows` fills: valid_BT as uint8, the others of any integer type.
 
@@ -214,18 +205,10 @@ class LaidRows(NamedTuple):
     is_real: np.ndarray
 
 
-class RaggedMasks(NamedTuple):
-    """Columns of Examples that `lay_out_masks` reads."""
-
-    positions: np.ndarray
-    ids: np.ndarray
-    offsets: np.ndarray
-
-
 @kernel
-def lay_out_rows(rows: RaggedRows, laid: LaidRows, pad_id: int) -> None:
+def lay_out_rows(rows: ExampleArrays, laid: LaidRows, pad_id: int) -> None:
     """Copy the rows, in their order, to the places of real rows."""
-    ids, out_ids = pointer(rows.ids), pointer(laid.input_ids_BT)
+    ids, out_ids = pointer(rows.input_ids), pointer(laid.input_ids_BT)
     out_segments, out_valid = pointer(laid.segment_ids_BT), pointer(laid.valid_BT)
     source = 0
     for row in range(len(laid.is_real)):
@@ -248,16 +231,16 @@ def lay_out_rows(rows: RaggedRows, laid: LaidRows, pad_id: int) -> None:
 
 
 @kernel
-def lay_out_masks(masks: RaggedMasks, begins: np.ndarray, indices_N: np.ndarray, labels_N: np.ndarray) -> None:
+def lay_out_masks(rows: ExampleArrays, begins: np.ndarray, indices_N: np.ndarray, labels_N: np.ndarray) -> None:
     """Fill the arrays with the masks of all rows; unused entries at the end get index 0 and no label.
 
     begins: the cell at which each row begins.
     """
-    for row in range(len(masks.offsets) - 1):
-        for i in range(masks.offsets[row], masks.offsets[row + 1]):
+    for row in range(len(rows.mask_offsets) - 1):
+        for i in range(rows.mask_offsets[row], rows.mask_offsets[row + 1]):
             # In rows padded to 128, position 5 of row 2 has index 2 * 128 + 5 = 261.
-            indices_N[i] = begins[row] + masks.positions[i]
-            labels_N[i] = masks.ids[i]
+            indices_N[i] = begins[row] + rows.masked_positions[i]
+            labels_N[i] = rows.masked_ids[i]
     # The MLM head computes unused entries too; without a label they add nothing to the loss.
-    for i in range(masks.offsets[-1], len(indices_N)):
+    for i in range(rows.mask_offsets[-1], len(indices_N)):
         indices_N[i], labels_N[i] = 0, NO_LABEL
