@@ -93,18 +93,10 @@ def train(
             warning = stack.enter_context(lock_folder(run, resume=resume))
             claim_folder(run, shards, config, shape, identity, resume=resume)
         ranks.wait()
-        if resume:
-            restore_newest(session, loader, run)
+        spent = restore_newest(session, loader, run) if resume else {}
         check_agreement(session, run)
         warning += describe_rows(loader, precision, obstacle)
-        budget = Budget(
-            config,
-            loader.steps_per_epoch,
-            began=began,
-            seconds=session.seconds,
-            schedule_begin=session.schedule_begin,
-            work_seconds=session.work_seconds,
-        )
+        budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
         report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
         for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
             report.say(line)
@@ -278,7 +270,6 @@ class _Loop:
 
     def _log(self, values: Figures) -> None:
         session, tally = self._session, self._session.tally
-        session.seconds = self._budget.seconds
         num_tokens, num_cells = self._ranks.sum([tally.num_tokens, tally.num_cells])
         speed = num_tokens / tally.seconds
         line: dict[str, Any] = {
@@ -287,7 +278,7 @@ class _Loop:
             "epoch": round(self._loader.epochs_read, 4),
             "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
-            "seconds": round(session.seconds, 3),
+            "seconds": round(self._budget.seconds, 3),
             **peak_gb(session.precision.device),
         }
         if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
@@ -351,9 +342,8 @@ class _Loop:
         self._read_tally()  # raises if the weights may not be finite: no checkpoint has such weights
         began = self._budget.seconds
         self._session.tally.gather(self._ranks)
-        self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
-            save_session(self._session, self._run, self._loader.state_dict())
+            save_session(self._session, self._budget, self._run, self._loader.state_dict())
             for path in prune_checkpoints(self._run, keep=self._session.config.keep):
                 if path not in self._reported:
                     self._reported.add(path)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
 from albert_data.train.attention import explain_padding
 from albert_data.train.batch import Batch
+from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -62,7 +63,6 @@ class Session:
 
     network: the model, inside DistributedDataParallel if there are several ranks.
     obstacle: why the model is not compiled although the settings ask for it.
-    seconds: spent on the run so far, evaluations included. schedule_begin, work_seconds: see Budget.
     """
 
     config: TrainConfig
@@ -77,15 +77,6 @@ class Session:
     is_compiled: bool = False
     obstacle: str | None = None
     step: int = 0
-    seconds: float = 0.0
-    schedule_begin: float | None = None
-    work_seconds: dict[str, float] = field(default_factory=dict)
-
-    def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
-        """A context for a backward pass: the ranks exchange gradients only in the last one of a step."""
-        if isinstance(self.network, DistributedDataParallel) and not are_final:
-            return self.network.no_sync()
-        return nullcontext()
 
 
 def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
@@ -236,9 +227,11 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
     optimizer.zero_grad()
     measured = []
     for number, batch in enumerate(batches):
-        with session.gradients(are_final=number == len(batches) - 1):
+        is_final, network = number == len(batches) - 1, session.network
+        # The ranks exchange gradients only in the last backward pass of a step.
+        with nullcontext() if is_final or not isinstance(network, DistributedDataParallel) else network.no_sync():
             with session.precision.autocast():
-                output = session.network(batch)
+                output = network(batch)
             # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
             # the gradient of the mean over all labels of the step.
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
@@ -267,7 +260,7 @@ def _apply(session: Session) -> None:
     session.step += 1
 
 
-def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> Path:
+def save_session(session: Session, budget: Budget, run: Path, loader_state: dict[str, int]) -> Path:
     """Write a checkpoint of the state between two updates."""
     sums, tally = session.tally.state_dict()
     return save_checkpoint(
@@ -276,9 +269,9 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
         weights=session.model.state_dict(),
         tensors={**pack_optimizer(session.optimizer), **sums},
         state={
-            "seconds": session.seconds,
-            "schedule_begin": session.schedule_begin,
-            "work_seconds": session.work_seconds,
+            "seconds": budget.seconds,
+            "schedule_begin": budget.schedule_begin,
+            "work_seconds": budget.work_seconds,
             "loader": loader_state,
             "scaler": session.scaler.state_dict(),
             "tally": tally,
@@ -289,11 +282,14 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
     )
 
 
-def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
-    """Restore the newest checkpoint. If there is none, the run was stopped before its first one and starts again."""
+def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str, Any]:
+    """Restore the newest checkpoint, and return the options of Budget that continue the clock.
+
+    If there is none, the run was stopped before its first one and starts again.
+    """
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        return
+        return {}
     weights, tensors, state = load_checkpoint(checkpoints[-1])
     try:
         _check_state(state)
@@ -308,10 +304,10 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
             session.tally.begin_line()
         if state["step"] > session.tally.num_in_row() and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
-        session.step, session.seconds = int(state["step"]), float(state["seconds"])
-        session.schedule_begin = None if state["schedule_begin"] is None else float(state["schedule_begin"])
-        session.work_seconds.update(state.get("work_seconds", {}))  # checkpoints of earlier versions lack it
+        session.step = int(state["step"])
         loader.load_state_dict(state["loader"])
+        # Checkpoints of earlier versions lack work_seconds.
+        return {name: state.get(name) for name in ("seconds", "schedule_begin", "work_seconds")}
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
             f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
