@@ -21,6 +21,7 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
+from albert_data.train.compiling import warm_up
 from albert_data.train.config import TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
@@ -42,6 +43,7 @@ from albert_data.train.session import (
     Session,
     check_agreement,
     describe_rows,
+    explain_stop,
     identify_run,
     make_loader,
     restore_newest,
@@ -49,8 +51,6 @@ from albert_data.train.session import (
     start_session,
     update,
 )
-from albert_data.train.skipping import explain_stop
-from albert_data.train.warming import warm_up
 
 
 def train(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
@@ -46,6 +47,10 @@ from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
 
 _MAX_SECONDS = 1e9  # thirty years
+# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
+MIN_SCALE = 1.0
+MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 skipped updates to get there
+_ROWS_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +263,39 @@ def _apply(session: Session) -> None:
     scaler.step(optimizer)  # AdamW skips on the device; for others the scaler waits for the device and does not call it
     scaler.update(None if session.precision.is_scaled else 1.0)
     session.step += 1
+
+
+def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> str | None:
+    """Return why the run can't go on, and what to do; None if it can. All ranks agree on which. Waits for the device.
+
+    One batch may cause a skipped update, and the next ones are fine. But a run that skips all of them learns nothing,
+    and weights that are not finite never become finite again.
+    rows: of this rank in the last update, by their numbers in the training split of the shards in `folder`.
+    """
+    step, num_in_row = session.step, session.tally.num_in_row()
+    scale = session.scaler.get_scale()
+    if scale < MIN_SCALE:
+        return (
+            f"float16 can't hold the gradients: the loss scale fell to {scale:g} by step {step}; start another run "
+            "with --precision bf16 or fp32, or with a lower --lr"
+        )
+    with torch.no_grad():
+        norms = torch.stack([torch.linalg.vector_norm(p) for p in session.model.parameters()])
+    if not norms.isfinite().all():
+        return (
+            f"the weights are not finite at step {step}; no checkpoint has such weights; "
+            "start another run with a lower --lr"
+        )
+    if session.precision.is_scaled or num_in_row < MAX_IN_ROW:
+        return None
+    numbers = sorted(row for part in rows for row in part.tolist())
+    named = ", ".join(map(str, numbers[:_ROWS_NAMED]))
+    more = f" and {len(numbers) - _ROWS_NAMED} more" if len(numbers) > _ROWS_NAMED else ""
+    return (
+        f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
+        f"{step}, of training rows {named}{more}; look at these rows with `albert-data inspect {folder} --row N`, "
+        "or start another run with a lower --lr"
+    )
 
 
 def save_session(session: Session, budget: Budget, run: Path, loader_state: dict[str, int]) -> Path:
