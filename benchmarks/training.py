@@ -166,7 +166,12 @@ def make_ours(config: AlbertConfig, batch: Batch, machine: Machine) -> tuple[nn.
     model = Albert(config).to(machine.device)
     if machine.is_compiled:
         compile_model(model)
-    return model, lambda: model(batch).loss
+
+    def compute_loss() -> Tensor:
+        output = model(batch)
+        return output.mlm_nats / max(batch.num_masked, 1) + output.sop_nats / max(batch.num_pairs, 1)
+
+    return model, compute_loss
 
 
 def make_theirs(config: AlbertConfig, batch: Batch, machine: Machine, gelu: str = "gelu_new") -> tuple[nn.Module, Step]:

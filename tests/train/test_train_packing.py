@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_rows import mean_loss
 
 from albert_data.errors import ConfigError
 from albert_data.examples.ragged import Examples
@@ -290,10 +291,11 @@ def both_batches(toys) -> tuple[Batch, Batch]:
 def outcomes(model: Albert, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     model.zero_grad()
     output = model(batch)
-    output.loss.backward()
+    loss = mean_loss(output, batch)
+    loss.backward()
     has_label, has_pair = batch.masked_labels_N != -1, batch.sop_labels_B != -1
     logits = torch.cat([output.mlm_logits_NV[has_label].flatten(), output.sop_logits_B2[has_pair].flatten()])
-    return output.loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
+    return loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
 
 
 def assert_equal_outcomes(one, other) -> None:
