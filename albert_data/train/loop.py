@@ -42,7 +42,6 @@ from albert_data.train.session import (
     Initial,
     Session,
     check_agreement,
-    describe_rows,
     explain_stop,
     identify_run,
     make_loader,
@@ -95,10 +94,11 @@ def train(
         ranks.wait()
         spent = restore_newest(session, loader, run) if resume else {}
         check_agreement(session, run)
-        warning += describe_rows(loader, precision, obstacle)
+        if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
+            raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
         report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
-        for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
+        for line in (f"run         {run}", *describe_start(session, loader, obstacle, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
 

@@ -131,8 +131,13 @@ class Report:
         self.say(f"step {step:,}{of_all}: {describe(line)}, {speed}")
 
 
-def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget: Budget) -> list[str]:
-    """The device, the precision, the model, the data and the length of the run, with reasons."""
+def describe_start(
+    session: Session, loader: ShardLoader, obstacle: str | None, splits: Splits, budget: Budget
+) -> list[str]:
+    """The device, the precision, the model, the data and the length of the run, with reasons.
+
+    obstacle: why rows can't be packed here; None if they can, but a run that resumes keeps what it began with.
+    """
     config, model, precision, ranks = session.config, session.model, session.precision, session.ranks
     device, per_epoch = precision.device, loader.steps_per_epoch
     num_tokens = int(splits.train.lengths.sum(dtype="int64"))
@@ -144,6 +149,8 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
         masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
+    rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
+    of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
     is_default = config.preset == DEFAULT_PRESETS[device.type]
     why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
@@ -157,7 +164,7 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
         f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
         f"validation  {_describe_validation(splits.validation, config)}",
-        *([f"speed       {describe_peak(precision.device_info, precision.format)}"] if device.type == "cuda" else []),
+        *(of_gpu if device.type == "cuda" else []),
     ]
 
 

@@ -150,19 +150,6 @@ def make_loader(
     return loader, obstacle
 
 
-def describe_rows(loader: ShardLoader, precision: Precision, obstacle: str | None) -> list[str]:
-    """Say for a GPU whether rows are packed; a run that resumes keeps what it began with.
-
-    Raises ConfigError if that is packs, and the device can't compute them.
-    """
-    if loader.is_packed and obstacle is not None:
-        raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
-    if precision.device.type != "cuda":
-        return []
-    padded = f"padded ({obstacle or 'as when the run began'})"
-    return [f"rows        {'packed, without padding' if loader.is_packed else padded}"]
-
-
 def start_session(
     config: TrainConfig,
     shape: AlbertConfig,
