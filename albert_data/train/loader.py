@@ -74,9 +74,8 @@ def open_training(folder: Path) -> Splits:
     """Open the training rows and, if the build set any aside, the validation rows."""
     train: Rows = open_shards(folder, split="train")
     set_aside = train.manifest.splits.get("validation")
-    if set_aside is None or not set_aside.num_rows:
-        return Splits(folder=folder, train=train, validation=None)
-    return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation"))
+    has_rows = set_aside is not None and set_aside.num_rows > 0
+    return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation") if has_rows else None)
 
 
 class RowReader:
@@ -144,8 +143,8 @@ class ShardLoader:
             ...
 
     batch_tokens: tokens of a batch of all ranks, padding included; a batch has at least one row.
-    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value
-    of the attribute holds for the next iterator.
+    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value of
+    the attribute holds from the next step that is read; on CUDA, a few steps are read ahead.
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
@@ -209,11 +208,6 @@ class ShardLoader:
     @property
     def is_packed(self) -> bool:
         return self.order.pack is not None
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next step."""
-        return self._position.epoch
 
     @property
     def epochs_read(self) -> float:
