@@ -29,11 +29,6 @@ if TYPE_CHECKING:  # it imports this module
 GRAPHS_PER_LEN = 8
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
-# PyTorch's limits on programs of a function, and their names before torch 2.6.
-_GRAPH_LIMITS = {
-    "recompile_limit": "cache_size_limit",
-    "accumulated_recompile_limit": "accumulated_cache_size_limit",
-}
 _REASON_LEN = 200
 
 
