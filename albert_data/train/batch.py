@@ -1,9 +1,8 @@
 """Masked examples as the tensors that the model reads, in few shapes: rows padded, or packed one after another.
 
 In: examples.ragged.Examples, ragged and uint16 or uint32. Out: Batch, rectangular. All batches of a BatchShape have
-tensors of the same shapes, so torch.compile makes one program for each shape: a batch of fewer rows is filled up with
-empty rows, and its masked tokens with entries that have no label. Only the rare batch with more masked tokens than its
-shape holds is larger. A cell is a position of such a batch, padding included.
+tensors of the same shapes, so that torch.compile makes one program for each; only the rare batch with more masked
+tokens than its shape holds is larger. A cell is a position of such a batch, padding included.
 Shape letters, here and in all of train/: B rows, T tokens of a row, N masked tokens of the batch, V vocabulary,
 E embedding size, H hidden size, A heads, D size of a head, I inner size of the feed-forward, F the six sums of
 metrics.measure.
@@ -30,9 +29,7 @@ NO_LABEL = -1
 ID_DTYPE = torch.int32
 CAPACITY_MULTIPLE = 64
 _LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
-# The mean length in tokens of the word that a random token is in: an assumption. choose_mask_capacity says how far off
-# the result is.
-_WORD_LEN = 2
+_WORD_LEN = 2  # the mean length in tokens of the word that a random token is in: an assumption
 
 
 class BatchShape(NamedTuple):
@@ -60,11 +57,11 @@ class Batch:
     On the host, so that no code waits for the GPU: num_tokens, the valid tokens of real rows; num_masked and
     num_pairs, the labels that are not -1; rows, the numbers of the real rows in the split (int64).
 
-    In packs, a line of the tensors [B, T] holds several rows, and what is left of it are empty rows. row_offsets_R has
-    the cell at which each row begins in the flattened batch, and the end of the last; the last rows have no cell, so
-    that the number of rows is that of all batches. sop_labels_B has a label for each row; positions_BT the position of
-    each token in its row; longest is the length of the longest row, attended_len the mean over all cells of the length
-    of the row that a cell is in. Offsets and positions are int32.
+    If the batch is packed, each line of the tensors [B, T] is a pack: rows one after another, and then empty rows up to
+    the end of the line. More empty rows, of no cell, follow the last pack: so all batches have as many rows.
+    row_offsets_R, int32: the cell of the flattened batch at which each of these rows begins, and the end of the last.
+    positions_BT, int32: the position of each token in its row. sop_labels_B has an entry for each row, not for each
+    pack. longest: the most tokens of a row; attended_len: the length of the row that a cell is in, mean over all cells.
     """
 
     input_ids_BT: Tensor
@@ -92,15 +89,10 @@ class Batch:
 def choose_mask_capacity(num_cells: int, *, mask_prob: float, ngram: int) -> int:
     """Return a multiple of 64 that the number of masked tokens in a batch of `num_cells` cells hardly ever exceeds.
 
-    It is the mean for a batch without padding, plus one standard deviation of a pessimistic model. That is about eight
-    true deviations (measured on English books, 30,000 pieces), because each row masks a nearly fixed number of words,
-    and only their lengths vary.
-    The model: spans are drawn independently, and a token is masked with probability p = mask_prob. A span of n words, 1
-    to ngram, is drawn with probability ~ 1/n and masks n words. So a masked word is equally likely to be in a span of
-    each length, on average of (ngram + 1) / 2 words. Masking whole spans multiplies the binomial variance by the tokens
-    of such a span:
-
-        variance = p (1 - p) * cells * (ngram + 1) / 2 * tokens per word
+    It is the mean for a batch without padding, plus one standard deviation of a pessimistic model: spans are
+    independent, and one of n words is drawn with probability ~ 1/n. So a masked word is in a span of (ngram + 1) / 2
+    words on average, whose tokens multiply the binomial variance. That is about eight true deviations (measured on
+    English books, 30,000 pieces), because each row masks a nearly fixed number of words, and only their lengths vary.
     """
     variance = mask_prob * (1 - mask_prob) * (ngram + 1) / 2 * _WORD_LEN * num_cells
     bound = mask_prob * num_cells + math.sqrt(variance)

@@ -66,7 +66,7 @@ class Tally:
         self.begin_line()
 
     def begin_line(self) -> None:
-        """Set all to 0, except the number of skipped updates in a row, which lines of metrics do not end."""
+        """Set all to 0, except the number of skipped updates in a row: such a row may go on over several lines."""
         self._sums_F.zero_()
         self._num_skipped.zero_()
         self.num_tokens = 0

@@ -116,7 +116,7 @@ def choose_pack(lengths: np.ndarray, batch_tokens: int) -> Pack:
     longest = padded_len(int(lengths.max()))
     num_packs = -(-batch_tokens // (PACK_ROWS * longest))
     pack_len = max(longest, batch_tokens // num_packs // BUCKET * BUCKET)
-    # Twice the mean number of rows: full packs have fewer. The limit gives all batches tensors of one size.
+    # A full pack hardly ever has twice the mean number of rows. With a limit, tensors of one size hold any batch.
     return Pack(pack_len, int(2 * pack_len / lengths.mean()) + 1, longest)
 
 

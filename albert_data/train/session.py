@@ -1,8 +1,4 @@
-"""The state of a training run: makes one update of it, saves it to a checkpoint, restores it.
-
-An update is a function of the state before it, of its number and of its batch: dropout is seeded by (seed, step,
-rank). So a resumed run makes the same updates as one that was not stopped.
-"""
+"""The state of a training run: makes one update of it, saves it to a checkpoint, restores it."""
 
 from __future__ import annotations
 
