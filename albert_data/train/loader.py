@@ -259,11 +259,10 @@ class ShardLoader:
                 f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
             )
         owner, first = self._take_over()
-        for row_batch, position, after in self.order.batches_from(first):
-            batches = self._read(row_batch, position)
+        for batches, after in self._read_from(first, None, pin=False):
             self._advance(owner, after)
             yield from batches
-            if after.epoch > position.epoch:
+            if after.epoch > first.epoch:
                 return
 
     def _take_over(self) -> tuple[object, Position]:
@@ -286,23 +285,17 @@ class ShardLoader:
         self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
     ) -> Iterator[tuple[list[Batch], Position]]:
         for number, (row_batch, position, after) in enumerate(self.order.batches_from(first)):
-            prob = None if mask_prob is None else mask_prob(number)
-            yield self._read(row_batch, position, mask_prob=prob, pin=pin), after
-
-    def _read(
-        self, row_batch: RowBatch, position: Position, *, mask_prob: float | None = None, pin: bool = False
-    ) -> list[Batch]:
-        num_batches, num_rows = self._split(row_batch.row_len)
-        shape = self.shape(num_rows, row_batch.row_len)
-        share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
-        return self._reader.read(
-            row_batch._replace(offsets=share),
-            shape,
-            num_batches=num_batches,
-            epoch=position.epoch,
-            mask_prob=mask_prob,
-            pin=pin,
-        )
+            num_batches, num_rows = self._split(row_batch.row_len)
+            share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
+            batches = self._reader.read(
+                row_batch._replace(offsets=share),
+                self.shape(num_rows, row_batch.row_len),
+                num_batches=num_batches,
+                epoch=position.epoch,
+                mask_prob=None if mask_prob is None else mask_prob(number),
+                pin=pin,
+            )
+            yield batches, after
 
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
