@@ -217,9 +217,7 @@ _MINI = TrainConfig(
     beta2=0.98,
     mask_prob=0.45,
     last_mask_prob=0.15,
-    eval_every=1000,
     eval_rows=1024,
-    save_every=1000,
     log_every=100,
 )
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.

@@ -142,7 +142,9 @@ def read_run_file(run: Path) -> dict[str, Any]:
     path = run / RUN_FILE
     try:
         content = read_object(path)
-        found = {name: _take_object(content, name) for name in ("config", "model", "identity")}
+        found = {name: content[name] for name in ("config", "model", "identity")}
+        if wrong := [name for name, value in found.items() if not isinstance(value, dict)]:
+            raise ConfigError(f"{wrong[0]} is {show(found[wrong[0]])}; an object is needed")
         check_types(TrainConfig, found["config"])
         TrainConfig(**found["config"])
         check_shape(found["model"])
@@ -159,13 +161,6 @@ def read_run_file(run: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path}: can't be read ({explain(error)}); put the run's own file back, or train again with a new --output"
         ) from error
-
-
-def _take_object(content: dict[str, Any], name: str) -> dict[str, Any]:
-    value = content[name]
-    if not isinstance(value, dict):
-        raise ConfigError(f"{name} is {show(value)}; an object is needed")
-    return value
 
 
 def check_shape(values: Any) -> None:

@@ -8,9 +8,10 @@ its kernels are deterministic. With --minutes only the rows are the same, as the
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import ShardLoader, Splits, open_training
 from albert_data.train.memory import fit_batches, halve_batches, peak_gb
-from albert_data.train.metrics import Figures, MetricsFile, all_finite
+from albert_data.train.metrics import Figures, MetricsFile
 from albert_data.train.order import padded_len, rows_per_batch
 from albert_data.train.precision import check_gpus, choose_device, choose_precision
 from albert_data.train.profiling import profile_steps
@@ -97,7 +98,7 @@ def train(
         if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
             raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
-        report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
+        report = stack.enter_context(closing(Report(budget, precision.device, is_first=ranks.is_first)))
         for line in (f"run         {run}", *describe_start(session, loader, obstacle, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
@@ -313,7 +314,7 @@ class _Loop:
             return self._evaluate(is_last=is_last)
         if self._agree_on_stop():
             return False
-        if not all_finite(values):
+        if not all(value is None or math.isfinite(value) for value in values.values()):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
         answers = self._guesser.ask(session.model) if self._guesser is not None else []
         self._budget.note("evaluation", self._budget.seconds - began)

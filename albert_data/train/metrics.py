@@ -6,7 +6,6 @@ The sums stay on the device and are read only when a line is due, so that a GPU 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -131,10 +130,6 @@ class Tally:
 
 _IN_ROW = "tally.num_in_row"
 _NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
-
-
-def all_finite(values: Figures) -> bool:
-    return all(value is None or math.isfinite(value) for value in values.values())
 
 
 class MetricsFile:

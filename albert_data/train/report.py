@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -81,12 +80,7 @@ class Report:
             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
 
-    def __enter__(self) -> Report:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         with self._ignore_lost_stderr():
             self._bar.close()
 

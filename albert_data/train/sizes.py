@@ -93,17 +93,14 @@ def describe_sizes(name: str) -> str:
 def sizes_to_dict(name: str) -> dict[str, Any]:
     """The same as values that JSON can hold."""
     config = MODEL_PRESETS[name]
-    return {"preset": name, "config": asdict(config), "parameters": parts_to_dict(config), "paper": _paper_to_list()}
+    paper = [{"name": row.name, "paper_millions": row.millions, **parts_to_dict(row.config)} for row in PAPER]
+    return {"preset": name, "config": asdict(config), "parameters": parts_to_dict(config), "paper": paper}
 
 
 def parts_to_dict(config: AlbertConfig) -> dict[str, int]:
     """The parameters of each part, and the sums of them that are shown."""
     sizes = count_parameters(config)
     return {**asdict(sizes), "encoder": sizes.without_heads, "all": sizes.all}
-
-
-def _paper_to_list() -> list[dict[str, Any]]:
-    return [{"name": row.name, "paper_millions": row.millions, **parts_to_dict(row.config)} for row in PAPER]
 
 
 def _describe_shape(name: str) -> str:
