@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from albert_data.train.batch import BatchShape, empty_batch
 from albert_data.train.config import TrainConfig
@@ -48,15 +47,11 @@ def find_obstacle(device: torch.device) -> str | None:
     """
     try:
         x = torch.ones(64, device=device, requires_grad=True)
-        torch.autograd.grad(torch.compile(_probe)(x), x)
+        torch.autograd.grad(torch.compile(lambda x: F.gelu(2 * x).sum())(x), x)
     except Exception as error:  # of any type: PyTorch, Triton and the compilers each raise their own
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
         return textwrap.shorten((lines or [type(error).__name__])[0], _REASON_LEN, placeholder="...")
     return None
-
-
-def _probe(x: Tensor) -> Tensor:
-    return F.gelu(2 * x).sum()
 
 
 def compile_model(model: Albert) -> None:

@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from albert_data.escaping import escape_controls
 from albert_data.train.budget import Budget
-from albert_data.train.config import DEFAULT_PRESETS, TrainConfig
+from albert_data.train.config import DEFAULT_PRESETS
 from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
-from albert_data.train.loader import Rows, ShardLoader, Splits
+from albert_data.train.loader import ShardLoader, Splits
 from albert_data.train.metrics import Figures
 from albert_data.train.session import Session
 from albert_data.wording import count_of, format_duration, format_share
@@ -141,6 +141,10 @@ def describe_start(
     if (first := config.mask_prob) is not None:
         last = first if config.last_mask_prob is None else config.last_mask_prob
         masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
+    validation = "none: the shards have no validation rows (build --validation-fraction)"
+    if splits.validation is not None:
+        all_rows = len(splits.validation)
+        validation = f"{min(all_rows, config.eval_rows):,} of {all_rows:,} rows, every {config.eval_every:,} steps"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
@@ -157,16 +161,9 @@ def describe_start(
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
         f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
-        f"validation  {_describe_validation(splits.validation, config)}",
+        f"validation  {validation}",
         *(of_gpu if device.type == "cuda" else []),
     ]
-
-
-def _describe_validation(validation: Rows | None, config: TrainConfig) -> str:
-    if validation is None:
-        return "none: the shards have no validation rows (build --validation-fraction)"
-    num_rows = min(len(validation), config.eval_rows)
-    return f"{num_rows:,} of {len(validation):,} rows, every {config.eval_every:,} steps"
 
 
 def describe(values: Mapping[str, Any], *, short: bool = False) -> str:

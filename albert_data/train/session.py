@@ -156,7 +156,13 @@ def start_session(
 ) -> Session:
     """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`."""
     torch.manual_seed(config.seed)
-    model = _make_model(shape)
+    try:
+        model = Albert(shape)
+    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
+        num_bytes = 4 * count_parameters(shape).all
+        raise ConfigError(
+            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
+        ) from error
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
     with explain_out_of_memory(precision.device_info):
@@ -188,16 +194,6 @@ def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.
     if precision.device.type == "cuda" and precision.format != "fp32":
         network.register_comm_hook(None, bf16_compress_hook)
     return network
-
-
-def _make_model(shape: AlbertConfig) -> Albert:
-    try:
-        return Albert(shape)
-    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
-        num_bytes = 4 * count_parameters(shape).all
-        raise ConfigError(
-            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
-        ) from error
 
 
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
