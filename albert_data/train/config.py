@@ -91,20 +91,6 @@ class AlbertConfig:
         return (layer * num_groups // self.num_layers) * self.num_inner_groups + inner
 
 
-# The least and the largest value of each number in TrainConfig, unless it is None.
-_RANGES: tuple[tuple[float, float, tuple[str, ...]], ...] = (
-    (1, 2**31 - 1, ("steps", "batch_tokens", "micro_tokens", "eval_every", "eval_rows", "save_every", "log_every")),
-    (1e-3, 1e6, ("epochs", "minutes")),
-    (1, 1000, ("keep",)),
-    (1e-12, 1.0, ("lr", "epsilon")),
-    (0.0, 1.0, ("warmup_share", "weight_decay")),
-    (0.0, 0.9999, ("beta1", "beta2", "dropout")),
-    (0.01, 0.5, ("mask_prob", "last_mask_prob")),
-    (1e-6, 1e6, ("max_grad_norm",)),
-    (0, 2**63 - 1, ("seed",)),
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The settings of a training run. The defaults are those of a short run of preset base.
@@ -162,16 +148,31 @@ class TrainConfig:
         if len(budgets) != 1:
             given = ", ".join(f"{name} is {value}" for name, value in budgets.items()) or "none is given"
             raise ConfigError(f"{given}; give exactly one of {', '.join(BUDGETS)}")
-        for low, high, names in _RANGES:
-            for name in names:
-                if getattr(self, name) is not None:
-                    check_range(name, getattr(self, name), low, high)
+        for name in ("steps", "batch_tokens", "micro_tokens", "eval_every", "eval_rows", "save_every", "log_every"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 1, 2**31 - 1)
+        for name in ("epochs", "minutes"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 1e-3, 1e6)
+        check_range("keep", self.keep, 1, 1000)
+        for name in ("lr", "epsilon"):
+            check_range(name, getattr(self, name), 1e-12, 1.0)
+        for name in ("warmup_share", "weight_decay"):
+            check_range(name, getattr(self, name), 0.0, 1.0)
+        for name in ("beta1", "beta2", "dropout"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 0.0, 0.9999)
+        for name in ("mask_prob", "last_mask_prob"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 0.01, 0.5)
         if self.mask_prob is None and self.last_mask_prob is not None:
             raise ConfigError(f"last_mask_prob is {self.last_mask_prob}, and mask_prob is not given; give both")
         if self.mask_prob is not None and not self.remask:
             raise ConfigError(
                 f"mask_prob is {self.mask_prob} while remask is False; the masks of the shards are as they are"
             )
+        check_range("max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
+        check_range("seed", self.seed, 0, 2**63 - 1)
         check_choice("precision", self.precision, PRECISIONS)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ConfigError(f"device is {self.device!r}; allowed are auto, cpu, cuda and cuda:N")

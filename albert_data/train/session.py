@@ -1,4 +1,4 @@
-"""The state of a training run: makes one update of it, saves it to a checkpoint, restores it."""
+"""The state of a training run: makes one update of it, says whether it can go on, saves and restores it."""
 
 from __future__ import annotations
 
