@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from albert_data.config import BuildConfig
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
@@ -64,7 +64,7 @@ def make_manifest(
         unicode_version=plan.unicode_version,
         libraries=plan.libraries,
         config=config,
-        ngram_shares=tuple(ngram_shares(config.examples.ngram).tolist()),
+        ngram_shares=tuple(span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         tokenizer=TokenizerEntry(
             file=TOKENIZER_FILE,
             sha256=tokenizer.sha256,

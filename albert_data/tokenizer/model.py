@@ -193,7 +193,7 @@ class Tokenizer:
 
     def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
         """The rule of words for a build with these settings and this version of the rules."""
-        return self.word_rule(rules_version) if config.whole_word else WordRule.every_piece(self.vocab_size)
+        return self.word_rule(rules_version) if config.masks_words else WordRule.every_piece(self.vocab_size)
 
     @property
     def word_starts(self) -> np.ndarray:

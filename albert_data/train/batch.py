@@ -86,15 +86,16 @@ class Batch:
         return dataclasses.replace(self, **moved)
 
 
-def choose_mask_capacity(num_cells: int, *, mask_prob: float, ngram: int) -> int:
+def choose_mask_capacity(num_cells: int, *, mask_prob: float, span_len: float) -> int:
     """Return a multiple of 64 that the number of masked tokens in a batch of `num_cells` cells hardly ever exceeds.
 
+    span_len: the mean length, in words, of the span that a masked word is in.
     It is the mean for a batch without padding, plus one standard deviation of a pessimistic model: spans are
-    independent, and one of n words is drawn with probability ~ 1/n. So a masked word is in a span of (ngram + 1) / 2
-    words on average, whose tokens multiply the binomial variance. That is about eight true deviations (measured on
-    English books, 30,000 pieces), because each row masks a nearly fixed number of words, and only their lengths vary.
+    independent, so the tokens of such a span multiply the binomial variance. That is about eight true deviations
+    (measured on English books, 30,000 pieces), because each row masks a nearly fixed number of words, and only their
+    lengths vary.
     """
-    variance = mask_prob * (1 - mask_prob) * (ngram + 1) / 2 * _WORD_LEN * num_cells
+    variance = mask_prob * (1 - mask_prob) * span_len * _WORD_LEN * num_cells
     bound = mask_prob * num_cells + math.sqrt(variance)
     return min(_round_up(math.ceil(bound)), _round_up(num_cells))
 

@@ -25,6 +25,7 @@ from torch.utils.data import get_worker_info
 from albert_data.config import check_range
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
+from albert_data.examples.spans import measure_span_len
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.shards.row_bounds import Bounds
@@ -86,11 +87,11 @@ class RowReader:
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         config = shards.manifest.config.examples
         # mask_prob: the highest share of masked tokens; it decides how many of them fit into a batch.
-        self.mask_prob, self._ngram = config.mask_prob, config.ngram
+        self.mask_prob, self._span_len = config.mask_prob, measure_span_len(config)
 
     def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
         """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
-        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, ngram=self._ngram)
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, span_len=self._span_len)
         return BatchShape(num_rows, row_len, capacity, pack)
 
     def load(self, rows: np.ndarray) -> Examples:

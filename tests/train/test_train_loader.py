@@ -145,10 +145,10 @@ def test_ids_are_int32_and_labels_int64_up_to_the_largest():
     assert {t.dtype for t in (batch.masked_indices_N, batch.masked_labels_N, batch.sop_labels_B)} == {torch.int64}
 
 
-@pytest.mark.parametrize(("mask_prob", "ngram"), [(0.15, 3), (0.01, 1), (0.5, 10)])
-def test_the_mask_capacity_exceeds_the_mean_and_is_never_more_than_the_cells(mask_prob, ngram):
+@pytest.mark.parametrize(("mask_prob", "span_len"), [(0.15, 2), (0.01, 1), (0.5, 5.5)])
+def test_the_mask_capacity_exceeds_the_mean_and_is_never_more_than_the_cells(mask_prob, span_len):
     for num_cells in (64, 4096, 2**20):
-        found = choose_mask_capacity(num_cells, mask_prob=mask_prob, ngram=ngram)
+        found = choose_mask_capacity(num_cells, mask_prob=mask_prob, span_len=span_len)
         assert found % 64 == 0
         assert mask_prob * num_cells <= found <= num_cells
 
