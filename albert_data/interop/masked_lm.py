@@ -79,7 +79,7 @@ class TransformersLm:
         self._tokenizer = _load_tokenizer(transformers, folder)
         _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
         self.mask_id: int = self._tokenizer.mask_token_id
-        self.max_len = min(self._tokenizer.model_max_length, _count_positions(self._model))
+        self.max_len = min(self._tokenizer.model_max_length, count_positions(self._model))
 
     def encode(self, sentences: list[str]) -> list[EncodedSentence]:
         # No "longer than the maximum" warning: the caller raises an error with the line.
@@ -144,7 +144,7 @@ def _check_vocabulary(folder: Path, num_pieces: int, vocab_size: int) -> None:
         )
 
 
-def _count_positions(model: Any) -> int:
+def count_positions(model: Any) -> int:
     """The longest sequence. RoBERTa and its like number positions from padding_idx + 1."""
     positions = int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
     for name, module in model.named_modules():
