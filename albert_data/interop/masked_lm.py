@@ -42,12 +42,12 @@ def load_masked_lm(
             f"{path}: is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
         )
     settings = _read_object(path / CONFIG_FILE)
-    if settings.get("model_type") == "albert" and _tokenizes_like_pieces(path):
+    if settings.get("model_type") == "albert" and tokenizes_like_pieces(path):
         return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME)), path
     return TransformersLm(path, settings), path
 
 
-def _tokenizes_like_pieces(folder: Path) -> bool:
+def tokenizes_like_pieces(folder: Path) -> bool:
     """Whether the SentencePiece model alone gives the ids. Google's models lower text or remove accents before it."""
     if not (folder / MODEL_NAME).is_file() or not (folder / _TOKENIZER_SETTINGS).is_file():
         return False
