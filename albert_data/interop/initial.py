@@ -63,11 +63,11 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
         initial, tokenizer = _load_own(origin), origin.parent.parent / "tokenizer" / MODEL_NAME
     elif (origin / CONFIG_FILE).is_file():
         tokenizer = origin / MODEL_NAME
+        if shards is not None:
+            _tell_tokenizer(origin, say)
         model = import_model(origin, _Adapter(generator, say))
         digest = hash_file(tokenizer) if tokenizer.is_file() else None
         initial = Initial(model=model, tokenizer_sha256=digest, origin=origin)
-        if shards is not None:
-            _tell_tokenizer(origin, say)
     else:
         raise CheckpointError(
             f"{path}: holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
@@ -120,9 +120,9 @@ class _Adapter:
             weights.update({f"albert.{name}": weights.pop(name) for name in bare})
         if "predictions.bias" not in weights and "predictions.decoder.bias" in weights:
             weights["predictions.bias"] = weights["predictions.decoder.bias"]
-        self._draw_parts(settings, weights)
+        self._draw_parts(weights)
 
-    def _draw_parts(self, settings: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    def _draw_parts(self, weights: dict[str, Tensor]) -> None:
         """Draw the parts of which nothing is there, if other tensors of their sizes are: config.json may name any."""
         embeddings, projection, square = (weights.get(name, torch.empty(0)).shape for name in _SIZES)
         if len(embeddings) != 2 or len(projection) != 2:

@@ -141,6 +141,11 @@ def test_a_data_loader_gives_each_row_once_with_workers_too(folder, num_workers)
     assert [to_lists(batch) for batch in loader] == [pad(batch) for batch in batches]
 
 
+def test_transformers_finds_the_lengths_to_group_rows_by(folder):
+    sampler = transformers.trainer_pt_utils.LengthGroupedSampler(8, dataset=ShardDataset(folder))
+    assert sampler.lengths == open_shards(folder).lengths.tolist()
+
+
 def test_a_model_without_an_attention_mask_gets_none(folder):
     sizes = {name: SIZES[name] for name in SIZES if name != "num_attention_heads"}
     model = transformers.FNetForPreTraining(transformers.FNetConfig(**sizes))
