@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import inputs_argument, setting, take_build_config, text_options, workers_option
+from albert_data.cli.options import PATH, inputs_argument, setting, take_build_config, text_options, workers_option
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
 from albert_data.interrupts import say_when_interrupted
@@ -16,10 +16,10 @@ from albert_data.interrupts import say_when_interrupted
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Folder to write.")
+@click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="Folder to write.")
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="SentencePiece model, or a folder that contains one. Without it, a vocabulary is trained first.",
 )

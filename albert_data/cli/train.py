@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from albert_data.cli.options import require_packages, shards_argument
+from albert_data.cli.options import PATH, require_packages, shards_argument
 from albert_data.train.config import BUDGETS, OPTIMIZERS, PRECISIONS, RECIPES, TrainConfig
 from albert_data.train.folder import load_config
 
@@ -66,7 +66,7 @@ def _parse_mask_prob(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="RUN",
     show_default="SHARDS-run",
     help="Folder for the checkpoints, the metrics and a page with the learning curves.",
@@ -74,7 +74,7 @@ def _parse_mask_prob(
 @click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with the settings of RUN.")
 @click.option(
     "--init-from",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder.",
 )

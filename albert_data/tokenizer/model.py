@@ -21,6 +21,7 @@ from albert_data.config import ExampleConfig
 from albert_data.errors import TokenizerError
 from albert_data.rules import RULES_VERSION
 from albert_data.sentences.text import Text, slice_sentences
+from albert_data.storage import find_storage
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
@@ -268,6 +269,7 @@ def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
+    find_storage(path)
     path = Path(path)
     if path.is_dir():
         path = _find_model(path)
