@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import write_bytes, write_json
@@ -189,7 +189,8 @@ def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | N
             raise ConfigError(f"{shown} is {show(value)}, a setting that this version does not know")
         hint = hints[name]
         allowed = hint | int if isinstance(0.0, hint) else hint  # JSON may have 1 for 1.0
-        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+        # In Python True is an int too.
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in (hint, *get_args(hint))):
             wanted = str(getattr(hint, "__name__", hint)).replace("None", "null").replace("|", "or")
             raise ConfigError(f"{shown} is {show(value)}, of a wrong type; {wanted} is needed")
 

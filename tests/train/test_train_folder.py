@@ -11,11 +11,11 @@ import threading
 
 import pytest
 
-from albert_data.errors import CheckpointError, OutputError
+from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.train import checkpoint, loop
 from albert_data.train.checkpoint import FILES, list_checkpoints
-from albert_data.train.config import RECIPES
-from albert_data.train.folder import lock_folder
+from albert_data.train.config import RECIPES, TrainConfig
+from albert_data.train.folder import check_types, lock_folder
 from albert_data.train.loader import ShardLoader
 from albert_data.train.metrics import MetricsFile
 
@@ -127,6 +127,16 @@ def test_what_a_user_added_to_the_run_file_stays(train, run):
     after = json.loads((run / "run.json").read_text())
     assert after["notes"] == {"why": "mine"}
     assert after["config"]["keep"] == 3
+
+
+@pytest.mark.parametrize("is_compiled", [None, True, False])
+def test_all_settings_that_a_run_file_can_have_are_read_back(tmp_path, is_compiled):
+    for recipes in RECIPES.values():
+        for config in recipes.values():
+            settings = {**dataclasses.asdict(config), "compile": is_compiled}
+            check_types(TrainConfig, json.loads(json.dumps(settings)))
+    with pytest.raises(ConfigError, match="compile is 1, of a wrong type"):
+        check_types(TrainConfig, {"compile": 1})
 
 
 # ---- two at once ----
