@@ -19,6 +19,7 @@ import sentencepiece
 
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
+from albert_data.corpus.formats import ALLOWED_NAMES
 from albert_data.pipeline.workdir import WorkDir
 
 TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"
@@ -89,7 +90,7 @@ def fail(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     return message.removeprefix("Error: ")
 
 
-READABLE = "readable are .txt and .jsonl, plain or with .gz or .zst"
+READABLE = f"readable are {ALLOWED_NAMES}"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from albert_data.corpus.long_documents import cut_document
 from albert_data.corpus.valid_utf8 import repair_parts
 from albert_data.errors import InputError
 
+RECORDS = "records"  # the format of a block of texts that a reader took out of records
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
@@ -47,8 +48,9 @@ class Block:
     """Whole documents.
 
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
-    was read); ends: for text, where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines)
-    end them; language: as in Origin.
+    was read), or the number of the first record; ends: where each document ends in `data`; None if blank lines (text)
+    or line feeds (JSON lines) end them; language: as in Origin; languages: of each record, packed; unit: what records
+    are numbered by.
     """
 
     data: bytes
@@ -57,6 +59,17 @@ class Block:
     start: int
     ends: tuple[int, ...] | None = None
     language: str | None = None
+    languages: tuple[int, ...] | None = None
+    unit: str = "byte"
+
+    def find_place(self, offset: int) -> int | str:
+        """Where a byte of `data` is in the file, as for Damage.add; about where, in words, in records."""
+        return self.start + offset if self.unit == "byte" else f"{self.unit} {self.start} or later"
+
+    def describe(self) -> str:
+        if self.unit != "byte":
+            return f"{self.path}, from {self.unit} {self.start} on"
+        return f"{self.path}, bytes {self.start} to {self.start + len(self.data)} (decompressed)"
 
 
 def read_blocks(

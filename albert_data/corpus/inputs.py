@@ -22,14 +22,13 @@ from typing import Any, BinaryIO, cast
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
-from albert_data.corpus.skipped import ALLOWED_NAMES, DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
+from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, TABLES, has_fields, match_name
+from albert_data.corpus.skipped import DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
 
 STDIN = "-"
-FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
-COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
 # What each of COMPRESSIONS raises on a cut or damaged stream: gzip any of these, pyarrow (zst) OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error)
@@ -87,6 +86,8 @@ def find_inputs(
                 )
             found[identity] = replace(item, language=language or item.language)
     items = sorted(found.values(), key=lambda item: item.path)
+    if text.encoding is not None and items and all(item.format in TABLES for item in items):
+        raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
     if any(item.language for item in items):
         items = [replace(item, language=item.language or text.language) for item in items]
     return items
@@ -94,7 +95,7 @@ def find_inputs(
 
 def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
     """Raise InputError if the settings name a language field, and no input can have fields."""
-    if text.language_field is not None and all(item.format == "txt" for item in inputs):
+    if text.language_field is not None and not any(has_fields(item.format) for item in inputs):
         raise InputError(
             f"all inputs are .txt files, which have no fields such as {text.language_field!r}; leave out "
             "--language-field, and name the language of all by --language or of one by INPUT:LANGUAGE"
@@ -166,10 +167,10 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
                 skipped.add(HIDDEN, paths[name])
             elif name in folders and os.path.islink(paths[name]):
                 skipped.add(FOLDER_LINK, paths[name])
-            elif name not in folders and _match(name) is None:
+            elif name not in folders and match_name(name) is None:
                 skipped.add(UNKNOWN, paths[name])
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        known = (name for name in files if not name.startswith(".") and _match(name) is not None)
+        known = (name for name in files if not name.startswith(".") and match_name(name) is not None)
         found += _choose_files((paths[name] for name in known), skipped)
     if not found:
         reasons = [f" ({line})" for line in skipped.describe()[:1]]
@@ -194,15 +195,6 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
             skipped.add(_KINDS[stat.S_IFMT(mode)], path)
 
 
-def _match(name: str) -> tuple[str, str | None] | None:
-    """Format and compression by the name's endings, or None."""
-    stem, ending = os.path.splitext(name.lower())
-    compression = COMPRESSIONS.get(ending)
-    if compression is not None:
-        ending = os.path.splitext(stem)[1]
-    return (FORMATS[ending], compression) if ending in FORMATS else None
-
-
 def _read_status(path: str) -> os.stat_result:
     try:
         return os.stat(path)
@@ -224,8 +216,10 @@ def _describe(path: str, encoding: str | None) -> Input:
     status = _read_status(path)
     if stat.S_ISSOCK(status.st_mode):
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
-    matched = _match(os.path.basename(path))
+    matched = match_name(os.path.basename(path))
     if not stat.S_ISREG(status.st_mode) or _is_stream_path(path):
+        if matched and matched[0] in TABLES:
+            raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")
         format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
         return _describe_stream(path, format, compression, encoding)
     if matched is None:
@@ -243,6 +237,8 @@ def _describe(path: str, encoding: str | None) -> Input:
             sample = file.read(SAMPLE_BYTES)
     except OSError as error:
         raise _can_not_read(path, error) from error
+    if item.format in TABLES:
+        return replace(item, encoding=None)
     if item.compression is None:
         found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
         item = replace(item, encoding=found or encoding)

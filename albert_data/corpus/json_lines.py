@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_data.ascii import WHITE_SPACE
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
@@ -26,9 +25,9 @@ from albert_data.corpus.json_scanning import (
     read_string,
     scan,
 )
-from albert_data.corpus.line_ends import FIRST_BYTES, break_lines
+from albert_data.corpus.labels import Labels
+from albert_data.corpus.line_ends import has_text
 from albert_data.corpus.valid_utf8 import is_utf8, repair, repair_parts
-from albert_data.languages import is_language, normalise_language, pack_language
 
 LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
 _LONGEST_CODE = 64  # bytes of a language that are read; a code has at most three letters
@@ -66,8 +65,8 @@ class _Reader:
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
         self._block, self._damage, self._start = block, damage, block.start
         self._text_field, self._language_field = config.text_field, config.language_field
-        self._default = pack_language(block.language or config.language)
-        self.language = self._default
+        self._labels = Labels(config, block.language, damage)
+        self.language = self._labels.default
 
     def read(self, begin: int, end: int) -> bytes | None:
         """The text of the line begin .. end of the block; None if it has none."""
@@ -144,14 +143,7 @@ class _Reader:
             self._damage.unlabelled.add_first(raw)
 
     def _read_language(self, value: object, is_there: bool) -> None:
-        """Set the language of a line; if it is missing or unknown, count that, and take the language of the input."""
-        self._damage.num_labelled += is_there
-        if isinstance(value, str) and is_language(value):
-            self.language = pack_language(normalise_language(value))
-            return
-        self.language = self._default
-        detail = f"holds {value!r:.40}, no ISO 639 code" if is_there else "is missing"
-        self._count("unknown_language", f"field {self._language_field!r} {detail}")
+        self.language = self._labels.read(value, is_there, self._block.path, self._start)
 
     def _encode(self, text: str) -> bytes:
         try:
@@ -164,10 +156,7 @@ class _Reader:
 
     def _check_text(self, text: bytes) -> bytes | None:
         """The text, or None if it is white space and line ends alone."""
-        begin = text.lstrip(WHITE_SPACE)[:1]
-        if begin in FIRST_BYTES:  # perhaps U+0085, U+2028 or U+2029, which are line ends
-            begin = break_lines(text).lstrip(WHITE_SPACE)[:1]
-        return text if begin else self._count("empty_document")
+        return text if has_text(text) else self._count("empty_document")
 
     def _count_too_long(self) -> bytes | None:
         return self._count("line_too_long", f"over {blocks.MAX_JSON_LINE} bytes")

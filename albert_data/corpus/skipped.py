@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst"
+from albert_data.corpus.formats import ALLOWED_NAMES
+
 _SHOWN = 3
 
 HIDDEN, UNKNOWN, FOLDER_LINK = "hidden", "unknown", "link"

@@ -1,6 +1,7 @@
 """Split inputs into map tasks of whole documents.
 
-Plain files become ranges of bytes that begin and end between documents; small files share a task. What cannot be split
+Plain files become ranges of bytes that begin and end between documents; small files share a task. A table (Parquet,
+Arrow) is cut between its row groups or record batches. What cannot be split
 (.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks. How the
 work is split changes no byte of the result.
 """
@@ -8,6 +9,7 @@ work is split changes no byte of the result.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,7 +20,9 @@ from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import Input, find_inputs, open_counted
+from albert_data.corpus.tables import list_begins, read_table
 from albert_data.pipeline.progress import Progress
 from albert_data.wording import count_of
 
@@ -62,8 +66,7 @@ class MapTask:
 
     def describe(self) -> str:
         if self.block is not None:
-            end = self.block.start + len(self.block.data)
-            return f"{self.block.path}, bytes {self.block.start} to {end} (decompressed)"
+            return self.block.describe()
         first, num_more = self.ranges[0], len(self.ranges) - 1
         more = f" and {count_of(num_more, 'more file')}" if num_more else ""
         return f"{first.path}, bytes {first.start} to {first.end}{more}"
@@ -73,11 +76,15 @@ class MapTask:
         if self.block is not None:
             yield self.block
         for part in self.ranges:
+            origin = Origin(part.path, part.format, part.language)
+            if part.format in TABLES:
+                yield from read_table(origin, part.start, part.end, self.text, damage)
+                continue
             with Path(part.path).open("rb") as file:
                 file.seek(part.start)
                 yield from read_blocks(
                     file,
-                    Origin(part.path, part.format, part.language),
+                    origin,
                     damage,
                     start=part.start,
                     length=part.end - part.start,
@@ -144,16 +151,26 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
 
 
 def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
-    is_document = item.format == "txt" and text.documents == "file"
-    with Path(item.path).open("rb") as file:
-        start = 0
-        while start < item.size:
-            end, task_bytes = item.size, choose_size()
-            # At most 1.5 tasks stay one, so no rest is smaller than half a task.
-            if item.size - start > task_bytes * 3 // 2 and not is_document:
-                end = _find_document(file, item.format, start + task_bytes, item.size)
-            yield FileRange(path=item.path, format=item.format, start=start, end=end, language=item.language)
-            start = end
+    if item.format in TABLES:
+        begins = [*list_begins(item.path, item.format, text), item.size]
+        yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
+    elif item.format == "txt" and text.documents == "file":
+        yield from _cut_file(item, choose_size, lambda at: item.size)
+    else:
+        with Path(item.path).open("rb") as file:
+            yield from _cut_file(item, choose_size, lambda at: _find_document(file, item.format, at, item.size))
+
+
+def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[int], int]) -> Iterator[FileRange]:
+    """Cut a file into ranges. find_cut: finds the next byte at which a document begins, or the file ends."""
+    start = 0
+    while start < item.size:
+        end, task_bytes = item.size, choose_size()
+        # At most 1.5 tasks stay one, so no rest is smaller than half a task.
+        if item.size - start > task_bytes * 3 // 2:
+            end = find_cut(start + task_bytes)
+        yield FileRange(path=item.path, format=item.format, start=start, end=end, language=item.language)
+        start = end
 
 
 def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
@@ -202,8 +219,10 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
 
 
 def _hash_block(block: Block) -> str:
-    """SHA-256 of a block's bytes and, where the block lists them, of the ends of its documents."""
+    """SHA-256 of a block's bytes and, where the block lists them, of the ends and languages of its documents."""
     digest = sha256(block.data)
     if block.ends is not None:
         digest.update(repr(block.ends).encode())
+    if block.languages is not None:
+        digest.update(repr(block.languages).encode())
     return digest.hexdigest()

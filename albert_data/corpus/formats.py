@@ -1,0 +1,35 @@
+"""The formats of inputs, and how names show them.
+
+A *table* is a binary file of records in columns: Parquet or Arrow. All other formats are text.
+"""
+
+from __future__ import annotations
+
+import os
+
+_FORMATS = {
+    ".txt": "txt",
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+}
+TABLES = ("parquet", "arrow")
+COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst, .parquet, .arrow and .feather"
+
+
+def match_name(name: str) -> tuple[str, str | None] | None:
+    """Format and compression by a name's endings; None if they are not known. A table is never compressed."""
+    stem, ending = os.path.splitext(name.lower())
+    compression = COMPRESSIONS.get(ending)
+    if compression is not None:
+        ending = os.path.splitext(stem)[1]
+    format = _FORMATS.get(ending)
+    return None if format is None or (compression and format in TABLES) else (format, compression)
+
+
+def has_fields(format: str) -> bool:
+    """Whether inputs of a format are records with named fields; a stream of unknown format may be."""
+    return format != "txt"

@@ -1,0 +1,54 @@
+"""Write the same records in every format that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import build_fixtures as fixtures
+import pyarrow
+import pyarrow.feather
+import pyarrow.parquet
+
+Columns = dict[str, Sequence[object]]
+
+
+def write_parquet(path: Path, table: pyarrow.Table, **options: object) -> Path:
+    pyarrow.parquet.write_table(table, path, **options)
+    return path
+
+
+def write_arrow(path: Path, table: pyarrow.Table, rows: int = 1000, compression: str | None = None) -> Path:
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    with pyarrow.ipc.new_file(path, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return path
+
+
+def write_stream(path: Path, table: pyarrow.Table, rows: int = 1000) -> Path:
+    with pyarrow.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return path
+
+
+def write_feather(path: Path, table: pyarrow.Table) -> Path:
+    pyarrow.feather.write_feather(table, path)
+    return path
+
+
+def make_table(texts: Sequence[str | None], kind: pyarrow.DataType | None = None) -> pyarrow.Table:
+    """The texts in a column of some type, between others."""
+    column = pyarrow.array(texts, pyarrow.string()).cast(kind or pyarrow.string())
+    return pyarrow.table({"id": range(len(texts)), "text": column, "more": [["x"]] * len(texts)})
+
+
+# How each layout writes documents: the name of a file, and a function that writes it.
+LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
+    "a.jsonl": lambda path, texts: path.write_bytes(fixtures.to_jsonl(texts)),
+    "one-group.parquet": lambda path, texts: write_parquet(path, make_table(texts)),
+    "groups.parquet": lambda path, texts: write_parquet(path, make_table(texts), row_group_size=7),
+    "batches.arrow": lambda path, texts: write_arrow(path, make_table(texts), rows=7),
+    "zstd.arrow": lambda path, texts: write_arrow(path, make_table(texts), rows=50, compression="zstd"),
+    "stream.arrow": lambda path, texts: write_stream(path, make_table(texts), rows=7),
+    "a.feather": lambda path, texts: write_feather(path, make_table(texts)),
+}
