@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +12,10 @@ import pyarrow
 import pyarrow.feather
 import pyarrow.parquet
 
-Columns = dict[str, Sequence[object]]
+
+def as_text(texts: Sequence[str]) -> bytes:
+    """Documents of any text, so that a blank line stands between them alone."""
+    return b"\n" + b"\n".join(fixtures.canonical(text) for text in texts)
 
 
 def write_parquet(path: Path, table: pyarrow.Table, **options: object) -> Path:
@@ -50,5 +55,10 @@ LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
     "batches.arrow": lambda path, texts: write_arrow(path, make_table(texts), rows=7),
     "zstd.arrow": lambda path, texts: write_arrow(path, make_table(texts), rows=50, compression="zstd"),
     "stream.arrow": lambda path, texts: write_stream(path, make_table(texts), rows=7),
+    "a.txt.xz": lambda path, texts: path.write_bytes(lzma.compress(as_text(texts))),
+    "a.jsonl.bz2": lambda path, texts: path.write_bytes(bz2.compress(fixtures.to_jsonl(texts))),
+    "a.jsonl.lz4": lambda path, texts: path.write_bytes(
+        pyarrow.compress(fixtures.to_jsonl(texts), codec="lz4", asbytes=True)
+    ),
     "a.feather": lambda path, texts: write_feather(path, make_table(texts)),
 }

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.compression import STREAM_ERRORS
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import STREAM_ERRORS
 from albert_data.corpus.line_ends import break_lines, count_unfinished
 from albert_data.corpus.long_documents import cut_document
 from albert_data.corpus.valid_utf8 import repair_parts

@@ -16,8 +16,8 @@ _FORMATS = {
     ".feather": "arrow",
 }
 TABLES = ("parquet", "arrow")
-COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
-ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst, .parquet, .arrow and .feather"
+COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".lz4": "lz4"}
+ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz, .bz2, .xz, .zst or .lz4, .parquet, .arrow and .feather"
 
 
 def match_name(name: str) -> tuple[str, str | None] | None:

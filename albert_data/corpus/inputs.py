@@ -8,19 +8,18 @@ judged by the first 64 KB (encodings.py).
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import os
 import shlex
 import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.compression import PROGRAMS, STREAM_ERRORS, decompress
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
 from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, TABLES, has_fields, match_name
 from albert_data.corpus.skipped import DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
@@ -30,8 +29,6 @@ from albert_data.languages import is_language, normalise_language
 
 STDIN = "-"
 
-# What each of COMPRESSIONS raises on a cut or damaged stream: gzip any of these, pyarrow (zst) OSError.
-STREAM_ERRORS = (EOFError, OSError, zlib.error)
 # Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
 # that show no size (/proc/version).
 _STREAM_PATHS = ("/dev/stdin", "/dev/fd/", "/proc/")
@@ -258,35 +255,7 @@ def _describe_conversion(item: Input, encoding: str) -> str:
         return f"`... | {convert} | albert-data build - ...`"
     if item.compression is None:
         return f"`{convert} {path} > NEW_FILE`"
-    return f"`{'zcat' if item.compression == 'gz' else 'zstdcat'} {path} | {convert} | albert-data build - ...`"
-
-
-class SmallReads(io.RawIOBase):
-    """Reads little at a time from pyarrow's zstd stream, which loses all bytes of the read that meets damage."""
-
-    def __init__(self, stream: BinaryIO, path: str) -> None:
-        self._stream, self._path = stream, path
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._stream.read(min(len(buffer), 1 << 16))
-        except OSError as error:
-            if "too much memory" not in str(error):
-                raise
-            raise InputError(
-                f"input {self._path} is compressed with a window over 128 MiB (zstd --long=28 to 31), larger than is "
-                f"supported; decompress it on the way: `zstd -dc --long=31 {shlex.quote(self._path)} | "
-                "albert-data build - ...`"
-            ) from error
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+    return f"`{PROGRAMS[item.compression]} {path} | {convert} | albert-data build - ...`"
 
 
 class _ReadAhead(io.RawIOBase):
@@ -362,18 +331,9 @@ def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
         # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), _count_nothing
-    if item.compression == "gz":
-        unpacked = gzip.GzipFile(item.path, "rb")
-        return unpacked, _count_nothing if item.is_stream else cast(BinaryIO, unpacked.fileobj).tell
-    if item.compression == "zst":
-        import pyarrow
-
-        # pyarrow's own file seeks, which a pipe can't.
-        file = pyarrow.PythonFile(io.FileIO(item.path), "r") if item.is_stream else pyarrow.OSFile(item.path, "rb")
-        stream = io.BufferedReader(SmallReads(pyarrow.CompressedInputStream(file, "zstd"), item.path))
-        return stream, _count_nothing if item.is_stream else file.tell
-    plain = io.FileIO(item.path)
-    return io.BufferedReader(plain), _count_nothing if item.is_stream else plain.tell
+    file = io.FileIO(item.path)
+    stream = decompress(file, item.compression, item.path) if item.compression else io.BufferedReader(file)
+    return stream, _count_nothing if item.is_stream else file.tell
 
 
 def _count_nothing() -> int:
