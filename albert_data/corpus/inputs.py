@@ -22,7 +22,8 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.compression import PROGRAMS, STREAM_ERRORS, decompress
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
 from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, TABLES, has_fields, match_name
-from albert_data.corpus.skipped import DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
+from albert_data.corpus.saved_datasets import DESCRIPTIONS, find_indices, list_data_files
+from albert_data.corpus.skipped import DEVICE, FOLDER_LINK, HIDDEN, NO_DATA, PIPE, SOCKET, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
@@ -42,7 +43,7 @@ class Input:
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
     nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
     if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
-    language.
+    language; indices: the file that selects rows, of a saved data set.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Input:
     is_stream: bool = False
     encoding: str | None = None
     language: str | None = None
+    indices: str | None = None
 
     @property
     def is_splittable(self) -> bool:
@@ -159,8 +161,13 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     skipped = Skipped()
     for root, folders, files in os.walk(folder, onerror=_refuse_folder):
         paths = {name: os.path.join(root, name) for name in [*folders, *files]}
+        data = list_data_files(root)
         for name in sorted(paths):
-            if name.startswith("."):
+            is_data = data is None or paths[name] in data
+            if name in files and (name in DESCRIPTIONS or (not is_data and match_name(name))):
+                skipped.add(NO_DATA, paths[name])
+                files.remove(name)
+            elif name.startswith("."):
                 skipped.add(HIDDEN, paths[name])
             elif name in folders and os.path.islink(paths[name]):
                 skipped.add(FOLDER_LINK, paths[name])
@@ -235,7 +242,10 @@ def _describe(path: str, encoding: str | None) -> Input:
     except OSError as error:
         raise _can_not_read(path, error) from error
     if item.format in TABLES:
-        return replace(item, encoding=None)
+        indices = find_indices(path)
+        # Other indices make another corpus, so their time counts.
+        changed = max(item.modified_ns, os.stat(indices).st_mtime_ns) if indices else item.modified_ns
+        return replace(item, encoding=None, indices=indices, modified_ns=changed)
     if item.compression is None:
         found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
         item = replace(item, encoding=found or encoding)

@@ -11,7 +11,9 @@ parts can't be read is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 import pyarrow
@@ -22,6 +24,7 @@ from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.columns import find_column, find_text_column, read_texts, take_column
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.records import Records, make_blocks
+from albert_data.corpus.saved_datasets import count_uses
 from albert_data.errors import InputError
 
 # Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
@@ -43,8 +46,13 @@ def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
     return table.list_begins()
 
 
-def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: Damage) -> Iterator[Block]:
-    """Yield the documents of the parts that begin in bytes [start, end) of a table."""
+def read_table(
+    origin: Origin, start: int, end: int, text: TextConfig, damage: Damage, indices: str | None = None
+) -> Iterator[Block]:
+    """Yield the documents of the parts that begin in bytes [start, end) of a table.
+
+    indices: a file of the rows to read, for the whole table.
+    """
     table = _open(origin.path, origin.format)
     columns = [find_text_column(table.schema, text.text_field, origin.path)]
     label = None if text.language_field is None else find_column(table.schema, text.language_field)
@@ -67,10 +75,21 @@ def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: D
                 _check_cause(error, origin.path)
                 damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
 
-    return make_blocks(read(), origin, text, damage)
+    return make_blocks(read() if indices is None else _select(read, indices), origin, text, damage)
 
 
 Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch]]]
+
+
+def _select(read: Callable[[], Iterator[Records]], indices: str) -> Iterator[Records]:
+    """The records of a table that a file of indices names, as often as it names each."""
+    uses, first = count_uses(indices, sum(len(list(part.texts)) for part in read())), 0
+    for part in read():
+        texts = list(part.texts)
+        counts = uses[first : first + len(texts)].tolist()
+        first += len(texts)
+        languages = None if part.languages is None else chain.from_iterable(map(repeat, part.languages, counts))
+        yield replace(part, texts=chain.from_iterable(map(repeat, texts, counts)), languages=languages)
 
 
 class _Table(Protocol):

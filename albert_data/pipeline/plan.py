@@ -40,13 +40,14 @@ _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
 @dataclass(frozen=True, kw_only=True)
 class FileRange:
-    """Bytes [start, end) of a plain file; both bounds lie between documents. language: that of the input."""
+    """Bytes [start, end) of a plain file; both bounds lie between documents. language, indices: those of the input."""
 
     path: str
     format: str
     start: int
     end: int
     language: str | None = None
+    indices: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ class MapTask:
         for part in self.ranges:
             origin = Origin(part.path, part.format, part.language)
             if part.format in TABLES:
-                yield from read_table(origin, part.start, part.end, self.text, damage)
+                yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
                 continue
             with Path(part.path).open("rb") as file:
                 file.seek(part.start)
@@ -153,7 +154,10 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
 def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
     if item.format in TABLES:
         begins = [*list_begins(item.path, item.format, text), item.size]
-        yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
+        if item.indices is None:
+            yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
+        else:  # rows are selected by their numbers in the whole file
+            yield from _cut_file(item, choose_size, lambda at: item.size)
     elif item.format == "txt" and text.documents == "file":
         yield from _cut_file(item, choose_size, lambda at: item.size)
     else:
@@ -169,7 +173,14 @@ def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[i
         # At most 1.5 tasks stay one, so no rest is smaller than half a task.
         if item.size - start > task_bytes * 3 // 2:
             end = find_cut(start + task_bytes)
-        yield FileRange(path=item.path, format=item.format, start=start, end=end, language=item.language)
+        yield FileRange(
+            path=item.path,
+            format=item.format,
+            start=start,
+            end=end,
+            language=item.language,
+            indices=item.indices,
+        )
         start = end
 
 
