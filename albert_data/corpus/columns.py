@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 
+from albert_data.corpus.field_names import split_names
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.records import Value
 from albert_data.errors import InputError
@@ -41,8 +42,13 @@ def find_type(schema: pyarrow.Schema, path: tuple[str, ...]) -> pyarrow.DataType
     return kind
 
 
-def find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...]:
-    """The path of the text field. Raises InputError, with the fields that there are, if it is missing or no text."""
+def find_text_columns(schema: pyarrow.Schema, field: str, path: str) -> list[tuple[str, ...]]:
+    """The paths of the text fields. Raises InputError, with the fields that there are, if one is missing or no text."""
+    names = (field,) if field in schema.names else split_names(field)
+    return [_find_text_column(schema, name, path) for name in names]
+
+
+def _find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...]:
     column = find_column(schema, name)
     if column is None:
         raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
@@ -91,6 +97,14 @@ def take_column(batch: pyarrow.RecordBatch, path: tuple[str, ...]) -> pyarrow.Ar
     import pyarrow.compute  # which takes a quarter of a second
 
     return pyarrow.compute.struct_field(column, list(path[1:]))
+
+
+def join_texts(columns: list[Iterator[Value]]) -> Iterator[Value]:
+    """The texts of each row, joined by line feeds; None where all are null."""
+    if len(columns) == 1:
+        return columns[0]
+    rows = ([value for value in row if value is not None] for row in zip(*columns, strict=True))
+    return (b"\n".join(row) if row else None for row in rows)
 
 
 def read_texts(array: pyarrow.Array) -> Iterator[Value]:

@@ -20,6 +20,7 @@ REASONS = {
     "damaged_table": "row groups and record batches that can't be read, the rest of each lost",
     "missing_field": "records without the text field, skipped",
     "field_not_text": "records whose text field holds no string, skipped",
+    "missing_part": "records without one of several text fields, read without it",
     "unknown_language": "records whose language field is missing or odd, read in the language of its input",
     "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",

@@ -21,7 +21,7 @@ import pyarrow.ipc
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
-from albert_data.corpus.columns import find_column, find_text_column, read_texts, take_column
+from albert_data.corpus.columns import find_column, find_text_columns, join_texts, read_texts, take_column
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.records import Records, make_blocks
 from albert_data.corpus.saved_datasets import count_uses
@@ -42,7 +42,7 @@ def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
     Raises InputError if the table can't be read, or does not have the text field.
     """
     table = _open(path, format)
-    find_text_column(table.schema, text.text_field, path)
+    find_text_columns(table.schema, text.text_field, path)
     return table.list_begins()
 
 
@@ -54,7 +54,7 @@ def read_table(
     indices: a file of the rows to read, for the whole table.
     """
     table = _open(origin.path, origin.format)
-    columns = [find_text_column(table.schema, text.text_field, origin.path)]
+    columns = find_text_columns(table.schema, text.text_field, origin.path)
     label = None if text.language_field is None else find_column(table.schema, text.language_field)
     wanted = columns if label is None else [*columns, label]
 
@@ -64,7 +64,7 @@ def read_table(
             try:
                 for batch in batches:
                     yield Records(
-                        texts=read_texts(take_column(batch, columns[0])),
+                        texts=join_texts([read_texts(take_column(batch, column)) for column in columns]),
                         languages=None if label is None else take_column(batch, label).to_pylist(),
                         names=tuple(table.schema.names),
                         unit=unit,
