@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import csv
+import gzip
+import json
 import lzma
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +39,17 @@ def write_stream(path: Path, table: pyarrow.Table, rows: int = 1000) -> Path:
     return path
 
 
+class UnixTab(csv.unix_dialect):
+    delimiter = "\t"
+
+
+def write_csv(path: Path, texts: Sequence[str], dialect: str) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, UnixTab if dialect == "unix-tab" else dialect)
+        writer.writerows([["id", "text", "more"], *([number, text, ""] for number, text in enumerate(texts))])
+    return path
+
+
 def write_feather(path: Path, table: pyarrow.Table) -> Path:
     pyarrow.feather.write_feather(table, path)
     return path
@@ -60,5 +74,10 @@ LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
     "a.jsonl.lz4": lambda path, texts: path.write_bytes(
         pyarrow.compress(fixtures.to_jsonl(texts), codec="lz4", asbytes=True)
     ),
+    "array.json": lambda path, texts: path.write_text(json.dumps([{"text": text} for text in texts], indent=1)),
+    "strings.json": lambda path, texts: path.write_text(json.dumps(texts), encoding="utf-8"),
+    "lines.json.gz": lambda path, texts: path.write_bytes(gzip.compress(fixtures.to_jsonl(texts))),
+    "a.csv": lambda path, texts: write_csv(path, texts, "excel"),
+    "a.tsv": lambda path, texts: write_csv(path, texts, "unix-tab"),
     "a.feather": lambda path, texts: write_feather(path, make_table(texts)),
 }

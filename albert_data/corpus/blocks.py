@@ -35,6 +35,9 @@ _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
 
+BlockBytes = Callable[[int], int]  # the size that a block at a position should have
+
+
 class Origin(NamedTuple):
     """The file that documents come from. format: as in Input; language: None if the build has one language."""
 
@@ -79,7 +82,7 @@ def read_blocks(
     *,
     start: int = 0,
     length: int | None = None,
-    block_bytes: Callable[[int], int] = lambda position: BLOCK_BYTES,
+    block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
     text: TextConfig = DEFAULT_TEXT,
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
@@ -104,6 +107,14 @@ def read_blocks(
             source.skip_line()
         else:
             want = len(source.pending) * 3 // 2 + 1  # grows by half each time, so that all searches take linear time
+
+
+def count_broken(error: Exception, path: str, place: int | str, damage: Damage) -> None:
+    """Count a stream that is cut or damaged. Raises InputError if it is the disk that fails. place: for Damage.add."""
+    if isinstance(error, OSError) and error.errno is not None:
+        where = f"byte {place}" if isinstance(place, int) else place
+        raise InputError(f"{path}, {where}: can't be read: {error.strerror}; check the disk and try again") from error
+    damage.add("damaged_compression", path, place, str(error).rstrip("."))
 
 
 class _Source:
@@ -158,11 +169,7 @@ class _Source:
                 chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
                 at = self.start + len(self.pending) + len(self._unfinished) + have
-                if isinstance(error, OSError) and error.errno is not None:  # the disk's fault, not the stream's
-                    raise InputError(
-                        f"{self.path}, byte {at}: can't be read: {error.strerror}; check the disk and try again"
-                    ) from error
-                self._damage.add("damaged_compression", self.path, at, str(error).rstrip("."))
+                count_broken(error, self.path, at, self._damage)
                 chunk = b""
             if self._left is not None:
                 self._left -= len(chunk)

@@ -10,14 +10,20 @@ import os
 _FORMATS = {
     ".txt": "txt",
     ".jsonl": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".arrows": "arrow",
     ".feather": "arrow",
 }
 TABLES = ("parquet", "arrow")
+SPLIT = ("txt", "jsonl", *TABLES)  # those that can be cut into parts between documents
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".lz4": "lz4"}
-ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz, .bz2, .xz, .zst or .lz4, .parquet, .arrow and .feather"
+ALLOWED_NAMES = (
+    ".txt, .jsonl, .json, .csv and .tsv, plain or with .gz, .bz2, .xz, .zst or .lz4, .parquet, .arrow and .feather"
+)
 
 
 def match_name(name: str) -> tuple[str, str | None] | None:

@@ -21,7 +21,7 @@ from typing import Any, cast
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.compression import PROGRAMS, STREAM_ERRORS, decompress
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
-from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, TABLES, has_fields, match_name
+from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, SPLIT, TABLES, has_fields, match_name
 from albert_data.corpus.saved_datasets import DESCRIPTIONS, find_indices, list_data_files
 from albert_data.corpus.skipped import DEVICE, FOLDER_LINK, HIDDEN, NO_DATA, PIPE, SOCKET, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
@@ -29,6 +29,7 @@ from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
 
 STDIN = "-"
+_SMALL_BYTES = 16 << 20
 
 # Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
 # that show no size (/proc/version).
@@ -58,8 +59,9 @@ class Input:
 
     @property
     def is_splittable(self) -> bool:
-        """Whether several workers can each read a range of it."""
-        return self.compression is None and not self.is_stream and self.encoding in (None, UTF8)
+        """Whether workers can read it: each a range of it, or one all of it, if it is small."""
+        is_plain = self.compression is None and not self.is_stream and self.encoding in (None, UTF8)
+        return is_plain and (self.format in SPLIT or self.size <= _SMALL_BYTES)
 
 
 def find_inputs(

@@ -7,6 +7,7 @@ its bytes of memory.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.field_names import look_up, split_names
 from albert_data.corpus.fields import list_names
+from albert_data.corpus.json_arrays import JsonLines
 from albert_data.corpus.json_scanning import (
     NOTHING,
     NULL,
@@ -41,6 +43,7 @@ _BOM = b"\xef\xbb\xbf"
 def compile_scanner() -> None:
     """Compile the kernels that only few lines need, before workers start."""
     reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), TextConfig(), Damage())
+    JsonLines(io.BytesIO(b"[]"), "text").read()
     reader._scan(np.frombuffer(b'{"text": "\\n"}', np.uint8))
 
 

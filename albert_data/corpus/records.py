@@ -8,7 +8,7 @@ cut in the same places.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -47,7 +47,7 @@ def make_blocks(
     origin: Origin,
     text: TextConfig,
     damage: Damage,
-    block_bytes: Callable[[int], int] = lambda position: blocks.BLOCK_BYTES,
+    block_bytes: blocks.BlockBytes = lambda position: blocks.BLOCK_BYTES,
 ) -> Iterator[Block]:
     """Yield the texts of all records as blocks.
 

@@ -257,9 +257,11 @@ class _Build:
             self._progress.advance(task.num_bytes, receipt.counts["text_bytes"])
         for receipt in done:
             total.add(receipt)
-        # Damage that this process met while it split streams into blocks. It parses no record, so it knows no labels.
+        # What this process met while it split streams into blocks.
         total.damage += damage.counts
         total.fields.merge(damage.fields)
+        total.unlabelled.merge(damage.unlabelled)
+        total.num_labelled += damage.num_labelled
         self.stages.add(total.seconds)
         if not total.counts["documents"]:
             raise no_document(total.damage, total.fields)

@@ -20,8 +20,9 @@ from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.formats import TABLES
+from albert_data.corpus.formats import SPLIT, TABLES
 from albert_data.corpus.inputs import Input, find_inputs, open_counted
+from albert_data.corpus.streams import read_stream
 from albert_data.corpus.tables import list_begins, read_table
 from albert_data.pipeline.progress import Progress
 from albert_data.wording import count_of
@@ -82,6 +83,9 @@ class MapTask:
                 yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
                 continue
             with Path(part.path).open("rb") as file:
+                if part.format not in SPLIT:
+                    yield from read_stream(file, origin, self.text, damage)
+                    continue
                 file.seek(part.start)
                 yield from read_blocks(
                     file,
@@ -158,7 +162,7 @@ def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -
             yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
         else:  # rows are selected by their numbers in the whole file
             yield from _cut_file(item, choose_size, lambda at: item.size)
-    elif item.format == "txt" and text.documents == "file":
+    elif item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
         yield from _cut_file(item, choose_size, lambda at: item.size)
     else:
         with Path(item.path).open("rb") as file:
@@ -211,12 +215,12 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
     stream, count_read = open_counted(item, strict=damage.strict)
     with stream:
         num_read = 0
-        blocks = read_blocks(
+        blocks = read_stream(
             stream,
             Origin(item.path, item.format, item.language),
+            text,
             damage,
-            block_bytes=lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
-            text=text,
+            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()
