@@ -50,6 +50,12 @@ def write_csv(path: Path, texts: Sequence[str], dialect: str) -> Path:
     return path
 
 
+def write_wiki(path: Path, texts: Sequence[str]) -> Path:
+    articles = (f'<doc id="{i}" url="u" title="t">\n{text}\n</doc>\n' for i, text in enumerate(texts))
+    path.write_bytes("".join(articles).encode())
+    return path
+
+
 def write_feather(path: Path, table: pyarrow.Table) -> Path:
     pyarrow.feather.write_feather(table, path)
     return path
@@ -79,5 +85,6 @@ LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
     "lines.json.gz": lambda path, texts: path.write_bytes(gzip.compress(fixtures.to_jsonl(texts))),
     "a.csv": lambda path, texts: write_csv(path, texts, "excel"),
     "a.tsv": lambda path, texts: write_csv(path, texts, "unix-tab"),
+    "wiki_00": lambda path, texts: write_wiki(path, texts),
     "a.feather": lambda path, texts: write_feather(path, make_table(texts)),
 }

@@ -195,7 +195,11 @@ def test_stdin_without_a_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, c
         ("--num-shards=0", "num_shards is 0", "1 to 100000"),
         ("--language=x", "language is 'x', which is no known ISO 639 code", "--language help lists all codes"),
         ("--text-field=", "text_field is ''", "name the field that holds the text, or several joined by commas"),
-        ("--text-field=title,,text", "text_field is 'title,,text'", "name the field that holds the text, or several joined by commas"),
+        (
+            "--text-field=title,,text",
+            "text_field is 'title,,text'",
+            "name the field that holds the text, or several joined by commas",
+        ),
     ],
 )
 def test_a_setting_out_of_range_names_itself_its_value_and_what_is_allowed(

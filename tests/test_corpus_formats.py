@@ -40,7 +40,7 @@ PIECES = [
     ",",
     "\\n",
 ]
-odd_texts = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=12)
+odd_texts = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1, max_size=12)
 
 
 def read_all(path: Path, config: TextConfig | None = None) -> tuple[list[bytes], Counter[str]]:

@@ -62,7 +62,7 @@ def _find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str
 
 def _describe_fields(schema: pyarrow.Schema) -> str:
     """The fields of a schema with their types, and the option that names one of text."""
-    fields = list(_list_fields("", schema))
+    fields = list(list_fields("", schema))
     shown = ", ".join(f"{name_field(name)} ({str(kind):.60})" for name, kind in fields[:_SHOWN_FIELDS]) or "none"
     more = f" and {len(fields) - _SHOWN_FIELDS} more" if len(fields) > _SHOWN_FIELDS else ""
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
@@ -70,10 +70,11 @@ def _describe_fields(schema: pyarrow.Schema) -> str:
     return f"the fields are {shown}{more}; {advice if texts else 'none of them is text'}"
 
 
-def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:
+def list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:
+    """The fields of a schema, and of its structs, with their types. Raises ValueError for a name that is not UTF-8."""
     for field in fields:
         if pyarrow.types.is_struct(field.type):
-            yield from _list_fields(f"{prefix}{field.name}.", field.type)
+            yield from list_fields(f"{prefix}{field.name}.", field.type)
         else:
             yield prefix + field.name, field.type
 

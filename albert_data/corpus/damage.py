@@ -22,6 +22,7 @@ REASONS = {
     "field_not_text": "records whose text field holds no string, skipped",
     "missing_part": "records without one of several text fields, read without it",
     "unknown_language": "records whose language field is missing or odd, read in the language of its input",
+    "malformed_article": "articles of WikiExtractor without an end, or text outside of them, skipped",
     "malformed_row": "rows of .csv and .tsv that are not as wide as the header, or whose quote is not closed",
     "row_too_long": "files with a row over 128 MiB (a quote may not be closed), the rest of each lost",
     "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE

@@ -1,4 +1,4 @@
-"""The formats of inputs, and how names show them.
+"""The formats of inputs, and how names show them. The output of WikiExtractor ("wiki") has names without an ending.
 
 A *table* is a binary file of records in columns: Parquet or Arrow. All other formats are text.
 """
@@ -38,4 +38,4 @@ def match_name(name: str) -> tuple[str, str | None] | None:
 
 def has_fields(format: str) -> bool:
     """Whether inputs of a format are records with named fields; a stream of unknown format may be."""
-    return format != "txt"
+    return format not in ("txt", "wiki")

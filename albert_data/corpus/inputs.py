@@ -21,7 +21,9 @@ from typing import Any, cast
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.compression import PROGRAMS, STREAM_ERRORS, decompress
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
+from albert_data.corpus.file_lists import is_list, read_list
 from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, SPLIT, TABLES, has_fields, match_name
+from albert_data.corpus.recognition import recognise
 from albert_data.corpus.saved_datasets import DESCRIPTIONS, find_indices, list_data_files
 from albert_data.corpus.skipped import DEVICE, FOLDER_LINK, HIDDEN, NO_DATA, PIPE, SOCKET, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
@@ -67,7 +69,9 @@ class Input:
 def find_inputs(
     names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
 ) -> list[Input]:
-    """Resolve files, folders (with all folders in them), globs, pipes and `-`; each file once, sorted by path.
+    """Resolve files, folders (with all folders in them), globs, pipes, lists (`@files.txt`) and `-`.
+
+    Each file comes once, sorted by path.
 
     A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If any
     name ends so, each input has a language: its own, or that of the settings.
@@ -76,8 +80,7 @@ def find_inputs(
     languages.
     """
     found: dict[object, Input] = {}
-    for name in names:
-        name, language = split_language(name)
+    for name, language in _split_names(names):
         for path in _expand(name, say or (lambda line: None)):
             identity = _identify(path)
             item = found.get(identity) or _describe(path, text.encoding)
@@ -101,6 +104,17 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
             f"all inputs are .txt files, which have no fields such as {text.language_field!r}; leave out "
             "--language-field, and name the language of all by --language or of one by INPUT:LANGUAGE"
         )
+
+
+def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Names and those of lists, each with its language; one of a list may have that of the list."""
+    for name in names:
+        if not is_list(name):
+            yield split_language(name)
+            continue
+        path, language = split_language(name[1:])
+        for inner, own in map(split_language, read_list(path)):
+            yield inner, own or language
 
 
 def split_language(name: str) -> tuple[str, str | None]:
@@ -173,11 +187,11 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
                 skipped.add(HIDDEN, paths[name])
             elif name in folders and os.path.islink(paths[name]):
                 skipped.add(FOLDER_LINK, paths[name])
-            elif name not in folders and match_name(name) is None:
+            elif name not in folders and recognise(paths[name]) is None:
                 skipped.add(UNKNOWN, paths[name])
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        known = (name for name in files if not name.startswith(".") and match_name(name) is not None)
-        found += _choose_files((paths[name] for name in known), skipped)
+        known = (paths[name] for name in files if not name.startswith("."))
+        found += _choose_files((path for path in known if recognise(path)), skipped)
     if not found:
         reasons = [f" ({line})" for line in skipped.describe()[:1]]
         raise InputError(f"folder {folder} holds no readable file{''.join(reasons)}; readable are {ALLOWED_NAMES}")
@@ -222,7 +236,7 @@ def _describe(path: str, encoding: str | None) -> Input:
     status = _read_status(path)
     if stat.S_ISSOCK(status.st_mode):
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
-    matched = match_name(os.path.basename(path))
+    matched = recognise(path)
     if not stat.S_ISREG(status.st_mode) or _is_stream_path(path):
         if matched and matched[0] in TABLES:
             raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")

@@ -10,6 +10,7 @@ from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, re
 from albert_data.corpus.csv_files import read_rows
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_arrays import JsonLines
+from albert_data.corpus.wiki import read_wiki
 
 
 def read_stream(
@@ -25,6 +26,9 @@ def read_stream(
     """
     if origin.format in ("csv", "tsv"):
         yield from read_rows(stream, origin, text, damage, block_bytes)
+        return
+    if origin.format == "wiki":
+        yield from read_wiki(stream, origin, text, damage, block_bytes)
         return
     if origin.format == "json":
         stream = io.BufferedReader(JsonLines(stream, text.text_field))

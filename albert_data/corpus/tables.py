@@ -21,7 +21,7 @@ import pyarrow.ipc
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
-from albert_data.corpus.columns import find_column, find_text_columns, join_texts, read_texts, take_column
+from albert_data.corpus.columns import find_column, find_text_columns, join_texts, list_fields, read_texts, take_column
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.records import Records, make_blocks
 from albert_data.corpus.saved_datasets import count_uses
@@ -104,7 +104,9 @@ class _Table(Protocol):
 
 def _open(path: str, format: str) -> _Table:
     try:
-        return _Parquet(path) if format == "parquet" else _open_arrow(path)
+        table: _Table = _Parquet(path) if format == "parquet" else _open_arrow(path)
+        list(list_fields("", table.schema))  # raises an error where a name is damaged
+        return table
     except _ERRORS as error:
         _check_cause(error, path)
         name = "Parquet" if format == "parquet" else "Arrow"
