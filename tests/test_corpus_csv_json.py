@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import build_fixtures as fixtures
 import pytest
 from corpus_fixtures import read
 from hypothesis import given
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from test_corpus_formats import read_all
 from test_corpus_tables import read_languages
 
-from albert_data.config import TextConfig
+from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus import blocks, inputs, json_arrays
 from albert_data.corpus.json_arrays import JsonLines
 from albert_data.errors import InputError
 from albert_data.pipeline.plan import plan_tasks
+from albert_data.pipeline.vocabulary import learn_vocabulary
+from albert_data.tokenizer.model import Tokenizer
 
 
 def read_text(tmp_path: Path, name: str, text: str, **settings: Any) -> tuple[list[bytes], Counter[str]]:
@@ -151,6 +154,22 @@ def test_an_array_is_read_like_lines(records: list[dict[str, Any]], indent: int 
 
 
 # ---- sharing ----
+
+
+def test_labels_are_missed_where_the_parent_reads_the_rows_too(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(inputs, "_SMALL_BYTES", 1)
+    (tmp_path / "a.csv").write_text("id,text\n1,Some words.\n")
+    with pytest.raises(InputError, match=r'no line has the field "lang"; the fields are "id" \(1\), "text" \(1\)'):
+        fixtures.run_build(tmp_path / "a.csv", tmp_path / "out", tokenizer, language_field="lang")
+    with pytest.raises(InputError, match=r'no line has the field "lang"; the fields are "id" \(1\), "text" \(1\)'):
+        learn_vocabulary(
+            inputs.find_inputs([str(tmp_path / "a.csv")]),
+            TextConfig(language_field="lang"),
+            VocabConfig(vocab_size=300),
+            fixtures.InlineEngine(),
+        )
 
 
 def test_small_files_share_tasks_and_large_ones_are_read_by_one_process(
