@@ -101,7 +101,7 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
     """Raise InputError if the settings name a language field, and no input can have fields."""
     if text.language_field is not None and not any(has_fields(item.format) for item in inputs):
         raise InputError(
-            f"all inputs are .txt files, which have no fields such as {text.language_field!r}; leave out "
+            f"all inputs are .txt files or articles, which have no fields such as {text.language_field!r}; leave out "
             "--language-field, and name the language of all by --language or of one by INPUT:LANGUAGE"
         )
 
