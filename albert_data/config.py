@@ -38,13 +38,13 @@ class TextConfig:
 
     sentences: "prose" segments each line by the rules of `language`; "lines" takes a line as a sentence.
     language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
-    text_field: the JSON field that holds the text.
+    text_field: the field of a record that holds the text, or several joined by commas; field_names.py has the rule.
     strict: stop at the first damage. By default damage is repaired or skipped, and counted.
     documents: a document of a .txt file ends at a "blank-line", or with the "file". A JSON line is always one document.
     unwrap: join the lines of hard-wrapped paragraphs.
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
     byte order mark of UTF-16 or UTF-32.
-    language_field: the JSON field that names the language of a line. None: all lines are in `language`.
+    language_field: the field that names the language of a record. None: all records are in `language`.
     """
 
     sentences: str = "prose"
@@ -60,11 +60,13 @@ class TextConfig:
         check_choice("sentences", self.sentences, SENTENCE_RULES)
         check_choice("documents", self.documents, DOCUMENT_RULES)
         object.__setattr__(self, "language", normalise_language(self.language))
-        if not self.text_field:
-            raise ConfigError("text_field is empty; name the JSON field that holds the text")
+        if not all(name.strip() for name in self.text_field.split(",")):
+            raise ConfigError(
+                f"text_field is {self.text_field!r}; name the field that holds the text, or several joined by commas"
+            )
         if self.language_field in ("", self.text_field):
             raise ConfigError(
-                f"language_field is {self.language_field!r}; name the JSON field that holds the language of a line"
+                f"language_field is {self.language_field!r}; name the field that holds the language of a record"
             )
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))

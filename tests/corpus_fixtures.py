@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks, documents, long_documents, unwrapping
-from albert_data.corpus.blocks import Origin, read_blocks
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
+from albert_data.corpus.streams import read_stream
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 
@@ -78,9 +79,9 @@ def read(
     """The documents of a stream, and what was counted."""
     damage, config = Damage(strict=strict), config or TextConfig(strict=strict)
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
-    options: Any = {} if block_bytes is None else {"block_bytes": lambda position: block_bytes}
+    options: Any = () if block_bytes is None else (lambda position: block_bytes,)
     found = []
-    for block in read_blocks(stream, Origin("p", format), damage, text=config, **options):
+    for block in read_stream(stream, Origin("p", format), config, damage, *options):
         lines = read_documents(block, config, damage)
         bounds = lines.line_offsets[lines.document_offsets].tolist()
         text = lines.utf8.tobytes()

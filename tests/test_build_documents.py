@@ -164,7 +164,9 @@ def test_a_corpus_without_the_language_field_is_refused(
     message = r'no line has the field "nolang"; the fields are "id" \(24\).*; pass --language-field NAME'
     with pytest.raises(InputError, match=message):
         read("in.jsonl", "in.txt")
-    with pytest.raises(InputError, match="all inputs are .txt files, which have no fields such as 'nolang'"):
+    with pytest.raises(
+        InputError, match="all inputs are .txt files or articles, which have no fields such as 'nolang'"
+    ):
         read("in.txt")
     assert read("in.jsonl", "in.txt", "labelled.jsonl")
 

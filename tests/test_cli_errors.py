@@ -19,6 +19,7 @@ import sentencepiece
 
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
+from albert_data.corpus.formats import ALLOWED_NAMES
 from albert_data.pipeline.workdir import WorkDir
 
 TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"
@@ -89,7 +90,7 @@ def fail(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     return message.removeprefix("Error: ")
 
 
-READABLE = "readable are .txt and .jsonl, plain or with .gz or .zst"
+READABLE = f"readable are {ALLOWED_NAMES}"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,12 @@ def test_stdin_without_a_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, c
         ("--validation-fraction=0.6", "validation_fraction is 0.6", "0.0 to 0.5"),
         ("--num-shards=0", "num_shards is 0", "1 to 100000"),
         ("--language=x", "language is 'x', which is no known ISO 639 code", "--language help lists all codes"),
-        ("--text-field=", "text_field is empty", "name the JSON field that holds the text"),
+        ("--text-field=", "text_field is ''", "name the field that holds the text, or several joined by commas"),
+        (
+            "--text-field=title,,text",
+            "text_field is 'title,,text'",
+            "name the field that holds the text, or several joined by commas",
+        ),
     ],
 )
 def test_a_setting_out_of_range_names_itself_its_value_and_what_is_allowed(

@@ -12,6 +12,7 @@ import pyarrow
 import pytest
 
 from albert_data.config import TextConfig
+from albert_data.corpus.formats import ALLOWED_NAMES
 from albert_data.corpus.inputs import find_inputs, open_counted, open_input
 from albert_data.errors import InputError, StorageError
 
@@ -60,10 +61,10 @@ def test_a_file_is_known_by_its_endings(
     assert item.is_splittable == is_splittable
 
 
-@pytest.mark.parametrize("name", ["a.md", "a", "a.gz", "a.txt.bz2", "txt", "a.txt."])
+@pytest.mark.parametrize("name", ["a.md", "a", "a.gz", "a.parquet.gz", "txt", "a.txt."])
 def test_a_named_file_of_no_known_kind_is_refused(tmp_path: Path, name: str):
     (tmp_path / name).write_bytes(TEXT)
-    with pytest.raises(InputError, match=r"of no known kind; readable are \.txt and \.jsonl"):
+    with pytest.raises(InputError, match=r"of no known kind; readable are \.txt"):
         find_inputs([str(tmp_path / name)])
 
 
@@ -99,12 +100,12 @@ def test_a_folder_of_nothing_readable_is_refused(tmp_path: Path):
 
 def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
     for number in range(5):
-        (corpus / f"table{number}.csv").write_bytes(TEXT)
+        (corpus / f"table{number}.pdf").write_bytes(TEXT)
     said: list[str] = []
     find_inputs([str(corpus)], said.append)
     assert said == [
-        f"skipped 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.csv, {corpus}/table1.csv and 4"
-        " more; readable are .txt and .jsonl, plain or with .gz or .zst",
+        f"skipped 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.pdf, {corpus}/table1.pdf and 4"
+        f" more; readable are {ALLOWED_NAMES}",
         f"skipped 2 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden; name one as an input to read one",
     ]
 

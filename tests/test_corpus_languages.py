@@ -92,5 +92,5 @@ def test_every_part_of_a_cut_document_has_its_language(documents: list[tuple[str
 
 @pytest.mark.parametrize("name", ["", "text"])
 def test_a_language_field_that_can_be_none_is_refused(name: str):
-    with pytest.raises(ConfigError, match="name the JSON field that holds the language"):
+    with pytest.raises(ConfigError, match="name the field that holds the language"):
         TextConfig(language_field=name)

@@ -133,10 +133,11 @@ STORED = ("corpus", "pipeline", "shards")
 # What of these modules touches no file by its name. Of every other module named here nothing may be used.
 HARMLESS = {
     "os": {
-        *("PathLike", "fspath", "path", "path.abspath", "path.basename", "path.join", "path.splitext"),
+        *("PathLike", "fsdecode", "fspath", "path", "path.abspath", "path.basename", "path.dirname", "path.join"),
+        "path.splitext",
         *("_exit", "cpu_count", "getpid", "getppid", "read", "sched_getaffinity"),
     },
-    "io": {"BufferedIOBase", "BufferedReader", "RawIOBase"},
+    "io": {"BufferedIOBase", "BufferedReader", "BytesIO", "RawIOBase", "TextIOWrapper"},
     "glob": {"has_magic"},
     "gzip": {"GzipFile"},
     **{name: set[str]() for name in ("fcntl", "mmap", "shutil", "tempfile")},
@@ -150,6 +151,7 @@ PATH_METHODS = {
 }
 STORAGE = re.compile(r"(\w+\.)*_?storage|find_storage\(.*\)")
 DIRECT = {
+    ("corpus/file_lists.py", "open"): "a list may be a pipe",
     ("corpus/inputs.py", "os.fstat"): "stdin has no name",
     ("corpus/inputs.py", "os.stat"): "two names of a pipe are recognised by its device and inode",
     ("corpus/inputs.py", "io.FileIO"): "a pipe or a device",

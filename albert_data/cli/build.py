@@ -70,8 +70,9 @@ def build(
 ) -> None:
     """Turn text into ALBERT pretraining shards.
 
-    INPUT is a file, a folder, a glob in quotes, or - for stdin. Readable are .txt (a blank line ends a document, or see
-    --documents) and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
+    INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
+    blank line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German.
 
     The shards depend only on the documents, the tokenizer and the settings; workers, file layout and order change no
     byte. After an interruption, the same command resumes the build.

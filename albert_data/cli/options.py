@@ -119,7 +119,9 @@ _TEXT_OPTIONS = (  # in the order of --help
         is_eager=True,
         callback=_list_languages,
     ),
-    setting(TextConfig, "--text-field", "Field of a JSON line that contains the text.", metavar="NAME"),
+    setting(
+        TextConfig, "--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"
+    ),
     setting(
         TextConfig,
         "--documents",
@@ -130,7 +132,7 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(
         TextConfig,
         "--language-field",
-        "Field of a JSON line that names its language.  [default: none; all text is in --language]",
+        "Field of a record that names its language.  [default: none; all text is in --language]",
         metavar="NAME",
     ),
     setting(

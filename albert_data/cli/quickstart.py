@@ -99,8 +99,9 @@ def quickstart(
     Runs the other commands with settings for a first look, and prints each of them. The vocabulary, the shards, their
     report and the model are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
 
-    INPUT is a file, a folder or a glob in quotes. Readable are .txt (a blank line ends a document, or see --documents)
-    and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
+    INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
+    line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German.
 
     After an interruption, the same command resumes. What is finished is not made again. Training needs PyTorch; without
     it, the rest is done.

@@ -44,12 +44,13 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     """What `build --dry-run` prints: the inputs and the settings."""
     files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
     size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text))
+    one_reader = count_of(len(streams), "file or stream", "files or streams")
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
     return "\n".join(
         [
             f"would write {out}, from",
             f"  {count_of(len(files), 'plain file')}, {size:,.1f} MB, in {count_of(num_tasks, 'task')}",
-            f"  {count_of(len(streams), 'compressed file or stream', 'compressed files or streams')}",
+            f"  {one_reader} for one process to read",
             f"tokenizer  {vocabulary}",
             *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         ]

@@ -51,8 +51,9 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) -> None:
     """Train a SentencePiece vocabulary on text.
 
-    INPUT is a file, a folder, a glob in quotes, or - for stdin. Readable are .txt (a blank line ends a document, or see
-    --documents) and .jsonl, plain or compressed as .gz or .zst. A suffix names the language: INPUT:de is German.
+    INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
+    blank line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German.
 
     The vocabulary depends only on the text and these options; --workers changes nothing.
 

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.compression import STREAM_ERRORS
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import STREAM_ERRORS
 from albert_data.corpus.line_ends import break_lines, count_unfinished
 from albert_data.corpus.long_documents import cut_document
 from albert_data.corpus.valid_utf8 import repair_parts
 from albert_data.errors import InputError
 
+RECORDS = "records"  # the format of a block of texts that a reader took out of records
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
@@ -32,6 +33,9 @@ _REST_OF_BLANK_LINE = re.compile(rb"[%b]*\n" % _WHITE_IN_LINE)
 _MAX_INDENTATION = 4096  # bytes of the first line of a stream; more changes nothing for --unwrap
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
+
+
+BlockBytes = Callable[[int], int]  # the size that a block at a position should have
 
 
 class Origin(NamedTuple):
@@ -47,8 +51,9 @@ class Block:
     """Whole documents.
 
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
-    was read); ends: for text, where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines)
-    end them; language: as in Origin.
+    was read), or the number of the first record; ends: where each document ends in `data`; None if blank lines (text)
+    or line feeds (JSON lines) end them; language: as in Origin; languages: of each record, packed; unit: what records
+    are numbered by.
     """
 
     data: bytes
@@ -57,6 +62,17 @@ class Block:
     start: int
     ends: tuple[int, ...] | None = None
     language: str | None = None
+    languages: tuple[int, ...] | None = None
+    unit: str = "byte"
+
+    def find_place(self, offset: int) -> int | str:
+        """Where a byte of `data` is in the file, as for Damage.add; about where, in words, in records."""
+        return self.start + offset if self.unit == "byte" else f"{self.unit} {self.start} or later"
+
+    def describe(self) -> str:
+        if self.unit != "byte":
+            return f"{self.path}, from {self.unit} {self.start} on"
+        return f"{self.path}, bytes {self.start} to {self.start + len(self.data)} (decompressed)"
 
 
 def read_blocks(
@@ -66,7 +82,7 @@ def read_blocks(
     *,
     start: int = 0,
     length: int | None = None,
-    block_bytes: Callable[[int], int] = lambda position: BLOCK_BYTES,
+    block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
     text: TextConfig = DEFAULT_TEXT,
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
@@ -91,6 +107,14 @@ def read_blocks(
             source.skip_line()
         else:
             want = len(source.pending) * 3 // 2 + 1  # grows by half each time, so that all searches take linear time
+
+
+def count_broken(error: Exception, path: str, place: int | str, damage: Damage) -> None:
+    """Count a stream that is cut or damaged. Raises InputError if it is the disk that fails. place: for Damage.add."""
+    if isinstance(error, OSError) and error.errno is not None:
+        where = f"byte {place}" if isinstance(place, int) else place
+        raise InputError(f"{path}, {where}: can't be read: {error.strerror}; check the disk and try again") from error
+    damage.add("damaged_compression", path, place, str(error).rstrip("."))
 
 
 class _Source:
@@ -145,11 +169,7 @@ class _Source:
                 chunk = self._stream.read1(want) if want else b""
             except STREAM_ERRORS as error:
                 at = self.start + len(self.pending) + len(self._unfinished) + have
-                if isinstance(error, OSError) and error.errno is not None:  # the disk's fault, not the stream's
-                    raise InputError(
-                        f"{self.path}, byte {at}: can't be read: {error.strerror}; check the disk and try again"
-                    ) from error
-                self._damage.add("damaged_compression", self.path, at, str(error).rstrip("."))
+                count_broken(error, self.path, at, self._damage)
                 chunk = b""
             if self._left is not None:
                 self._left -= len(chunk)

@@ -17,9 +17,14 @@ REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
     "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",
     "malformed_json": "lines that are not a JSON object, skipped",
-    "missing_field": "lines without the text field, skipped",
-    "field_not_text": "lines whose text field holds no string, skipped",
-    "unknown_language": "lines whose language field is missing or odd, read in the language of its input",
+    "damaged_table": "row groups and record batches that can't be read, the rest of each lost",
+    "missing_field": "records without the text field, skipped",
+    "field_not_text": "records whose text field holds no string, skipped",
+    "missing_part": "records without one of several text fields, read without it",
+    "unknown_language": "records whose language field is missing or odd, read in the language of its input",
+    "malformed_article": "articles of WikiExtractor without an end, or text outside of them, skipped",
+    "malformed_row": "rows of .csv and .tsv that are not as wide as the header, or whose quote is not closed",
+    "row_too_long": "files with a row over 128 MiB (a quote may not be closed), the rest of each lost",
     "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     "empty_document": "documents without text, skipped",
@@ -46,12 +51,15 @@ class Damage:
     unlabelled: Fields = field(default_factory=Fields)
     num_labelled: int = 0
 
-    def add(self, reason: str, path: str, at_byte: int, detail: str = "") -> None:
-        """Count one case, or raise InputError under --strict. at_byte: in the decompressed and transcoded file."""
+    def add(self, reason: str, path: str, place: int | str, detail: str = "") -> None:
+        """Count one case, or raise InputError under --strict.
+
+        place: a byte of the decompressed and transcoded file, or the words for a place of another kind.
+        """
         if self.strict and reason not in _HARMLESS:
             what = f": {detail}" if detail else ""
             raise InputError(
-                f"{path}, byte {at_byte}: {reason.replace('_', ' ')}{what}; "
+                f"{path}, {f'byte {place}' if isinstance(place, int) else place}: {reason.replace('_', ' ')}{what}; "
                 "fix the file, or leave out --strict to repair or skip such places and count them"
             )
         self.counts[reason] += 1

@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest
 
 from albert_data.ascii import LINE_FEED, is_white
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import BLANK_LINE, Block
+from albert_data.corpus.blocks import BLANK_LINE, RECORDS, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
@@ -103,8 +103,12 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
 def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     if block.format == "txt":
         return _repair(block, damage)
-    texts, languages = parse_lines(block, config, damage)
-    joined = _join(texts, languages)
+    if block.format == RECORDS:
+        texts = _repair(block, damage)
+        languages = None if block.languages is None else np.array(block.languages, np.uint32)
+        return texts._replace(data=break_lines(texts.data), languages=languages)
+    documents, languages = parse_lines(block, config, damage)
+    joined = _join(documents, languages)
     return joined._replace(data=break_lines(joined.data))
 
 
@@ -115,7 +119,7 @@ def _repair(block: Block, damage: Damage) -> _Texts:
         return _Texts(block.data, ends)
     cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
     documents = [
-        repair(block.data[begin:end], block.path, block.start + begin, damage).encode()
+        repair(block.data[begin:end], block.path, block.find_place(begin), damage).encode()
         for begin, end in pairwise([0, *cuts])
     ]
     if ends is not None:
@@ -152,7 +156,7 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
         slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
         cut = [b"\n".join(lines) for lines in cut_document(slices, keep_layout=keep_layout)]
         for _ in cut[1:]:
-            damage.add("long_document_cut", block.path, block.start)
+            damage.add("long_document_cut", block.path, block.find_place(0))
         parts += cut
         counts.append(len(cut))
     return _join(parts, None if texts.languages is None else np.repeat(texts.languages, counts))

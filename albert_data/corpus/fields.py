@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from albert_data.escaping import escape_controls
 
 _MAX_NAMES = 100  # names that are kept: the first that were seen
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
+_DEEPEST = 4
 _FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 
 
@@ -49,7 +50,7 @@ class Fields:
 
     def add(self, record: Mapping[str, object]) -> None:
         self.num_records += 1
-        for name, value in record.items():
+        for name, value in _flatten("", record):
             if name in self.counts or len(self.counts) < _MAX_NAMES:
                 self.counts[name] += 1
                 self.text_len[name] += len(value) if isinstance(value, str) else 0
@@ -103,6 +104,15 @@ class Fields:
             counts=Counter({name: pair[0] for name, pair in names.items()}),
             text_len=Counter({name: pair[1] for name, pair in names.items()}),
         )
+
+
+def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The fields of a record, and those of its objects at most four deep."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value and prefix.count(".") < _DEEPEST:
+            yield from _flatten(f"{prefix}{name}.", value)
+        else:
+            yield prefix + name, value
 
 
 def _make_valid(name: str) -> str:

@@ -8,33 +8,33 @@ judged by the first 64 KB (encodings.py).
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import os
 import shlex
 import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.compression import PROGRAMS, STREAM_ERRORS, decompress
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
-from albert_data.corpus.skipped import ALLOWED_NAMES, FOLDER_LINK, HIDDEN, UNKNOWN, Skipped
+from albert_data.corpus.file_lists import is_list, read_list
+from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, SPLIT, TABLES, has_fields, match_name
+from albert_data.corpus.recognition import recognise
+from albert_data.corpus.saved_datasets import DESCRIPTIONS, find_indices, list_data_files
+from albert_data.corpus.skipped import FOLDER_LINK, HIDDEN, NO_DATA, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
 from albert_data.storage import FILE, FOLDER, LINK, SOCKET, Status, find_kind, find_storage
 
 STDIN = "-"
-FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
-COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+_SMALL_BYTES = 16 << 20
 
-# What each of COMPRESSIONS raises on a cut or damaged stream: gzip any of these, pyarrow (zst) OSError.
-STREAM_ERRORS = (EOFError, OSError, zlib.error)
 # Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
 # that show no size (/proc/version).
 _STREAM_PATHS = ("/dev/stdin", "/dev/fd/", "/proc/")
@@ -47,7 +47,7 @@ class Input:
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
     nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
     if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
-    language.
+    language; indices: the file that selects rows, of a saved data set.
     """
 
     path: str
@@ -58,17 +58,21 @@ class Input:
     is_stream: bool = False
     encoding: str | None = None
     language: str | None = None
+    indices: str | None = None
 
     @property
     def is_splittable(self) -> bool:
-        """Whether several workers can each read a range of it."""
-        return self.compression is None and not self.is_stream and self.encoding in (None, UTF8)
+        """Whether workers can read it: each a range of it, or one all of it, if it is small."""
+        is_plain = self.compression is None and not self.is_stream and self.encoding in (None, UTF8)
+        return is_plain and (self.format in SPLIT or self.size <= _SMALL_BYTES)
 
 
 def find_inputs(
     names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
 ) -> list[Input]:
-    """Resolve files, folders (with all folders in them), globs, pipes and `-`; each file once, sorted by path.
+    """Resolve files, folders (with all folders in them), globs, pipes, lists (`@files.txt`) and `-`.
+
+    Each file comes once, sorted by path.
 
     A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If any
     name ends so, each input has a language: its own, or that of the settings.
@@ -77,9 +81,7 @@ def find_inputs(
     languages, and StorageError for a URL.
     """
     found: dict[object, Input] = {}
-    for name in names:
-        find_storage(name)  # raises StorageError
-        name, language = split_language(name)
+    for name, language in _split_names(names):
         for path in _expand(name, say or (lambda line: None)):
             identity = _identify(path)
             item = found.get(identity) or _describe(path, text.encoding)
@@ -89,6 +91,8 @@ def find_inputs(
                 )
             found[identity] = replace(item, language=language or item.language)
     items = sorted(found.values(), key=lambda item: item.path)
+    if text.encoding is not None and items and all(item.format in TABLES for item in items):
+        raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
     if any(item.language for item in items):
         items = [replace(item, language=item.language or text.language) for item in items]
     return items
@@ -96,11 +100,26 @@ def find_inputs(
 
 def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
     """Raise InputError if the settings name a language field, and no input can have fields."""
-    if text.language_field is not None and all(item.format == "txt" for item in inputs):
+    if text.language_field is not None and not any(has_fields(item.format) for item in inputs):
         raise InputError(
-            f"all inputs are .txt files, which have no fields such as {text.language_field!r}; leave out "
+            f"all inputs are .txt files or articles, which have no fields such as {text.language_field!r}; leave out "
             "--language-field, and name the language of all by --language or of one by INPUT:LANGUAGE"
         )
+
+
+def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Names and those of lists, each with its language; one of a list may have that of the list.
+
+    Raises StorageError for a URL.
+    """
+    for name in names:
+        find_storage(name)  # raises StorageError
+        if not is_list(name):
+            yield split_language(name)
+            continue
+        path, language = split_language(name[1:])
+        for inner, own in map(split_language, read_list(path)):
+            yield inner, own or language
 
 
 def split_language(name: str) -> tuple[str, str | None]:
@@ -164,16 +183,21 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     skipped = Skipped()
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
         paths = {name: os.path.join(root, name) for name in [*folders, *files]}
+        data = list_data_files(root)
         for name in sorted(paths):
-            if name.startswith("."):
+            is_data = data is None or paths[name] in data
+            if name in files and (name in DESCRIPTIONS or (not is_data and match_name(name))):
+                skipped.add(NO_DATA, paths[name])
+                files.remove(name)
+            elif name.startswith("."):
                 skipped.add(HIDDEN, paths[name])
             elif name in folders and find_kind(paths[name], follow=False) == LINK:
                 skipped.add(FOLDER_LINK, paths[name])
-            elif name not in folders and _match(name) is None:
+            elif name not in folders and recognise(paths[name]) is None:
                 skipped.add(UNKNOWN, paths[name])
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        known = (name for name in files if not name.startswith(".") and _match(name) is not None)
-        found += _choose_files((paths[name] for name in known), skipped)
+        known = (paths[name] for name in files if not name.startswith("."))
+        found += _choose_files((path for path in known if recognise(path)), skipped)
     if not found:
         reasons = [f" ({line})" for line in skipped.describe()[:1]]
         raise InputError(f"folder {folder} holds no readable file{''.join(reasons)}; readable are {ALLOWED_NAMES}")
@@ -197,15 +221,6 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
             skipped.add(kind, path)
 
 
-def _match(name: str) -> tuple[str, str | None] | None:
-    """Format and compression by the name's endings, or None."""
-    stem, ending = os.path.splitext(name.lower())
-    compression = COMPRESSIONS.get(ending)
-    if compression is not None:
-        ending = os.path.splitext(stem)[1]
-    return (FORMATS[ending], compression) if ending in FORMATS else None
-
-
 def _read_status(path: str) -> Status:
     try:
         return find_storage(path).status(path)
@@ -227,8 +242,10 @@ def _describe(path: str, encoding: str | None) -> Input:
     status = _read_status(path)
     if status.kind == SOCKET:
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
-    matched = _match(os.path.basename(path))
+    matched = recognise(path)
     if status.kind != FILE or _is_stream_path(path):
+        if matched and matched[0] in TABLES:
+            raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")
         format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
         return _describe_stream(path, format, compression, encoding)
     if matched is None:
@@ -246,6 +263,11 @@ def _describe(path: str, encoding: str | None) -> Input:
             sample = file.read(SAMPLE_BYTES)
     except OSError as error:
         raise _can_not_read(path, error) from error
+    if item.format in TABLES:
+        indices = find_indices(path)
+        # Other indices make another corpus, so their time counts.
+        changed = max(item.modified_ns, os.stat(indices).st_mtime_ns) if indices else item.modified_ns
+        return replace(item, encoding=None, indices=indices, modified_ns=changed)
     if item.compression is None:
         found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
         item = replace(item, encoding=found or encoding)
@@ -265,35 +287,7 @@ def _describe_conversion(item: Input, encoding: str) -> str:
         return f"`... | {convert} | albert-data build - ...`"
     if item.compression is None:
         return f"`{convert} {path} > NEW_FILE`"
-    return f"`{'zcat' if item.compression == 'gz' else 'zstdcat'} {path} | {convert} | albert-data build - ...`"
-
-
-class SmallReads(io.RawIOBase):
-    """Reads little at a time from pyarrow's zstd stream, which loses all bytes of the read that meets damage."""
-
-    def __init__(self, stream: BinaryIO, path: str) -> None:
-        self._stream, self._path = stream, path
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._stream.read(min(len(buffer), 1 << 16))
-        except OSError as error:
-            if "too much memory" not in str(error):
-                raise
-            raise InputError(
-                f"input {self._path} is compressed with a window over 128 MiB (zstd --long=28 to 31), larger than is "
-                f"supported; decompress it on the way: `zstd -dc --long=31 {shlex.quote(self._path)} | "
-                "albert-data build - ...`"
-            ) from error
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+    return f"`{PROGRAMS[item.compression]} {path} | {convert} | albert-data build - ...`"
 
 
 class _ReadAhead(io.RawIOBase):
@@ -369,29 +363,9 @@ def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
         # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), _count_nothing
-    file: io.BufferedReader = (
-        io.BufferedReader(io.FileIO(item.path)) if item.is_stream else find_storage(item.path).open(item.path)
-    )
-    count_read = _count_nothing if item.is_stream else file.raw.tell
-    if item.compression == "gz":
-        return _Unpacked(fileobj=file, mode="rb"), count_read
-    if item.compression == "zst":
-        import pyarrow
-
-        # detach: a read from a pipe returns what is there.
-        packed = pyarrow.CompressedInputStream(pyarrow.PythonFile(file.detach(), "r"), "zstd")
-        return io.BufferedReader(SmallReads(packed, item.path)), count_read
-    return file, count_read
-
-
-class _Unpacked(gzip.GzipFile):
-    """Closes the .gz file with itself."""
-
-    def close(self) -> None:
-        file = cast(BinaryIO | None, self.fileobj)
-        super().close()
-        if file is not None:
-            file.close()
+    file = io.FileIO(item.path) if item.is_stream else find_storage(item.path).open(item.path).detach()
+    stream = decompress(file, item.compression, item.path) if item.compression else io.BufferedReader(file)
+    return stream, _count_nothing if item.is_stream else file.tell
 
 
 def _count_nothing() -> int:

@@ -1,4 +1,4 @@
-"""The texts of JSON lines: the text field of each line that is an object, and its language field.
+"""The texts of JSON lines: the text fields of each line that is an object, and its language field.
 
 In: a block of JSON lines. Out: UTF-8. json.loads reads the lines, except those that are large, nested too deeply for
 it, or hold an integer that it refuses. These are scanned (json_scanning.py), so that any line takes at most a few times
@@ -7,28 +7,33 @@ its bytes of memory.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from albert_data.ascii import WHITE_SPACE
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.field_names import look_up, split_names
 from albert_data.corpus.fields import list_names
+from albert_data.corpus.json_arrays import JsonLines
 from albert_data.corpus.json_scanning import (
     NOTHING,
+    NULL,
     OBJECT,
     STRING,
     WRONG,
+    find_field,
     name_kind,
     read_string,
     scan,
 )
-from albert_data.corpus.line_ends import FIRST_BYTES, break_lines
+from albert_data.corpus.labels import Labels
+from albert_data.corpus.line_ends import has_text
 from albert_data.corpus.valid_utf8 import is_utf8, repair, repair_parts
-from albert_data.languages import is_language, normalise_language, pack_language
 
 LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
 _LONGEST_CODE = 64  # bytes of a language that are read; a code has at most three letters
@@ -38,6 +43,7 @@ _BOM = b"\xef\xbb\xbf"
 def compile_scanner() -> None:
     """Compile the kernels that only few lines need, before workers start."""
     reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), TextConfig(), Damage())
+    JsonLines(io.BytesIO(b"[]"), "text").read()
     reader._scan(np.frombuffer(b'{"text": "\\n"}', np.uint8))
 
 
@@ -66,8 +72,9 @@ class _Reader:
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
         self._block, self._damage, self._start = block, damage, block.start
         self._text_field, self._language_field = config.text_field, config.language_field
-        self._default = pack_language(block.language or config.language)
-        self.language = self._default
+        self._names = split_names(config.text_field)
+        self._labels = Labels(config, block.language, damage)
+        self.language = self._labels.default
 
     def read(self, begin: int, end: int) -> bytes | None:
         """The text of the line begin .. end of the block; None if it has none."""
@@ -91,16 +98,32 @@ class _Reader:
             return self._count_no_object(type(record).__name__)
         text = record.get(self._text_field)
         if not isinstance(text, str):
-            self._damage.fields.add(record)
-            if self._text_field in record:
-                return self._count_no_text(type(text).__name__)
-            return self._count("missing_field", f"no field {self._text_field!r}; the fields are {list_names(record)}")
+            text = self._join(record)
+        if text is None:
+            return None
         found = self._check_text(self._encode(text))
         if found is not None and self._language_field is not None:
-            self._read_language(record.get(self._language_field), self._language_field in record)
-            if self._language_field not in record:
+            value, is_there = look_up(record, self._language_field)
+            self._read_language(value, is_there)
+            if not is_there:
                 self._damage.unlabelled.add(record)
         return found
+
+    def _join(self, record: dict[str, Any]) -> str | None:
+        """The text of several or of nested fields; None, which is counted, if there is none."""
+        names = (self._text_field,) if self._text_field in record else self._names
+        found = [look_up(record, name) for name in names]
+        texts = [value for value, _ in found if isinstance(value, str)]
+        odd = [type(value).__name__ for value, _ in found if value is not None and not isinstance(value, str)]
+        if odd or not texts:
+            self._damage.fields.add(record)
+            if any(is_there for _, is_there in found):
+                self._count_no_text(odd[0] if odd else "NoneType")
+            else:
+                self._count("missing_field", f"no field {self._text_field!r}; the fields are {list_names(record)}")
+            return None
+        self._count_missing(all(is_there for _, is_there in found))
+        return "\n".join(texts)
 
     def _read_large(self, raw: np.ndarray) -> bytes | None:
         if not is_utf8(raw):
@@ -120,38 +143,43 @@ class _Reader:
             return self._count("malformed_json", f"no JSON at byte {begin} of the line")
         if line_kind != OBJECT:
             return self._count_no_object(name_kind(line_kind))
-        if kind != STRING:
-            self._damage.fields.add_first(raw)
-            if kind == NOTHING:
-                return self._count("missing_field", f"no field {self._text_field!r}")
-            return self._count_no_text(name_kind(kind))
-        text, lone = read_string(raw[begin:end])
-        if lone:
-            self._damage.add("lone_surrogate", self._block.path, self._start, f"U+{lone:04X}")
-        found = self._check_text(text)
+        names = () if kind != NOTHING else self._names
+        text = self._join_scanned(raw, [find_field(raw, name) for name in names] or [(kind, raw[begin:end])])
+        found = None if text is None else self._check_text(text)
         if found is not None and self._language_field is not None:
             self._scan_language(raw, self._language_field)
         return found
 
+    def _join_scanned(self, raw: np.ndarray, values: list[tuple[int, np.ndarray]]) -> bytes | None:
+        """The same as `_join`. values: kind and content of each field."""
+        strings = [read_string(content) for kind, content in values if kind == STRING]
+        odd = [kind for kind, _ in values if kind not in (STRING, NULL, NOTHING)]
+        if odd or not strings:
+            self._damage.fields.add_first(raw)
+            if all(kind == NOTHING for kind, _ in values):
+                return self._count("missing_field", f"no field {self._text_field!r}")
+            return self._count_no_text(name_kind(odd[0] if odd else NULL))
+        if lone := next((lone for _, lone in strings if lone), 0):
+            self._damage.add("lone_surrogate", self._block.path, self._start, f"U+{lone:04X}")
+        self._count_missing(all(kind != NOTHING for kind, _ in values))
+        return b"\n".join(text for text, _ in strings)
+
+    def _count_missing(self, has_all: bool) -> None:
+        if not has_all:
+            self._count("missing_part", f"not all of the fields {self._text_field!r}")
+
     def _scan_language(self, raw: np.ndarray, field: str) -> None:
-        _, kind, begin, end = scan(raw, field)
+        kind, content = find_field(raw, field)
         # A value that is not a string is not read: the message shows the name of its type, in brackets.
         value: object = None if kind == NOTHING else [name_kind(kind)]
         if kind == STRING:  # an escape that is cut at the end gives a wrong character, but such a string is no language
-            value = read_string(raw[begin : min(end, begin + _LONGEST_CODE)])[0].decode(errors="replace")
+            value = read_string(content[:_LONGEST_CODE])[0].decode(errors="replace")
         self._read_language(value, kind != NOTHING)
         if kind == NOTHING:
             self._damage.unlabelled.add_first(raw)
 
     def _read_language(self, value: object, is_there: bool) -> None:
-        """Set the language of a line; if it is missing or unknown, count that, and take the language of the input."""
-        self._damage.num_labelled += is_there
-        if isinstance(value, str) and is_language(value):
-            self.language = pack_language(normalise_language(value))
-            return
-        self.language = self._default
-        detail = f"holds {value!r:.40}, no ISO 639 code" if is_there else "is missing"
-        self._count("unknown_language", f"field {self._language_field!r} {detail}")
+        self.language = self._labels.read(value, is_there, self._block.path, self._start)
 
     def _encode(self, text: str) -> bytes:
         try:
@@ -164,10 +192,7 @@ class _Reader:
 
     def _check_text(self, text: bytes) -> bytes | None:
         """The text, or None if it is white space and line ends alone."""
-        begin = text.lstrip(WHITE_SPACE)[:1]
-        if begin in FIRST_BYTES:  # perhaps U+0085, U+2028 or U+2029, which are line ends
-            begin = break_lines(text).lstrip(WHITE_SPACE)[:1]
-        return text if begin else self._count("empty_document")
+        return text if has_text(text) else self._count("empty_document")
 
     def _count_too_long(self) -> bytes | None:
         return self._count("line_too_long", f"over {blocks.MAX_JSON_LINE} bytes")

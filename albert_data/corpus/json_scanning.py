@@ -52,11 +52,26 @@ def scan(line: np.ndarray, field: str) -> tuple[int, int, int, int]:
     """Find a field of a JSON object (uint8, UTF-8).
 
     Returns the kind of the line (NOTHING if it is white space), the kind of the field's value (NOTHING if it is
-    missing), and where the content of that value begins and ends; for a WRONG line both are the position of the error.
+    missing), and where the content of that value begins and ends: of a string without its quotes, of an object with its
+    brackets. For a WRONG line both are the position of the error.
     """
     codes = np.array([ord(character) for character in field], np.int64)
     kind, value, begin, end = scan_object(line, codes, np.zeros(len(line) // 8 + 1, np.uint8))
     return int(kind), int(value), int(begin), int(end)
+
+
+def find_field(line: np.ndarray, name: str) -> tuple[int, np.ndarray]:
+    """The kind and the content of a field of a valid JSON object; points in the name lead into its objects."""
+    _, kind, begin, end = scan(line, name)
+    if kind != NOTHING or "." not in name:
+        return kind, line[begin:end]
+    kind, content = OBJECT, line
+    for part in name.split("."):
+        if kind != OBJECT:
+            return NOTHING, content[:0]
+        _, kind, begin, end = scan(content, part)
+        content = content[begin:end]
+    return kind, content
 
 
 def read_string(content: np.ndarray) -> tuple[bytes, int]:
@@ -281,7 +296,7 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
     set if the open bracket inside of d others is one of an object.
     """
     raw, size, brackets, codes = pointer(line), len(line), pointer(bracket_bits), pointer(field)
-    depth, expected, is_ours = 0, _VALUE, False
+    depth, expected, is_ours, is_open = 0, _VALUE, False, False  # is_open: inside of the field's object or array
     line_kind, kind, begin, end = NOTHING, NOTHING, 0, 0
     at = skip_white(raw, 0, size)
     while at < size:
@@ -292,10 +307,14 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
                 expected = _KEY if is_object else _VALUE
             elif depth > 0 and byte == (_CLOSE_BRACE if is_object else _CLOSE_BRACKET):
                 depth -= 1
+                if is_open and depth == 1:
+                    end, is_open = after, False
             else:
                 return WRONG, NOTHING, at, at
         elif expected >= _FIRST_VALUE and byte == (_CLOSE_BRACE if is_in_object(brackets, depth) else _CLOSE_BRACKET):
             depth, expected = depth - 1, _NEXT  # [] or {}
+            if is_open and depth == 1:
+                end, is_open = after, False
         elif expected in (_KEY, _FIRST_KEY):
             last, after = skip_key(raw, at, size)
             if after < 0:
@@ -308,7 +327,8 @@ def scan_object(line: np.ndarray, field: np.ndarray, bracket_bits: np.ndarray) -
             if depth == 0:
                 line_kind = found
             elif is_ours:
-                kind, begin, end, is_ours = found, at + 1, last, False
+                is_open = found in (OBJECT, ARRAY)
+                kind, begin, end, is_ours = found, at if is_open else at + 1, last, False
             expected = _NEXT
             if found in (OBJECT, ARRAY):
                 open_bracket(brackets, depth, found == OBJECT)

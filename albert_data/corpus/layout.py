@@ -6,12 +6,14 @@ and the advice that follows from the counts of a whole corpus.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from albert_data.corpus.formats import match_name
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
 INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"
@@ -67,7 +69,7 @@ def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterab
 
 
 def _may_be_text(path: str) -> bool:
-    return ".jsonl" not in path.lower()
+    return (match_name(os.path.basename(path)) or ("txt",))[0] == "txt"
 
 
 @helper

@@ -11,15 +11,15 @@ import re
 
 import numpy as np
 
-from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED
+from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED, WHITE_SPACE
 from albert_data.corpus.valid_utf8 import find_range
 from albert_data.kernels import Pointer, copy_items, helper, kernel, pointer
 
 _LONE_RETURN = re.compile(rb"\r(?!\r?\n)")
 # U+0085, U+2028, U+2029. Three others must agree with this list: _UNFINISHED (all proper prefixes), `has_break`, and
-# FIRST_BYTES.
+# _FIRST_BYTES.
 _MARKS = ((b"\xc2\x85", b" \n"), (b"\xe2\x80\xa8", b"  \n"), (b"\xe2\x80\xa9", b"  \n"))
-FIRST_BYTES = (b"\xc2", b"\xe2")
+_FIRST_BYTES = (b"\xc2", b"\xe2")
 _UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe2\x80?)\Z")  # it depends on the next bytes whether this is a line end
 
 
@@ -30,6 +30,14 @@ def break_lines(data: bytes) -> bytes:
     for mark, feed in _MARKS:
         data = data.replace(mark, feed)
     return _LONE_RETURN.sub(b"\n", data)
+
+
+def has_text(text: bytes, margin: int = 0) -> bool:
+    """Whether more than `margin` bytes of UTF-8 are left without the white space and line ends at its beginning."""
+    rest = text.lstrip(WHITE_SPACE)
+    if rest[:1] in _FIRST_BYTES:  # perhaps U+0085, U+2028 or U+2029, which are line ends
+        rest = break_lines(text).lstrip(WHITE_SPACE)
+    return len(rest) > margin
 
 
 def count_unfinished(data: bytes) -> int:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from albert_data.corpus.formats import ALLOWED_NAMES
 from albert_data.storage import DEVICE, PIPE, SOCKET
 
-ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst"
 _SHOWN = 3
 
-HIDDEN, UNKNOWN, FOLDER_LINK = "hidden", "unknown", "link"
+HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA = "hidden", "unknown", "link", "no data"
 _TO_READ = "; name {it} as an input to read {it}"
 # For each reason: what one file is, what several are, and the advice after their names.
 _REASONS = {
     UNKNOWN: ("a file of no known ending", "files of no known ending", f"; readable are {ALLOWED_NAMES}"),
+    NO_DATA: ("a file beside the data of a data set", "files beside the data of a data set", ""),
     HIDDEN: ("a hidden file or folder", "hidden files or folders", _TO_READ),
     FOLDER_LINK: ("a link to a folder", "links to folders", _TO_READ),
     PIPE: ("a named pipe, no file", "named pipes, no files", _TO_READ),

@@ -71,12 +71,16 @@ def check_all(raw: np.ndarray, rest: np.ndarray) -> bool:
     return bool((wrong | owed) == 0)
 
 
-def repair(data: bytes, path: str, start: int, damage: Damage) -> str:
-    """Decode one document or line; if it has invalid bytes, count it once. start: its first byte in the file."""
+def repair(data: bytes, path: str, start: int | str, damage: Damage) -> str:
+    """Decode one document or line; if it has invalid bytes, count it once.
+
+    start: its first byte in the file, or the words for its place.
+    """
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        damage.add("invalid_utf8", path, start + error.start, f"byte 0x{data[error.start]:02x}")
+        place = start + error.start if isinstance(start, int) else start
+        damage.add("invalid_utf8", path, place, f"byte 0x{data[error.start]:02x}")
         return data.decode(errors="replace")
 
 

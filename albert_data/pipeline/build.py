@@ -18,6 +18,7 @@ from pathlib import Path
 import albert_data
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
@@ -174,7 +175,9 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
 
 def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
     encoding = config.text.encoding
-    if encoding not in (None, "utf-8") and any(item.encoding != encoding for item in inputs):
+    if encoding not in (None, "utf-8") and any(
+        item.encoding != encoding and item.format not in TABLES for item in inputs
+    ):
         raise InputError(
             f"the inputs were not found with the encoding of the settings, {encoding}; "
             "pass these settings to find_inputs: find_inputs(names, text=config.text)"
@@ -255,9 +258,11 @@ class _Build:
             self._progress.advance(task.num_bytes, receipt.counts["text_bytes"])
         for receipt in done:
             total.add(receipt)
-        # Damage that this process met while it split streams into blocks. It parses no record, so it knows no labels.
+        # What this process met while it split streams into blocks.
         total.damage += damage.counts
         total.fields.merge(damage.fields)
+        total.unlabelled.merge(damage.unlabelled)
+        total.num_labelled += damage.num_labelled
         self.stages.add(total.seconds)
         if not total.counts["documents"]:
             raise no_document(total.damage, total.fields)

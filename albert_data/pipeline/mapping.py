@@ -78,7 +78,7 @@ class MapJob:
                 documents = self._tokenizer.encode_documents(text)
             num_empty = _count_documents(lines, documents, receipt)
             for _ in range(num_empty):
-                damage.add("no_tokens", block.path, block.start)
+                damage.add("no_tokens", block.path, block.find_place(0))
             yield documents
 
     def make_rows(self, documents: Documents, pass_index: int, stages: Stages) -> KeyedRows:

@@ -1,6 +1,7 @@
 """Split inputs into map tasks of whole documents.
 
-Plain files become ranges of bytes that begin and end between documents; small files share a task. What cannot be split
+Plain files become ranges of bytes that begin and end between documents; small files share a task. A table (Parquet,
+Arrow) is cut between its row groups or record batches. What cannot be split
 (.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks. How the
 work is split changes no byte of the result.
 """
@@ -8,6 +9,7 @@ work is split changes no byte of the result.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,7 +19,10 @@ from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.formats import SPLIT, TABLES
 from albert_data.corpus.inputs import Input, find_inputs, open_counted
+from albert_data.corpus.streams import read_stream
+from albert_data.corpus.tables import list_begins, read_table
 from albert_data.pipeline.progress import Progress
 from albert_data.storage import find_storage
 from albert_data.wording import count_of
@@ -36,13 +41,14 @@ _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 
 @dataclass(frozen=True, kw_only=True)
 class FileRange:
-    """Bytes [start, end) of a plain file; both bounds lie between documents. language: that of the input."""
+    """Bytes [start, end) of a plain file; both bounds lie between documents. language, indices: those of the input."""
 
     path: str
     format: str
     start: int
     end: int
     language: str | None = None
+    indices: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +68,7 @@ class MapTask:
 
     def describe(self) -> str:
         if self.block is not None:
-            end = self.block.start + len(self.block.data)
-            return f"{self.block.path}, bytes {self.block.start} to {end} (decompressed)"
+            return self.block.describe()
         first, num_more = self.ranges[0], len(self.ranges) - 1
         more = f" and {count_of(num_more, 'more file')}" if num_more else ""
         return f"{first.path}, bytes {first.start} to {first.end}{more}"
@@ -73,11 +78,18 @@ class MapTask:
         if self.block is not None:
             yield self.block
         for part in self.ranges:
+            origin = Origin(part.path, part.format, part.language)
+            if part.format in TABLES:
+                yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
+                continue
             with find_storage(part.path).open(part.path) as file:
+                if part.format not in SPLIT:
+                    yield from read_stream(file, origin, self.text, damage)
+                    continue
                 file.seek(part.start)
                 yield from read_blocks(
                     file,
-                    Origin(part.path, part.format, part.language),
+                    origin,
                     damage,
                     start=part.start,
                     length=part.end - part.start,
@@ -144,16 +156,36 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
 
 
 def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
-    is_document = item.format == "txt" and text.documents == "file"
-    with find_storage(item.path).open(item.path) as file:
-        start = 0
-        while start < item.size:
-            end, task_bytes = item.size, choose_size()
-            # At most 1.5 tasks stay one, so no rest is smaller than half a task.
-            if item.size - start > task_bytes * 3 // 2 and not is_document:
-                end = _find_document(file, item.format, start + task_bytes, item.size)
-            yield FileRange(path=item.path, format=item.format, start=start, end=end, language=item.language)
-            start = end
+    if item.format in TABLES:
+        begins = [*list_begins(item.path, item.format, text), item.size]
+        if item.indices is None:
+            yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
+        else:  # rows are selected by their numbers in the whole file
+            yield from _cut_file(item, choose_size, lambda at: item.size)
+    elif item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
+        yield from _cut_file(item, choose_size, lambda at: item.size)
+    else:
+        with find_storage(item.path).open(item.path) as file:
+            yield from _cut_file(item, choose_size, lambda at: _find_document(file, item.format, at, item.size))
+
+
+def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[int], int]) -> Iterator[FileRange]:
+    """Cut a file into ranges. find_cut: finds the next byte at which a document begins, or the file ends."""
+    start = 0
+    while start < item.size:
+        end, task_bytes = item.size, choose_size()
+        # At most 1.5 tasks stay one, so no rest is smaller than half a task.
+        if item.size - start > task_bytes * 3 // 2:
+            end = find_cut(start + task_bytes)
+        yield FileRange(
+            path=item.path,
+            format=item.format,
+            start=start,
+            end=end,
+            language=item.language,
+            indices=item.indices,
+        )
+        start = end
 
 
 def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
@@ -183,12 +215,12 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
     stream, count_read = open_counted(item, strict=damage.strict)
     with stream:
         num_read = 0
-        blocks = read_blocks(
+        blocks = read_stream(
             stream,
             Origin(item.path, item.format, item.language),
+            text,
             damage,
-            block_bytes=lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
-            text=text,
+            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()
@@ -202,8 +234,10 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
 
 
 def _hash_block(block: Block) -> str:
-    """SHA-256 of a block's bytes and, where the block lists them, of the ends of its documents."""
+    """SHA-256 of a block's bytes and, where the block lists them, of the ends and languages of its documents."""
     digest = sha256(block.data)
     if block.ends is not None:
         digest.update(repr(block.ends).encode())
+    if block.languages is not None:
+        digest.update(repr(block.languages).encode())
     return digest.hexdigest()

@@ -212,7 +212,8 @@ def _read_corpus(
     progress.start("reading", count_bytes(inputs))
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
     # Tasks are made while others run: later ones get a lower limit, since the sample fills.
-    tasks = (SampleTask(task=task, limit=sample.limit) for task in read_tasks(inputs, text, damage))
+    here = Damage(strict=text.strict)  # a thread counts in it, so it is added at the end
+    tasks = (SampleTask(task=task, limit=sample.limit) for task in read_tasks(inputs, text, here))
     for task, found in engine.run(job, tasks):
         sample.add(found.sentences)
         totals.add(found.characters)
@@ -220,6 +221,7 @@ def _read_corpus(
         num_documents += found.num_documents
         text_bytes += found.text_bytes
         progress.advance(task.task.num_bytes, found.text_bytes)
+    damage.merge(here)
     if not num_documents:
         raise no_document(damage.counts, damage.fields)
     if damage.unlabelled.num_records and not damage.num_labelled:

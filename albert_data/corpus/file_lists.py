@@ -1,0 +1,40 @@
+"""Lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line."""
+
+from __future__ import annotations
+
+import os
+
+from albert_data.errors import InputError
+from albert_data.storage import FILE, find_kind, find_storage
+
+_MAX_BYTES = 64 << 20
+
+
+def is_list(name: str) -> bool:
+    """Whether a name of the user stands for a list: it begins with @, and no file has it as a whole."""
+    return name.startswith("@") and find_kind(name, follow=False) is None
+
+
+def read_list(path: str) -> list[str]:
+    """The names in a list, relative to the folder of the list; to the present folder if the list is a pipe.
+
+    Raises InputError if it can't be read, or names nothing.
+    """
+    try:
+        is_file = find_kind(path) == FILE
+        with find_storage(path).open(path) if is_file else open(path, "rb") as file:
+            folder = os.path.dirname(path) if is_file else ""
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"list {path} can't be read: {error.strerror}; give a file with a path on each line"
+        ) from error
+    if len(data) > _MAX_BYTES:
+        raise InputError(
+            f"list {path} has over 64 MiB; give a file with a path on each line, or name the input without @"
+        )
+    names = [os.fsdecode(line.strip(b"\r")) for line in data.split(b"\n")]
+    found = [os.path.join(folder, name) for name in names if name.strip()]
+    if not found:
+        raise InputError(f"list {path} names no input; write a path or glob on each line")
+    return found

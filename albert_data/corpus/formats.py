@@ -1,0 +1,41 @@
+"""The formats of inputs, and how names show them. The output of WikiExtractor ("wiki") has names without an ending.
+
+A *table* is a binary file of records in columns: Parquet or Arrow. All other formats are text.
+"""
+
+from __future__ import annotations
+
+import os
+
+_FORMATS = {
+    ".txt": "txt",
+    ".jsonl": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+}
+TABLES = ("parquet", "arrow")
+SPLIT = ("txt", "jsonl", *TABLES)  # those that can be cut into parts between documents
+COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".lz4": "lz4"}
+ALLOWED_NAMES = (
+    ".txt, .jsonl, .json, .csv and .tsv, plain or with .gz, .bz2, .xz, .zst or .lz4, .parquet, .arrow and .feather"
+)
+
+
+def match_name(name: str) -> tuple[str, str | None] | None:
+    """Format and compression by a name's endings; None if they are not known. A table is never compressed."""
+    stem, ending = os.path.splitext(name.lower())
+    compression = COMPRESSIONS.get(ending)
+    if compression is not None:
+        ending = os.path.splitext(stem)[1]
+    format = _FORMATS.get(ending)
+    return None if format is None or (compression and format in TABLES) else (format, compression)
+
+
+def has_fields(format: str) -> bool:
+    """Whether inputs of a format are records with named fields; a stream of unknown format may be."""
+    return format not in ("txt", "wiki")

@@ -1,0 +1,105 @@
+"""A .json file as JSON lines: an array of objects or strings, objects one after another, or lines of them.
+
+In: a stream of bytes. Out: a stream with a line for each element. A line feed inside an element becomes a space, which
+changes nothing: a string can't hold one. A string, as an element, becomes the text field of an object. A line feed
+inside a string is damage; there the next element begins, so that only one is lost.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+
+from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED, SPACE
+from albert_data.kernels import I64, item, kernel, pointer, put
+
+_CHUNK = 1 << 20
+_QUOTE, _BACKSLASH, _COMMA = b'"\\,'
+_OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = b"{}[]"
+
+
+class JsonLines(io.RawIOBase):
+    """The stream of lines. text_field: the field that a string, as an element, becomes."""
+
+    def __init__(self, stream: io.BufferedIOBase, text_field: str) -> None:
+        self._stream = stream
+        self._prefix = np.frombuffer(b'{%s:"' % json.dumps(text_field).encode(), np.uint8)
+        self._state, self._ready = np.zeros(4, np.int64), memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            data = self._stream.read1(_CHUNK)
+            if not data:
+                return 0
+            raw = np.frombuffer(data, np.uint8)
+            # Each element may get a line feed, and each string also a prefix and a brace.
+            out = np.empty(2 * len(raw) + data.count(b'"') * (len(self._prefix) + 2), np.uint8)
+            self._ready = out[: write_lines(raw, self._prefix, self._state, out)].data
+        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+@kernel
+def write_lines(raw: np.ndarray, prefix: np.ndarray, state: np.ndarray, out: np.ndarray) -> int:
+    """Write a part of a file (uint8) as lines to `out`, and return their bytes.
+
+    state: int64, four values that are kept for the next part: the depth inside of an element, and whether the position
+    is in the array of elements, in a string, and after a backslash. prefix: what replaces the quote that begins a
+    string which is an element.
+    """
+    source, target, filled = pointer(raw), pointer(out), 0
+    depth, is_in_array, is_in_string, is_escaped = state[0], state[1] != 0, state[2] != 0, state[3] != 0
+    for at in range(len(raw)):
+        byte = I64(item(source, at))
+        is_end = False
+        if is_in_string:
+            if byte == LINE_FEED:  # damage
+                depth, is_in_string, is_escaped = 0, False, False
+            elif is_escaped:
+                is_escaped = False
+            elif byte == _BACKSLASH:
+                is_escaped = True
+            elif byte == _QUOTE:
+                is_in_string, is_end = False, depth == 0
+        elif byte == _QUOTE:
+            is_in_string = True
+            if depth == 0:
+                for i in range(len(prefix) - 1):
+                    put(target, filled + i, prefix[i])
+                filled += len(prefix) - 1
+        elif byte in (_OPEN_BRACE, _OPEN_BRACKET):
+            if depth == 0 and byte == _OPEN_BRACKET and not is_in_array:
+                is_in_array, byte = True, LINE_FEED
+            else:
+                depth += 1
+        elif byte in (_CLOSE_BRACE, _CLOSE_BRACKET):
+            if depth == 0 and byte == _CLOSE_BRACKET and is_in_array:
+                is_in_array, byte = False, LINE_FEED
+            elif depth > 0:
+                depth -= 1
+                is_end = depth == 0
+        elif depth == 0 and byte == _COMMA and is_in_array:
+            byte = LINE_FEED
+        elif depth > 0 and byte in (LINE_FEED, CARRIAGE_RETURN):
+            byte = SPACE
+        put(target, filled, byte)
+        filled += 1
+        if is_end:
+            if byte == _QUOTE:
+                put(target, filled, _CLOSE_BRACE)
+                filled += 1
+            put(target, filled, LINE_FEED)
+            filled += 1
+    state[0], state[1], state[2], state[3] = depth, is_in_array, is_in_string, is_escaped
+    return filled

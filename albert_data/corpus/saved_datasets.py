@@ -1,0 +1,87 @@
+"""Folders that `save_to_disk` of the library `datasets` wrote: which of their files are data, and which rows count.
+
+`state.json` names the data files of a folder; older versions also name a file of indices, which selects rows in any
+order. `dataset_dict.json` names the folders of splits. Caches (cache-*.arrow) lie beside them and are not named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_data.errors import InputError
+from albert_data.storage import FILE, find_kind, find_storage
+
+STATE, SPLITS = "state.json", "dataset_dict.json"
+DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json")
+
+
+def list_data_files(folder: str) -> list[str] | None:
+    """The paths of the data files of a saved data set; None if the folder is none. Raises InputError if one is missing.
+
+    Raises it also if a split that dataset_dict.json names is missing; splits are folders of their own.
+    """
+    splits = _read(folder, SPLITS).get("splits")
+    for split in splits if isinstance(splits, list) else []:
+        if find_kind(os.path.join(folder, str(split), STATE)) != FILE:
+            raise InputError(
+                f"data set {folder} has no split {split}, which {SPLITS} names; restore it, or name other folders"
+            )
+    names = _list_names(folder, "_data_files")
+    return None if names is None else [_find(folder, name) for name in names]
+
+
+def find_indices(path: str) -> str | None:
+    """The file of indices that selects rows of a data file; None where all of its rows count."""
+    folder = os.path.dirname(path)
+    data, indices = _list_names(folder, "_data_files"), _list_names(folder, "_indices_data_files")
+    if not data or not indices or os.path.basename(path) not in data:
+        return None
+    if len(data) > 1 or len(indices) > 1:
+        raise InputError(
+            f"data set {folder} has indices for several files, which is not supported; load it with datasets, and save "
+            "it again"
+        )
+    return _find(folder, indices[0])
+
+
+def count_uses(path: str, num_rows: int) -> np.ndarray:
+    """How often a file of indices names each row: int64. Raises InputError if it can't be read, or names others."""
+    import pyarrow.ipc
+
+    counts = np.zeros(num_rows, np.int64)
+    try:
+        for batch in pyarrow.ipc.open_stream(find_storage(path).map(Path(path))):
+            np.add.at(counts, batch.column(0).to_numpy().astype(np.int64), 1)
+    except (pyarrow.ArrowException, OSError, ValueError, IndexError) as error:
+        raise InputError(f"indices {path} can't be read: {error}; save the data set again") from error
+    return counts
+
+
+def _list_names(folder: str, key: str) -> list[str] | None:
+    """The names of files in a state, None where there are none."""
+    files = _read(folder, STATE).get(key)
+    if not isinstance(files, list):
+        return None
+    return [file["filename"] for file in files if isinstance(file, dict) and isinstance(file.get("filename"), str)]
+
+
+def _read(folder: str, name: str) -> dict[str, Any]:
+    """A JSON object of a folder; empty if the file is none, or missing."""
+    try:
+        with find_storage(folder).open(os.path.join(folder, name)) as file:
+            values = json.loads(file.read().decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _find(folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    if os.path.basename(name) != name or find_kind(path) != FILE:
+        raise InputError(f"data set {folder} has no file {name}, which {STATE} names; restore it, or name other inputs")
+    return path

@@ -1,0 +1,79 @@
+"""Read the output of WikiExtractor: a document stands between a line `<doc ...>` and a line `</doc>`.
+
+Its first line is the title. Blank lines don't end it. With --json, WikiExtractor writes JSON lines instead.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from albert_data.ascii import WHITE_SPACE
+from albert_data.config import TextConfig
+from albert_data.corpus import blocks
+from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.compression import STREAM_ERRORS
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.records import Records, make_blocks
+
+BEGINNING = b"<doc "
+_OPEN, _CLOSE = b"\n" + BEGINNING, b"\n</doc>"
+_CHUNK = 1 << 20
+
+
+def read_wiki(
+    stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
+) -> Iterator[Block]:
+    """Yield the documents of an open file as blocks."""
+    articles = _Articles(stream, origin.path, damage)
+    records = (Records(texts=[text], languages=None, names=(), unit="article", first=i) for i, text in articles.read())
+    return make_blocks(records, origin, text, damage, block_bytes)
+
+
+class _Articles:
+    """The articles of a file. `pending` begins with a line feed, and what is before `at` is taken."""
+
+    def __init__(self, stream: io.BufferedIOBase, path: str, damage: Damage) -> None:
+        self._stream, self._path, self._damage = stream, path, damage
+        self._pending, self._at, self._ended, self._number = b"\n", 0, False, 0
+
+    def read(self) -> Iterator[tuple[int, bytes]]:
+        """The number and the text of each."""
+        while True:
+            begin = self._pending.find(_OPEN, self._at)
+            line_end = self._pending.find(b"\n", begin + 1) if begin >= 0 else -1
+            end = self._pending.find(_CLOSE, line_end) if line_end >= 0 else -1
+            if end >= 0:
+                self._check_gap(begin)
+                again = self._pending.find(_OPEN, line_end, end)
+                if again >= 0:
+                    self._count("it has no end")
+                    self._at = again
+                else:
+                    yield self._number, self._pending[line_end + 1 : end]
+                    self._at = end + len(_CLOSE)
+                self._number += 1
+            elif self._ended:
+                self._check_gap(len(self._pending))
+                return
+            elif len(self._pending) - self._at > blocks.MAX_JSON_LINE:
+                self._count(f"over {blocks.MAX_JSON_LINE} bytes")
+                self._at = max(self._at + 1, self._pending.rfind(b"\n"))
+            else:
+                self._fill()
+
+    def _fill(self) -> None:
+        rest = self._pending[self._at :]
+        try:  # half as much again, so that all searches take linear time
+            data = self._stream.read1(max(_CHUNK, len(rest) // 2))
+        except STREAM_ERRORS as error:
+            blocks.count_broken(error, self._path, f"article {self._number}", self._damage)
+            data = b""
+        self._pending, self._at, self._ended = rest + data, 0, not data
+
+    def _check_gap(self, end: int) -> None:
+        if self._pending[self._at : end].strip(WHITE_SPACE):
+            self._count("text outside of <doc> and </doc>")
+
+    def _count(self, detail: str) -> None:
+        self._damage.add("malformed_article", self._path, f"article {self._number}", detail)

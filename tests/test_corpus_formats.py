@@ -1,0 +1,86 @@
+"""The same documents in any format give the same canonical text, and the same shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import build_fixtures as fixtures
+import pytest
+from corpus_fixtures import small_sizes
+from format_fixtures import LAYOUTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.inputs import find_inputs
+from albert_data.pipeline.plan import read_tasks
+from albert_data.tokenizer.model import Tokenizer
+
+DOCUMENTS = fixtures.make_documents(300, seed=9)
+PIECES = [
+    "a",
+    "Wort ",
+    "\n",
+    "\n\n",
+    "\r",
+    "\r\n",
+    "\u2028",
+    "\u0085",
+    "\t",
+    " ",
+    "\0",
+    "\ufeff",
+    "中",
+    '"',
+    ",",
+    "\\n",
+]
+odd_texts = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1, max_size=12)
+
+
+def read_all(path: Path, config: TextConfig | None = None) -> tuple[list[bytes], Counter[str]]:
+    """The sorted documents of a path, read task by task, and what was counted."""
+    config = config or TextConfig()
+    damage, found = Damage(strict=config.strict), []
+    for task in read_tasks(find_inputs([str(path)], text=config), config, damage):
+        for block in task.read(damage):
+            lines = read_documents(block, config, damage)
+            text = lines.utf8.tobytes()
+            found += [text[a:b] for a, b in pairwise(lines.line_offsets[lines.document_offsets].tolist())]
+    return sorted(found), damage.counts
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("expected")
+    (folder / "a.txt").write_bytes(fixtures.to_txt(DOCUMENTS))
+    fixtures.run_build(folder / "a.txt", folder / "out", tokenizer)
+    return fixtures.digest_shards(folder / "out")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_format_gives_the_same_shards(tmp_path: Path, name: str, expected: dict[str, str], tokenizer: Tokenizer):
+    LAYOUTS[name](tmp_path / name, DOCUMENTS)
+    with fixtures.small_tasks(1 << 12):
+        fixtures.run_build(tmp_path / name, tmp_path / "out", tokenizer)
+    assert fixtures.digest_shards(tmp_path / "out") == expected
+
+
+@settings(max_examples=40)  # each example writes a file of every format
+@given(odd_texts)
+def test_odd_texts_are_the_same_in_every_format(texts: list[str]):
+    with TemporaryDirectory() as name, small_sizes():
+        folder = Path(name)
+        found = []
+        for name, write in LAYOUTS.items():
+            write(folder / name, texts)
+            documents, counts = read_all(folder / name)
+            if name.startswith("a.txt"):  # where blank lines are no document
+                counts["empty_document"] = sum(not fixtures.canonical(text) for text in texts)
+            found.append((documents, +counts))
+    assert all(one == found[0] for one in found), dict(zip(LAYOUTS, found, strict=True))

@@ -1,0 +1,88 @@
+"""Folders that datasets.save_to_disk writes, of the present layout and of older ones with indices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow
+import pytest
+from format_fixtures import make_table, write_stream
+from test_corpus_formats import read_all
+
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import InputError
+
+
+def save(folder: Path, texts: list[str], num_files: int = 1, indices: list[int] | None = None) -> Path:
+    folder.mkdir(parents=True)
+    names = [f"data-{number:05d}-of-{num_files:05d}.arrow" for number in range(num_files)]
+    for number, name in enumerate(names):
+        write_stream(folder / name, make_table(texts[number::num_files]), rows=2)
+    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "f", "_split": None}
+    if indices is not None:
+        write_stream(folder / "indices.arrow", pyarrow.table({"indices": pyarrow.array(indices, pyarrow.uint64())}), 2)
+        state["_indices_data_files"] = [{"filename": "indices.arrow"}]
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text('{"text": "no document"}')
+    write_stream(folder / "cache-1234.arrow", make_table(["of a cache"]))
+    return folder
+
+
+def read(folder: Path) -> list[str]:
+    return [document.decode().strip() for document in read_all(folder)[0]]
+
+
+def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path: Path):
+    folder = save(tmp_path / "set", ["a", "b", "c"], num_files=2)
+    said: list[str] = []
+    assert len(find_inputs([str(folder)], said.append)) == 2
+    assert said == [
+        f"skipped 3 files beside the data of a data set: {folder}/cache-1234.arrow, {folder}/dataset_info.json, "
+        f"{folder}/state.json"
+    ]
+    assert read(folder) == ["a", "b", "c"]
+
+
+def test_all_splits_are_read_or_the_one_that_is_named(tmp_path: Path):
+    save(tmp_path / "set/train", ["a", "b"])
+    save(tmp_path / "set/test", ["c"])
+    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert read(tmp_path / "set") == ["a", "b", "c"]
+    assert read(tmp_path / "set/test") == ["c"]
+    (tmp_path / "set/test/state.json").unlink()
+    with pytest.raises(InputError, match=r"set has no split test, which dataset_dict\.json names"):
+        find_inputs([str(tmp_path / "set")])
+
+
+def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path: Path):
+    folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
+    assert read(folder) == ["a", "c", "e", "e"]
+    (item,) = find_inputs([str(folder)])
+    assert item.modified_ns == max(
+        (folder / name).stat().st_mtime_ns for name in ("data-00000-of-00001.arrow", "indices.arrow")
+    )
+
+
+@pytest.mark.parametrize("indices", [[0, 5], None])
+def test_indices_that_are_wrong_or_no_table_are_named(tmp_path: Path, indices: list[int] | None):
+    folder = save(tmp_path / "set", ["a", "b"], indices=indices or [0])
+    if indices is None:
+        (folder / "indices.arrow").write_bytes(b"no table")
+    with pytest.raises(InputError, match=r"indices .*indices\.arrow can't be read: .*; save the data set again"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["missing.arrow", "../data-00000-of-00001.arrow"])
+def test_a_file_that_is_missing_or_elsewhere_is_an_error(tmp_path: Path, name: str):
+    folder = save(tmp_path / "set", ["a"])
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
+    with pytest.raises(InputError, match=rf"data set .*set has no file {name}, which state\.json names"):
+        find_inputs([str(folder)])
+
+
+def test_a_state_of_another_program_changes_nothing(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("text")
+    for state in ("{}", "[1]", "no JSON"):
+        (tmp_path / "state.json").write_text(state)
+        assert read(tmp_path) == ["text"]

@@ -1,0 +1,233 @@
+"""Parquet and Arrow: types of columns, nulls, languages, parts, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode, b64encode
+from collections import Counter
+from pathlib import Path
+
+import build_fixtures as fixtures
+import pyarrow
+import pyarrow.parquet
+import pytest
+from format_fixtures import make_table, write_arrow, write_feather, write_parquet, write_stream
+from test_corpus_formats import read_all
+
+from albert_data.config import TextConfig
+from albert_data.corpus import blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import InputError
+from albert_data.languages import unpack_language
+from albert_data.pipeline.plan import plan_tasks, read_tasks
+
+WRITERS = {"a.parquet": write_parquet, "a.arrow": write_arrow, "b.arrows": write_stream, "a.feather": write_feather}
+TEXTS = ["one", None, "zwei\n\nlines", "", " \u2028", "three", "one"]
+KINDS = [
+    pyarrow.string(),
+    pyarrow.large_string(),
+    pyarrow.dictionary(pyarrow.int8(), pyarrow.string()),
+    pyarrow.dictionary(pyarrow.int32(), pyarrow.large_string()),
+    *([pyarrow.string_view()] if hasattr(pyarrow, "string_view") else []),
+]
+
+
+def read_languages(path: Path, config: TextConfig) -> tuple[dict[str, str], Damage]:
+    """The language of each document of one line, and what was counted."""
+    damage, found = Damage(), {}
+    for task in read_tasks(find_inputs([str(path)], text=config), config, damage):
+        for block in task.read(damage):
+            lines = read_documents(block, config, damage)
+            names = lines.utf8.tobytes().decode().splitlines()
+            assert lines.languages is not None
+            found |= dict(zip(names, map(unpack_language, lines.languages.tolist()), strict=True))
+    return found, damage
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_text_may_be_any_kind_of_string_and_null_is_no_text(tmp_path: Path, name: str, kind: pyarrow.DataType):
+    WRITERS[name](tmp_path / name, make_table(TEXTS, kind))
+    found, counts = read_all(tmp_path / name)
+    assert found == [b"one\n", b"one\n", b"three\n", b"zwei\nlines\n"]
+    assert counts == Counter(field_not_text=1, empty_document=2)
+
+
+def test_null_is_counted_as_in_json_lines(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    write_parquet(tmp_path / "a.parquet", make_table(TEXTS))
+    assert read_all(tmp_path / "a.jsonl") == read_all(tmp_path / "a.parquet")
+
+
+def test_a_column_of_nulls_alone_holds_no_text(tmp_path: Path):
+    write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": pyarrow.nulls(3)}))
+    assert read_all(tmp_path / "a.parquet") == ([], Counter(field_not_text=3))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_table_names_the_language_of_each_row(tmp_path: Path, name: str):
+    labels = ["de", "en-GB", None, "klingon", "de"]
+    table = pyarrow.table({"lang": labels, "text": ["eins", "two", "three", "four", "fünf"]})
+    WRITERS[name](tmp_path / name, table)
+    found, damage = read_languages(tmp_path / name, TextConfig(language="fr", language_field="lang"))
+    assert found == {"eins": "de", "two": "en", "three": "fr", "four": "fr", "fünf": "de"}
+    assert (damage.counts, damage.num_labelled) == (Counter(unknown_language=2), 5)
+
+
+def test_a_table_without_the_language_field_is_counted_with_its_fields(tmp_path: Path):
+    write_parquet(tmp_path / "a.parquet", make_table(["a", "b"]))
+    found, damage = read_languages(tmp_path / "a.parquet", TextConfig(language="fr", language_field="lang"))
+    assert (set(found.values()), damage.num_labelled, damage.unlabelled.num_records) == ({"fr"}, 0, 2)
+    assert damage.unlabelled.describe_names() == '"id" (2), "more" (2), "text" (2)'
+
+
+@pytest.mark.parametrize("name", ["groups.parquet", "a.arrow", "b.arrow"])
+def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path: Path, name: str):
+    table = make_table(fixtures.make_documents(200, seed=1))
+    if name == "groups.parquet":
+        write_parquet(tmp_path / name, table, row_group_size=9)
+    else:
+        (write_arrow if name == "a.arrow" else write_stream)(tmp_path / name, table, rows=9)
+    with fixtures.small_tasks(1 << 12):
+        tasks = plan_tasks(find_inputs([str(tmp_path / name)]))
+        assert len(tasks) > 5
+        assert sum(task.num_bytes for task in tasks) == (tmp_path / name).stat().st_size
+        parts = [
+            sum(len(read_documents(block, TextConfig(), Damage()).document_keys) for block in task.read(Damage()))
+            for task in tasks
+        ]
+    assert sum(parts) == 200
+    assert max(parts) < 100
+
+
+def test_a_folder_of_shards_is_read_and_its_card_skipped(tmp_path: Path):
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        write_parquet(tmp_path / f"data/train-0000{number}-of-00003.parquet", make_table([f"text {number}"]))
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    said: list[str] = []
+    assert len(find_inputs([str(tmp_path)], said.append)) == 3
+    assert len(said) == 1
+    assert said[0].startswith(f"skipped a file of no known ending: {tmp_path}/README.md")
+    assert len(read_all(tmp_path)[0]) == 3
+
+
+def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(blocks, "GIANT_BYTES", 1 << 16)
+    text = "\ufeff" + "Words and words.\r\n\r\n" * 300_000
+    (tmp_path / "a.jsonl").write_bytes(fixtures.to_jsonl([text, "short"]))
+    write_parquet(tmp_path / "a.parquet", make_table([text, "short"]))
+    found, counts = read_all(tmp_path / "a.parquet")
+    assert (found, counts) == read_all(tmp_path / "a.jsonl")
+    assert counts["long_document_cut"] > 0
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_bytes_that_are_no_utf8_are_repaired_and_counted(tmp_path: Path, name: str):
+    column = pyarrow.array([b"good", b"\xff bad", b"cut \xe2\x80"]).view(pyarrow.string())
+    WRITERS[name](tmp_path / name, pyarrow.table({"text": column}))
+    assert read_all(tmp_path / name) == (
+        sorted([b"good\n", "\ufffd bad\n".encode(), "cut \ufffd\n".encode()]),
+        Counter(invalid_utf8=2),
+    )
+    with pytest.raises(InputError, match=rf"{name}, .*row 0 or later: invalid utf8: byte 0xff"):
+        read_all(tmp_path / name, TextConfig(strict=True))
+
+
+# ---- wrong files ----
+
+
+def test_a_missing_field_is_an_error_that_lists_the_fields(tmp_path: Path):
+    table = pyarrow.table({"id": [1], "content": ["a"], "meta": [{"url": "u", "n": 1}]}).drop_columns("meta")
+    write_parquet(tmp_path / "a.parquet", table)
+    with pytest.raises(InputError) as error:
+        read_all(tmp_path / "a.parquet")
+    assert str(error.value) == (
+        f'input {tmp_path}/a.parquet has no field "text"; the fields are "id" (int64), "content" (string); '
+        "pass --text-field content"
+    )
+    with pytest.raises(InputError, match=r'the field "id" is of the type int64, no text; the fields are'):
+        read_all(tmp_path / "a.parquet", TextConfig(text_field="id"))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_that_is_cut_short_or_no_table_is_named(tmp_path: Path, name: str):
+    path = tmp_path / name
+    WRITERS[name](path, make_table(["text"] * 50))
+    whole = path.read_bytes()
+    cuts = [0, 3, 30] if name == "b.arrows" else [0, 3, 30, len(whole) // 2, len(whole) - 1]
+    for data in (b"plain text, and no table" * 10, *(whole[:cut] for cut in cuts)):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=rf"input .*{name} can't be read as (Parquet|Arrow): .*; restore it"):
+            read_all(path)
+
+
+def test_a_stream_that_is_cut_short_keeps_its_whole_batches(tmp_path: Path):
+    path = write_stream(tmp_path / "a.arrow", make_table([f"text {i}" for i in range(50)]), rows=10)
+    path.write_bytes(path.read_bytes()[:-100])
+    found, counts = read_all(path)
+    assert (len(found), counts) == (40, Counter(damaged_table=1))
+    with pytest.raises(InputError, match=r"a\.arrow, record batch at byte \d+, row 0 or later: damaged table: Expect"):
+        read_all(path, TextConfig(strict=True))
+
+
+def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path: Path):
+    texts = [f"text number {i}" * 5 for i in range(300)]
+    path = write_parquet(tmp_path / "a.parquet", make_table(texts), row_group_size=100, use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    column = pyarrow.parquet.ParquetFile(path).metadata.row_group(1).column(1)
+    data[column.data_page_offset : column.data_page_offset + 40] = bytes(range(200, 240))
+    path.write_bytes(data)
+    found, counts = read_all(path)
+    assert (len(found), counts) == (200, Counter(damaged_table=1))
+
+
+def test_tables_of_no_rows_hold_no_document(tmp_path: Path):
+    for name, write in WRITERS.items():
+        write(tmp_path / name, make_table([]))
+    assert read_all(tmp_path) == ([], Counter())
+
+
+def test_an_encrypted_file_is_named_as_such(tmp_path: Path):
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+            return b64encode(key_bytes)
+
+        def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+            return b64decode(wrapped_key)
+
+    factory, table = encryption.CryptoFactory(lambda config: Keys()), make_table(["secret"])
+    for plaintext_footer in (False, True):
+        config = encryption.EncryptionConfiguration(
+            footer_key="f", column_keys={"c": ["text"]}, plaintext_footer=plaintext_footer
+        )
+        properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), config)
+        path = write_parquet(tmp_path / "a.parquet", table, encryption_properties=properties)
+        with pytest.raises(InputError, match=r"a\.parquet is encrypted; write it again without"):
+            read_all(path)
+
+
+def test_an_old_feather_file_is_refused_by_its_version(tmp_path: Path):
+    (tmp_path / "a.feather").write_bytes(b"FEA1" + b"\0" * 100)
+    with pytest.raises(InputError, match="version 1 of Feather"):
+        read_all(tmp_path / "a.feather")
+
+
+def test_an_encoding_is_refused_where_all_inputs_are_tables(tmp_path: Path):
+    write_parquet(tmp_path / "a.parquet", make_table(["ä"]))
+    config = TextConfig(encoding="cp1252")
+    with pytest.raises(InputError, match="--encoding is for text"):
+        find_inputs([str(tmp_path)], text=config)
+    (tmp_path / "a.txt").write_bytes("ö".encode("cp1252"))
+    assert read_all(tmp_path, config)[0] == ["ä\n".encode(), "ö\n".encode()]
+
+
+def test_a_table_in_a_pipe_is_refused(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="a table can't be read from one"):
+        find_inputs([str(tmp_path / "a.parquet")])

@@ -1,0 +1,111 @@
+"""The output of WikiExtractor, and lists of inputs."""
+
+from __future__ import annotations
+
+import bz2
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from corpus_fixtures import read
+from test_corpus_formats import read_all
+
+from albert_data.config import TextConfig
+from albert_data.corpus import blocks, wiki
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import InputError
+
+ARTICLE = (
+    '<doc id="12" url="https://x.org/wiki?curid=12" title="Anarchism">\nAnarchism\n\nText of it.\n\nMore.\n</doc>\n'
+)
+OTHER = '<doc id="13" url="" title="B">\nB\n\nIt has no </doc> inside.\n\n</doc>\n'
+EXPECTED = [b"Anarchism\nText of it.\nMore.\n", b"B\nIt has no </doc> inside.\n"]
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 1 << 20])
+def test_an_article_is_one_document_and_its_title_a_line(chunk: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wiki, "_CHUNK", chunk)
+    assert read((ARTICLE + "\n" + OTHER).encode(), "wiki", strict=True) == (EXPECTED, Counter())
+
+
+def test_names_without_an_ending_are_recognised_by_the_first_bytes(tmp_path: Path):
+    (tmp_path / "AA").mkdir()
+    (tmp_path / "AA/wiki_00").write_text(ARTICLE)
+    (tmp_path / "AA/wiki_01.bz2").write_bytes(bz2.compress(OTHER.encode()))
+    (tmp_path / "AA/wiki_02").write_text('{"id": "1", "url": "u", "title": "C", "text": "C\\n\\nof JSON"}\n')
+    (tmp_path / "LICENSE").write_text("no corpus")
+    (tmp_path / "wiki.md").write_text(ARTICLE)
+    said: list[str] = []
+    items = find_inputs([str(tmp_path)], said.append)
+    assert [(item.format, item.compression) for item in items] == [("wiki", None), ("wiki", "bz2"), ("jsonl", None)]
+    assert read_all(tmp_path) == ([*EXPECTED, b"C\nof JSON\n"], Counter())
+    assert len(said) == 1
+    assert f"skipped 2 files of no known ending: {tmp_path}/LICENSE, {tmp_path}/wiki.md" in said[0]
+    assert read_all(tmp_path / "AA/wiki_00")[0] == EXPECTED[:1]
+
+
+def test_articles_without_an_end_and_text_outside_are_counted(monkeypatch: pytest.MonkeyPatch):
+    data = f"before\n{ARTICLE}<doc id=1>\nno end\n{OTHER}<doc id=2>\ncut".encode()
+    assert read(data, "wiki") == (EXPECTED, Counter(malformed_article=3))
+    with pytest.raises(InputError, match="p, article 0: malformed article: text outside of <doc> and </doc>"):
+        read(data, "wiki", strict=True)
+    monkeypatch.setattr(blocks, "MAX_JSON_LINE", 1 << 12)
+    monkeypatch.setattr(wiki, "_CHUNK", 1 << 10)
+    long = "<doc id=1>\n" + "a line\n" * 2000 + "</doc>\n"
+    found, counts = read((ARTICLE + long + OTHER).encode(), "wiki")
+    assert (found, set(counts)) == (EXPECTED, {"malformed_article"})
+
+
+def test_a_language_field_needs_fields(tmp_path: Path):
+    from albert_data.corpus.inputs import check_language_field
+
+    (tmp_path / "wiki_00").write_text(ARTICLE)
+    config = TextConfig(language_field="lang")
+    with pytest.raises(InputError, match="which have no fields such as 'lang'"):
+        check_language_field(find_inputs([str(tmp_path)], text=config), config)
+
+
+# ---- lists ----
+
+
+def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt", "c.jsonl", "#d.txt", "e f.txt"):
+        (folder / name).write_text("{}")
+    (tmp_path / "else.txt").write_text("x")
+    (folder / "files.list").write_text(f"a.txt:de\r\n\n*.jsonl\n#d.txt\ne f.txt\n{tmp_path}/else.txt:fr")
+    monkeypatch.chdir(tmp_path)
+    found = {item.path: item.language for item in find_inputs(["@corpus/files.list", "corpus/b.txt"])}
+    assert found == {
+        "corpus/a.txt": "de",
+        "corpus/b.txt": "en",
+        "corpus/c.jsonl": "en",
+        "corpus/#d.txt": "en",
+        "corpus/e f.txt": "en",
+        f"{tmp_path}/else.txt": "fr",
+    }
+    languages = {item.path: item.language for item in find_inputs(["@corpus/files.list:nl"])}
+    assert (languages["corpus/a.txt"], languages["corpus/c.jsonl"]) == ("de", "nl")
+
+
+def test_a_file_whose_name_begins_with_an_at_sign_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("@a.txt").write_text("b.txt")
+    assert [item.path for item in find_inputs(["@a.txt"])] == ["@a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("\n \n", "list .*files names no input; write a path or glob"),
+        ("gone.txt\n", r"input .*gone\.txt does not exist"),
+        ("*.gone\n", r"input .*\*\.gone matches no file"),
+        (None, "list .*files can't be read: No such file or directory; give a file"),
+    ],
+)
+def test_a_list_that_names_nothing_is_refused(tmp_path: Path, content: str | None, message: str):
+    if content is not None:
+        (tmp_path / "files").write_text(content)
+    with pytest.raises(InputError, match=message):
+        find_inputs([f"@{tmp_path}/files"])
