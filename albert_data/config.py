@@ -17,6 +17,7 @@ SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
 MODEL_TYPES = ("unigram", "bpe")
+NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/albert_text.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
 SPECIALS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
@@ -108,6 +109,7 @@ class VocabConfig:
     dummy_prefix: put a space before each sentence. None: do so unless most letters of the corpus are in scripts without
     spaces.
     sample_bytes: the largest amount of text, in bytes of UTF-8, that training uses; it bounds the memory.
+    normalization: of the text, before SentencePiece's own. "albert-v2" is what Google's ALBERT code does.
     """
 
     vocab_size: int = 30_000
@@ -118,6 +120,7 @@ class VocabConfig:
     dummy_prefix: bool | None = None
     sample_bytes: int = 64_000_000
     seed: int = 0
+    normalization: str = "none"
 
     def __post_init__(self) -> None:
         check_range("vocab_size", self.vocab_size, 16, 1_000_000)
@@ -127,6 +130,12 @@ class VocabConfig:
             raise ConfigError("required_chars is not valid UTF-8; give characters as the terminal shows them")
         check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
         check_range("seed", self.seed, 0, 2**63 - 1)
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings by name; without a normalization if there is none, so that files of others stay as they were."""
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if (name, value) != ("normalization", "none")}
 
 
 @dataclass(frozen=True, kw_only=True)

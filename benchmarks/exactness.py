@@ -36,6 +36,7 @@ _UNKNOWN_PENALTY = 10.0  # SentencePiece's: how much less an unknown character s
 
 _BPE: dict[str, Any] = {"model_type": "bpe"}
 _USER_DEFINED = {"user_defined_symbols": "foo,中国,<sep>"}
+_RELEASED = {"user_defined_symbols": '(,),",-,.,–,£,€'}  # those of Google's English models
 MODELS: dict[str, dict[str, Any]] = {
     "unigram": {},
     "unigram, coverage 0.98": {"character_coverage": 0.98},
@@ -52,6 +53,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "BPE, add_dummy_prefix off": _BPE | {"add_dummy_prefix": False},
     "unigram, user-defined symbols": _USER_DEFINED,
     "BPE, user-defined symbols": _BPE | _USER_DEFINED,
+    "unigram, user-defined as released": _RELEASED,
+    "BPE, user-defined as released": _BPE | _RELEASED,
     "unigram, remove_extra_whitespaces off": {"remove_extra_whitespaces": False},
     "unigram, split_by_whitespace off": {"split_by_whitespace": False},
     "unigram, treat_whitespace_as_suffix": {"treat_whitespace_as_suffix": True},

@@ -20,7 +20,7 @@ import sentencepiece
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
 from albert_data.corpus.formats import ALLOWED_NAMES
-from albert_data.pipeline.workdir import WorkDir
+from albert_data.storage import Disk
 
 TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"
 STAGES = {
@@ -272,20 +272,20 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_afterwards():
 def test_a_disk_that_fills_up_at_the_very_end_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    place = WorkDir.place
+    write = Disk._write_through
 
     def fill_up(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def place_on_a_full_disk(work: WorkDir, name: str, data: bytes) -> None:
+    def write_on_a_full_disk(disk: Disk, scratch: Path, path: Path, data: bytes) -> None:
         with monkeypatch.context() as patch:
-            if name == "README.md":
+            if path.name == "README.md":
                 patch.setattr(os, "fsync", fill_up)
-            place(work, name, data)
+            write(disk, scratch, path, data)
 
     command = "build in.txt --tokenizer model.model -o out --workers 1"
     with monkeypatch.context() as patch:
-        patch.setattr(WorkDir, "place", place_on_a_full_disk)
+        patch.setattr(Disk, "_write_through", write_on_a_full_disk)
         message = fail(command, capsys)
     assert message.startswith("out/README.md: No space left on device")
     assert "give the same command again" in message

@@ -107,7 +107,7 @@ def test_an_edited_helper_of_another_file_changes_what_a_kernel_computes(tmp_pat
     """Numba itself compares the kernel's own file alone, and would load the kernel of the older helper."""
     package, env = tmp_path / "albert_data", {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     package.mkdir()
-    for name in ("__init__", "kernels", "kernel_cache", "files", "errors", "interrupts"):
+    for name in ("__init__", "kernels", "kernel_cache", "files", "storage", "errors", "interrupts"):
         (package / f"{name}.py").write_bytes(Path(kernels.__file__).with_name(f"{name}.py").read_bytes())
     (package / "kern.py").write_text(
         "from albert_data.kernels import kernel\nfrom albert_data.help import add\n\n@kernel\ndef double(value):\n"

@@ -217,7 +217,7 @@ def test_a_mistake_is_told_before_anything_is_written(
     assert not (here / "first").exists()
 
 
-@pytest.mark.parametrize("option", ["--uncased", "--vocab-size=100"])
+@pytest.mark.parametrize("option", ["--uncased", "--vocab-size=100", "--normalization=albert-v2"])
 def test_a_vocabulary_of_another_kind_is_not_used(resumed: Path, option: str, capsys: pytest.CaptureFixture[str]):
     assert quickstart("corpus", "-o", "first", "--minutes", "0", option) == 1
     assert "first/vocab holds another vocabulary, cased and of " in capsys.readouterr().err

@@ -8,9 +8,17 @@ from typing import Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PATH, inputs_argument, setting, take_build_config, text_options, workers_option
+from albert_data.cli.options import (
+    PATH,
+    inputs_argument,
+    normalization_option,
+    setting,
+    take_build_config,
+    text_options,
+    workers_option,
+)
 from albert_data.cli.output import show, tell
-from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig
+from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, VocabConfig
 from albert_data.interrupts import say_when_interrupted
 
 
@@ -23,6 +31,7 @@ from albert_data.interrupts import say_when_interrupted
     metavar="PATH",
     help="SentencePiece model, or a folder that contains one. Without it, a vocabulary is trained first.",
 )
+@normalization_option
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
 @setting(
     ExampleConfig,
@@ -62,6 +71,7 @@ def build(
     inputs: tuple[str, ...],
     output: Path,
     tokenizer: Path | None,
+    normalization: str,
     workers: int,
     overwrite: bool,
     profile: bool,
@@ -95,12 +105,17 @@ def build(
         bar = Bar()
         if dry_run:
             found = find_inputs(inputs, bar.say, config.text)
-            show(describe_plan(found, output, load_tokenizer(tokenizer) if tokenizer else None, config))
+            show(
+                describe_plan(
+                    found, output, load_tokenizer(tokenizer, normalization=normalization) if tokenizer else None, config
+                )
+            )
             return
-        found, loaded = load_arguments(inputs, tokenizer, config.text, bar)
+        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, normalization=normalization)
     say_when_interrupted("Interrupted; the same command resumes the build.")
     try:
-        report = build_shards(found, output, loaded, config, MultiprocessEngine(workers), bar, overwrite=overwrite)
+        engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)
+        report = build_shards(found, output, loaded, config, engine, bar, vocab=vocab, overwrite=overwrite)
     finally:
         bar.close()
     show(describe_build(report, output))

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from albert_data.config import DOCUMENT_RULES, SENTENCE_RULES, BuildConfig, ExampleConfig, TextConfig
+from albert_data.config import (
+    DOCUMENT_RULES,
+    NORMALIZATIONS,
+    SENTENCE_RULES,
+    BuildConfig,
+    ExampleConfig,
+    TextConfig,
+    VocabConfig,
+)
 from albert_data.errors import ConfigError
 from albert_data.storage import find_storage
 
@@ -167,6 +175,12 @@ def workers_option(command: Command) -> Command:
         show_default="one per core",
         help="Number of workers that share the work.",
     )(command)
+
+
+def normalization_option(command: Command) -> Command:
+    """--normalization: what is done to text before SentencePiece."""
+    help = "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models."
+    return setting(VocabConfig, "--normalization", help, type=click.Choice(NORMALIZATIONS), metavar="RULE")(command)
 
 
 inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)

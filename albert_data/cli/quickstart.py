@@ -19,6 +19,7 @@ from click.core import ParameterSource
 from albert_data.cli.options import (
     PATH,
     inputs_argument,
+    normalization_option,
     require_packages,
     setting,
     take_text_config,
@@ -83,6 +84,7 @@ class Layout:
     help="Number of pieces, special ones included. Fewer if the text supports no more.",
 )
 @setting(VocabConfig, "--cased/--uncased", "Keep upper case, or turn all text into lower case.")
+@normalization_option
 @text_options
 @workers_option
 def quickstart(
@@ -91,6 +93,7 @@ def quickstart(
     minutes: float,
     vocab_size: int,
     cased: bool,
+    normalization: str,
     workers: int,
     **settings: Any,
 ) -> int:
@@ -112,10 +115,11 @@ def quickstart(
       albert-data quickstart book.txt --unwrap --minutes 2 -o first
     """
     text = take_text_config(settings)
-    vocab = VocabConfig(vocab_size=vocab_size, cased=cased)
+    vocab = VocabConfig(vocab_size=vocab_size, cased=cased, normalization=normalization)
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
     layout, options = Layout(folder=output), _list_options(text)
+    options += [] if normalization == "none" else ["--normalization", normalization]
     if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
         options += ["--workers", str(workers)]
     _check_inputs(inputs, output, text, is_read_twice=True)
@@ -233,10 +237,13 @@ def _train_vocabulary(inputs: Sequence[str], layout: Layout, config: VocabConfig
 def _check_vocabulary(folder: Path, config: VocabConfig) -> None:
     """Raise OutputError if a vocabulary that is there is of another kind than the one that is asked for."""
     there = _read_settings(folder)
-    if there.get("cased") != config.cased or there.get("vocab_size", 0) > config.vocab_size:  # less: it was shrunk
+    normalization = there.get("normalization", "none")
+    is_other = there.get("cased") != config.cased or normalization != config.normalization
+    if is_other or there.get("vocab_size", 0) > config.vocab_size:  # less: it was shrunk
         casing = "cased" if there.get("cased") else "uncased"
+        normalized = f", with --normalization {normalization}" if normalization != config.normalization else ""
         raise OutputError(
-            f"{folder} holds another vocabulary, {casing} and of {there.get('vocab_size', 0):,} pieces; "
+            f"{folder} holds another vocabulary, {casing} and of {there.get('vocab_size', 0):,} pieces{normalized}; "
             "give the options that it was made with, or choose another --output"
         )
 

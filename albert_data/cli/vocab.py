@@ -10,6 +10,7 @@ import click
 from albert_data.cli.options import (
     PATH,
     inputs_argument,
+    normalization_option,
     parse_size,
     setting,
     take_text_config,
@@ -32,6 +33,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 )
 @setting(VocabConfig, "--required-chars", "Further characters that get a piece, however rare they are.", metavar="TEXT")
 @setting(VocabConfig, "--cased/--uncased", "Keep upper case, or turn all text into lower case.")
+@normalization_option
 @setting(
     VocabConfig,
     "--dummy-prefix/--no-dummy-prefix",

@@ -109,7 +109,8 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
     try:
         if fault:
             raise TokenizerError("the file is not the one of the build")  # reported below
-        tokenizer = load_tokenizer(find_file(folder, name)[0], to_encode=False)
+        normalization = expected.normalization or "none"
+        tokenizer = load_tokenizer(find_file(folder, name)[0], normalization=normalization, to_encode=False)
     except TokenizerError as error:
         yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")
         return None

@@ -27,7 +27,7 @@ from albert_data.interop.model_card import CARD_FILE, make_card
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.train.checkpoint import list_checkpoints, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
-from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, check_types, read_run_file
+from albert_data.train.folder import NORMALIZATION_KEY, RUN_FILE, TOKENIZER_KEY, check_types, read_run_file
 from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import explain, read_object, show
 
@@ -305,16 +305,17 @@ def _newest(run: Path) -> Path:
 def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
     """Load the run's own tokenizer, or `given` if the run has none. If there are both, they must be equal."""
     own = run / "tokenizer" / MODEL_NAME
+    normalization = str(read_run_file(run)["identity"].get(NORMALIZATION_KEY, "none"))
     if not own.is_file():
         if given is None:
             raise ConfigError(
                 f"{run}: holds no tokenizer ({own.relative_to(run)} is missing); "
                 "name that of its shards with --tokenizer, such as SHARDS/tokenizer"
             )
-        return load_tokenizer(given)
+        return load_tokenizer(given, normalization=normalization)
     if given is None:
-        return load_tokenizer(own)
-    tokenizer = load_tokenizer(given)
+        return load_tokenizer(own, normalization=normalization)
+    tokenizer = load_tokenizer(given, normalization=normalization)
     if tokenizer.sha256 != hash_file(own):
         raise ConfigError(f"--tokenizer {given} differs from {own}, the tokenizer of the run; leave out --tokenizer")
     return tokenizer

@@ -7,6 +7,8 @@ changed: two backticks or two apostrophes become a quotation mark, and text afte
 A model without this dummy prefix is loaded as PreTrainedTokenizerFast, which takes every rule from tokenizer.json;
 AlbertTokenizer splits at spaces and drops them, and would put no "▁" in their place. Apart from those rules and from
 ties between segmentations of equal score, the ids are those of the model.
+With the normalization albert-v2 transformers lowers case and removes accents, as Google's models have it. It divides no
+piece before a comma, and it also removes marks that are not combining characters, as vowels of Indic scripts.
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
 
 UNK_ID = 1  # fixed in AlbertTokenizer
+# What AlbertTokenizer makes of do_lower_case without keep_accents; for PreTrainedTokenizerFast.
+_ALBERT_V2: list[dict[str, Any]] = [
+    *({"type": "Replace", "pattern": {"String": quote}, "content": '"'} for quote in ("``", "''")),
+    *({"type": name} for name in ("NFKD", "StripAccents", "Lowercase")),
+]
 # A temporary mark at the start of a text. SentencePiece's usual normalisation removes this character from the text.
 # With one that keeps it, a text that begins with this character loses it.
 _START = "\u0001"
@@ -71,7 +78,8 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
 def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
     """Return tokenizer.json. AlbertTokenizer uses only its pieces, scores and normalisation."""
     scores = [float(score) for score in settings.scores]
-    normalizers = [_describe_charsmap(settings)] if settings.charsmap else []
+    normalizers = list(_ALBERT_V2) if tokenizer.normalization == "albert-v2" else []
+    normalizers += [_describe_charsmap(settings)] if settings.charsmap else []
     if settings.add_dummy_prefix:
         metaspace = _describe_metaspace("always", split=True)
         pretokenizers = [{"type": "WhitespaceSplit"}, metaspace]
@@ -152,7 +160,7 @@ def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int) -> dict[str, Any]:
-    """Return tokenizer_config.json. Case and accents are left to the model's own normalisation.
+    """Return tokenizer_config.json. Without a normalization, case and accents are left to the model's own.
 
     do_lower_case, keep_accents, remove_space (only in transformers 4) and add_prefix_space are options of
     AlbertTokenizer, which PreTrainedTokenizerFast ignores.
@@ -161,8 +169,8 @@ def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int)
     names = {f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in specials.items()}
     return {
         "tokenizer_class": "AlbertTokenizer" if settings.add_dummy_prefix else "PreTrainedTokenizerFast",
-        "do_lower_case": False,
-        "keep_accents": True,
+        "do_lower_case": tokenizer.normalization == "albert-v2",
+        "keep_accents": tokenizer.normalization != "albert-v2",
         "remove_space": True,
         "add_prefix_space": settings.add_dummy_prefix,
         "clean_up_tokenization_spaces": False,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.files import hash_file
 from albert_data.interop.huggingface import CONFIG_FILE, import_model
-from albert_data.interop.masked_lm import tokenizes_like_pieces
+from albert_data.interop.masked_lm import find_normalization
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
@@ -64,7 +64,7 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
     elif (origin / CONFIG_FILE).is_file():
         tokenizer = origin / MODEL_NAME
         if shards is not None:
-            _tell_tokenizer(origin, say)
+            _tell_tokenizer(origin, read_manifest(shards).tokenizer.normalization or "none", say)
         model = import_model(origin, _Adapter(generator, say))
         digest = hash_file(tokenizer) if tokenizer.is_file() else None
         initial = Initial(model=model, tokenizer_sha256=digest, origin=origin)
@@ -86,8 +86,11 @@ def _load_own(checkpoint: Path) -> Initial:
     return Initial(model=load_model(checkpoint), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=checkpoint)
 
 
-def _tell_tokenizer(folder: Path, say: Say) -> None:
-    """Tell what can't be checked of a Hugging Face folder. Raises ConfigError for a tokenizer that no build can use."""
+def _tell_tokenizer(folder: Path, normalization: str, say: Say) -> None:
+    """Tell what can't be checked of a Hugging Face folder, or differs. normalization: of the shards' tokenizer.
+
+    Raises ConfigError for a tokenizer that no build can use.
+    """
     if not (folder / MODEL_NAME).is_file():
         if (folder / _WORDPIECE_FILE).is_file():
             raise ConfigError(
@@ -95,10 +98,15 @@ def _tell_tokenizer(folder: Path, say: Say) -> None:
                 "SentencePiece models; begin with another model, or without --init-from"
             )
         say(f"{folder} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
-    elif not tokenizes_like_pieces(folder):
+    elif (found := find_normalization(folder)) is None:
         say(
             f"the tokenizer of {folder} makes text lower case or removes accents before it applies {MODEL_NAME}; "
             "the text of the shards should be prepared in the same way"
+        )
+    elif found != normalization:
+        say(
+            f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the model "
+            f"learns more from shards that are built with --normalization {found}"
         )
 
 

@@ -42,17 +42,22 @@ def load_masked_lm(
             f"{path}: is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
         )
     settings = _read_object(path / CONFIG_FILE)
-    if settings.get("model_type") == "albert" and tokenizes_like_pieces(path):
-        return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME)), path
+    if settings.get("model_type") == "albert" and (normalization := find_normalization(path)):
+        return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME, normalization=normalization)), path
     return TransformersLm(path, settings), path
 
 
-def tokenizes_like_pieces(folder: Path) -> bool:
-    """Whether the SentencePiece model alone gives the ids. Google's models lower text or remove accents before it."""
+def find_normalization(folder: Path) -> str | None:
+    """What is done to text before the SentencePiece model, None if we do not know how: Google's models lower text and
+    remove accents, ours mostly do not.
+    """
     if not (folder / MODEL_NAME).is_file() or not (folder / _TOKENIZER_SETTINGS).is_file():
-        return False
+        return None
     settings = _read_object(folder / _TOKENIZER_SETTINGS)
-    return settings.get("do_lower_case") is False and settings.get("keep_accents") is True
+    lowers, keeps_accents = settings.get("do_lower_case"), settings.get("keep_accents")
+    if lowers is True and keeps_accents is False:
+        return "albert-v2"
+    return "none" if lowers is False and keeps_accents is True else None
 
 
 def _read_object(path: Path) -> dict[str, Any]:

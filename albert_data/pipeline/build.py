@@ -39,7 +39,7 @@ from albert_data.pipeline.reducing import (
 )
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no_document
-from albert_data.pipeline.vocabulary_folder import is_saved, save_vocabulary
+from albert_data.pipeline.vocabulary_folder import check_normalization, is_saved, save_vocabulary
 from albert_data.pipeline.warming import compile_kernels
 from albert_data.pipeline.workdir import WorkDir, check_finished
 from albert_data.rules import current_versions
@@ -76,6 +76,7 @@ def build(
     output: str | os.PathLike[str],
     *,
     tokenizer: Tokenizer | str | os.PathLike[str] | None = None,
+    normalization: str = "none",
     config: BuildConfig | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -86,6 +87,8 @@ def build(
     inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German.
     tokenizer: one that is loaded, or the path of a SentencePiece model or of its folder. None trains a vocabulary with
     default settings on the corpus first.
+    normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
+    code does.
     workers: processes; None for one a core. They change no byte of the shards.
     overwrite: see `build_shards`.
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
@@ -94,19 +97,30 @@ def build(
     config, progress = config or BuildConfig(), progress or NullProgress()
     find_storage(output)  # before pathlib makes s3:/bucket of s3://bucket
     try:
-        found, loaded = load_arguments(inputs, tokenizer, config.text, progress)
-        engine = MultiprocessEngine(workers)
-        return build_shards(found, Path(output), loaded, config, engine, progress, overwrite=overwrite)
+        found, loaded = load_arguments(inputs, tokenizer, config.text, progress, normalization=normalization)
+        engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)
+        return build_shards(found, Path(output), loaded, config, engine, progress, vocab=vocab, overwrite=overwrite)
     except OSError as error:
         raise explain_disk_error(error) from error
 
 
 def load_arguments(
-    inputs: Names, tokenizer: Tokenizer | str | os.PathLike[str] | None, text: TextConfig, progress: Progress
+    inputs: Names,
+    tokenizer: Tokenizer | str | os.PathLike[str] | None,
+    text: TextConfig,
+    progress: Progress,
+    *,
+    normalization: str = "none",
 ) -> tuple[list[Input], Tokenizer | None]:
-    """Find the inputs and load the tokenizer of a build."""
+    """Find the inputs and load the tokenizer of a build.
+
+    Raises TokenizerError if `vocab` trained it on text of another normalization.
+    """
     found = find_named(inputs, text, progress)
-    return found, load_tokenizer(Path(tokenizer)) if isinstance(tokenizer, str | os.PathLike) else tokenizer
+    if not isinstance(tokenizer, str | os.PathLike):
+        return found, tokenizer
+    check_normalization(Path(tokenizer), normalization)
+    return found, load_tokenizer(Path(tokenizer), normalization=normalization)
 
 
 def build_shards(
@@ -117,11 +131,12 @@ def build_shards(
     engine: Engine,
     progress: Progress | None = None,
     *,
+    vocab: VocabConfig | None = None,
     overwrite: bool = False,
 ) -> BuildReport:
     """Build the shards of inputs into `out` on any engine.
 
-    tokenizer: None to train one with default settings on the corpus first.
+    tokenizer: None to train one on the corpus first. vocab: its settings; None for the defaults.
     overwrite: replace another build in `out`; a finished one stays until the new one is finished. Files that no build
     wrote always stay; if one of them has the name of a file of this build, that is an OutputError.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
@@ -129,7 +144,8 @@ def build_shards(
     started, progress = time.monotonic(), progress or NullProgress()
     _check_encoding(inputs, config)
     check_language_field(inputs, config.text)
-    plan = make_plan(inputs, tokenizer, config)
+    vocab = vocab or VocabConfig()
+    plan = make_plan(inputs, tokenizer, config, vocab)
     _check_size(plan)
     work = WorkDir(out)
     if not overwrite and (finished := read_our_manifest(out)) is not None:
@@ -139,7 +155,7 @@ def build_shards(
     work.open()
     try:
         work.begin(plan, overwrite)
-        making = _Build(work, inputs, plan, config, engine, progress)
+        making = _Build(work, inputs, plan, config, vocab, engine, progress)
         manifest, resumed = making.run(tokenizer)
         work.remove()
     except AlbertDataError:
@@ -153,9 +169,8 @@ def build_shards(
     )
 
 
-def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> Plan:
+def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, vocab: VocabConfig) -> Plan:
     """What identifies a build, so that the same command recognises it later."""
-    vocab = dataclasses.asdict(VocabConfig())
     rules_version, unicode_version, libraries = current_versions()
     return Plan(
         version=albert_data.__version__,
@@ -163,7 +178,7 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         unicode_version=unicode_version,
         libraries=libraries,
         config=config.to_flat_dict(),
-        tokenizer={"trained": vocab} if tokenizer is None else {"sha256": tokenizer.sha256},
+        tokenizer={"trained": vocab.to_dict()} if tokenizer is None else _identify(tokenizer),
         inputs=tuple(
             InputEntry(
                 path=name_as_text(item.path), bytes=item.size, modified_ns=item.modified_ns, language=item.language
@@ -171,6 +186,11 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
             for item in inputs
         ),
     )
+
+
+def _identify(tokenizer: Tokenizer) -> dict[str, str]:
+    normalization = {} if tokenizer.normalization == "none" else {"normalization": tokenizer.normalization}
+    return {"sha256": tokenizer.sha256, **normalization}
 
 
 def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
@@ -204,10 +224,11 @@ class _Build:
         inputs: list[Input],
         plan: Plan,
         config: BuildConfig,
+        vocab: VocabConfig,
         engine: Engine,
         progress: Progress,
     ) -> None:
-        self._work, self._inputs, self._plan, self._config = work, inputs, plan, config
+        self._work, self._inputs, self._plan, self._config, self._vocab = work, inputs, plan, config, vocab
         self._engine, self._progress = engine, progress
         self.stages = Stages()
 
@@ -239,12 +260,12 @@ class _Build:
                 )
             self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
             report = learn_vocabulary(
-                self._inputs, self._config.text, VocabConfig(), self._engine, self._progress, shrink=True
+                self._inputs, self._config.text, self._vocab, self._engine, self._progress, shrink=True
             )
             save_vocabulary(self._work.tokenizer, report)
             for line in report.describe_choices():
                 self._progress.say(line)
-        return load_tokenizer(path)
+        return load_tokenizer(path, normalization=self._vocab.normalization)
 
     def _map(self, job: MapJob) -> tuple[TaskReceipt, int]:
         """Run the tasks that have no receipt yet. Returns the sum of all receipts, and how many were there before."""

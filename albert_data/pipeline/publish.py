@@ -70,6 +70,7 @@ def make_manifest(
             sha256=tokenizer.sha256,
             vocab_size=tokenizer.vocab_size,
             **tokenizer.specials.to_dict(),
+            normalization=None if tokenizer.normalization == "none" else tokenizer.normalization,
         ),
         inputs=plan.inputs,
         plan=plan,

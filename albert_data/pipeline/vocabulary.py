@@ -29,6 +29,7 @@ from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, compile_with_notice
 from albert_data.sentences.text import make_text
 from albert_data.storage import find_storage
+from albert_data.tokenizer.albert_text import normalise_text_of
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
@@ -68,6 +69,7 @@ class SampleJob:
 
     def __init__(self, text: TextConfig, config: VocabConfig) -> None:
         self._text, self._seed, self._rule = text, config.seed, NormalRule(config.cased)
+        self._normalization = config.normalization
 
     def __call__(self, task: SampleTask) -> Candidates:
         damage, counter = Damage(strict=self._text.strict), CharacterCounter(self._rule)
@@ -76,6 +78,8 @@ class SampleJob:
         for block in task.task.read(damage):
             for lines in split_lines(read_documents(block, self._text, damage)):
                 text = make_text(lines, self._text)
+                if self._normalization != "none":
+                    text = normalise_text_of(text)
                 sentences |= select_sentences(text, self._seed, task.limit)
                 counter.add(text)
                 num_documents += len(lines.document_keys)

@@ -6,7 +6,6 @@ that it may replace, and a build knows whether the vocabulary that it trained wa
 
 from __future__ import annotations
 
-import dataclasses
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -69,6 +68,20 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return {MODEL_NAME: model.sha256, PIECES_NAME: _hash(_list_pieces(model)), SETTINGS_NAME: _ANY_HASH}
 
 
+def check_normalization(path: Path, normalization: str) -> None:
+    """Raise TokenizerError if a model or its folder is a vocabulary of `vocab`, trained with another normalization."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        known = read_json(folder / SETTINGS_NAME)
+    except (OSError, ValueError):
+        return  # not from `vocab`
+    trained = known.get("normalization", "none")
+    if not _SETTINGS_KEYS - known.keys() and trained != normalization:
+        raise TokenizerError(
+            f"tokenizer {path} was trained on text of --normalization {trained}; pass that, not {normalization}"
+        )
+
+
 def is_saved(folder: Path) -> bool:
     """Whether a folder holds all files of a vocabulary as `save_vocabulary` wrote them."""
     known = _read_hashes(folder)
@@ -112,7 +125,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     model = report.trained.model
     pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
     settings = {
-        **dataclasses.asdict(report.config),
+        **report.config.to_dict(),
         "documents": report.num_documents,
         "text_bytes": report.text_bytes,
         "sampled_sentences": report.trained.num_sentences,

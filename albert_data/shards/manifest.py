@@ -49,6 +49,8 @@ VERSIONS = tuple(field.name for field in dataclasses.fields(Versions))
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerEntry:
+    """normalization: of text before the model; None for none."""
+
     file: str
     sha256: str
     vocab_size: Count
@@ -57,6 +59,7 @@ class TokenizerEntry:
     cls_id: Count
     sep_id: Count
     mask_id: Count
+    normalization: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -81,8 +84,8 @@ class InputEntry:
 class Plan(Versions):
     """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
-    version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, or
-    {"trained": settings} if the build trains one first.
+    version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, with its
+    "normalization" if it has one, or {"trained": settings} if the build trains one first.
     """
 
     version: str

@@ -146,7 +146,8 @@ class Shards:
             path, _ = find_file(self._root, name)
         except (OSError, ShardError) as error:
             raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
-        tokenizer = load_tokenizer(path, to_encode=False)  # the tables for encoding are made if it encodes
+        # The tables for encoding are made if it encodes.
+        tokenizer = load_tokenizer(path, normalization=expected.normalization or "none", to_encode=False)
         if tokenizer.sha256 != expected.sha256 or tokenizer.vocab_size != expected.vocab_size:
             raise ShardError(
                 f"tokenizer {self.folder / name} is another one than at the build; put {path.name} of the build back, "

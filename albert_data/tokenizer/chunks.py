@@ -23,7 +23,7 @@ from albert_data.tokenizer.cuts import make_cut_rule
 from albert_data.tokenizer.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
 from albert_data.tokenizer.encoding import NOT_DONE, SPARE_IDS, Output, make_encoding_scratch
 from albert_data.tokenizer.lattice import ChunkIds, encode_chunks
-from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, change_settings
+from albert_data.tokenizer.proto import NORMAL, UNIGRAM, USER_DEFINED, ModelSettings, change_settings
 from albert_data.tokenizer.table import SLOT, ChunkRules, Table, make_slots
 from albert_data.tokenizer.trie import Trie, make_trie
 
@@ -58,7 +58,7 @@ def make_chunk_model(
 ) -> ChunkModel:
     """Raises ValueError if the model's table of replacements is damaged."""
     is_unigram, has_prefix = settings.model_type == UNIGRAM, settings.add_dummy_prefix
-    other = _load_other(model, is_unigram, add_dummy_prefix=not has_prefix)
+    other = _load_other(model, settings)
     return ChunkModel(
         processor=processor,
         outer=processor if has_prefix else other,
@@ -119,7 +119,16 @@ class ChunkEncoder:
         text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
         self._cuts = grow(self._cuts, len(text) // BLOCK)  # the padding is a block or more, so this rounds up
         mark_cuts(text, len(text) - PADDING, self._rules.cuts, self._cuts, self._cut_scratch)
-        return self._encode(Sentences(text, begins - first, ends - first), lengths, _LOOK_UPS)
+        part = Sentences(text, begins - first, ends - first)
+        if not self._rules.cuts.joins_spaces:
+            self._keep_last_spaces(part)
+        return self._encode(part, lengths, _LOOK_UPS)
+
+    def _keep_last_spaces(self, sentences: Sentences) -> None:
+        """Remove the cuts at spaces that end a sentence, so that its last chunk has them."""
+        lasts = sentences.ends[sentences.ends > sentences.begins] - 1
+        lasts = lasts[sentences.utf8[lasts] == ord(" ")]
+        np.bitwise_and.at(self._cuts, lasts // BLOCK, ~(np.uint64(1) << (lasts % BLOCK).astype(np.uint64)))
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray, look_ups: int) -> np.ndarray:
         """The ids of sentences after at most `look_ups` look-ups. SentencePiece encodes what these leave."""
@@ -207,27 +216,39 @@ def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: lis
     return encoded
 
 
-def _load_other(model: bytes, is_unigram: bool, *, add_dummy_prefix: bool) -> Any:
+def _load_other(model: bytes, settings: ModelSettings) -> Any:
     """The counterpart of the model's processor: it adds a "▁" before text if that does not, and vice versa.
 
-    Chunks of a unigram model are only normalised, and the normaliser alone loads in a tenth of the time.
+    Chunks of a unigram model are only normalised, and the normaliser alone loads in a tenth of the time. But it
+    does not know user-defined pieces.
     """
-    if is_unigram:
+    has_prefix, removes_spaces = not settings.add_dummy_prefix, settings.remove_extra_whitespaces
+    if settings.model_type == UNIGRAM and USER_DEFINED not in settings.types:
         return sentencepiece.SentencePieceNormalizer(
-            model_proto=model, add_dummy_prefix=add_dummy_prefix, remove_extra_whitespaces=True, escape_whitespaces=True
+            model_proto=model,
+            add_dummy_prefix=has_prefix,
+            remove_extra_whitespaces=removes_spaces,
+            escape_whitespaces=True,
         )
-    return sentencepiece.SentencePieceProcessor(
-        model_proto=change_settings(model, add_dummy_prefix=add_dummy_prefix, remove_extra_whitespaces=True)
-    )
+    changed = change_settings(model, add_dummy_prefix=has_prefix, remove_extra_whitespaces=removes_spaces)
+    return sentencepiece.SentencePieceProcessor(model_proto=changed)
 
 
 def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
-    """The pieces that text is matched against: all ordinary ones of a unigram model, none of a BPE model."""
+    """The pieces that text is matched against: all ordinary ones of a unigram model, none of a BPE model.
+
+    SentencePiece ignores the scores of user-defined pieces. Each gets 0.1 for each of its bytes after the first, so it
+    nearly always wins. (Versions before 0.2.3 computed others.)
+    """
     is_matched = settings.is_matched & (settings.model_type == UNIGRAM)
+    ordinary, scores = settings.scores[settings.types == NORMAL], settings.scores.astype(np.float64)
+    for i in np.flatnonzero(settings.types == USER_DEFINED):
+        scores[i] = len(pieces[i].encode()) * 0.1 - 0.1
     return make_trie(
         list(compress(pieces, is_matched.tolist())),
         np.flatnonzero(is_matched).tolist(),
-        settings.scores[is_matched].tolist(),
+        scores[is_matched].tolist(),
+        lowest_score=float(ordinary.min()),
         unk_id=unk_id,
         vocab_size=len(pieces),
         byte_fallback=settings.byte_fallback,

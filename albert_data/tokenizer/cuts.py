@@ -3,14 +3,14 @@
 Why the cuts are exact. SentencePiece normalises the text, then chooses among the ways to write it as pieces: for a
 unigram model the one with the best score, for BPE the one that its merges produce. If no piece holds two characters as
 neighbours, then no piece can cover both, and no merge can join them. So the choices to the left and to the right of the
-position between them are independent. Four things need care:
+position between them are independent. Six things need care:
 
 - *Normalisation* replaces the longest string of a table of replacements (charsmap.py). A cut lies only before a
   character that no replaced string holds after another one (many hold a combining mark there), so no replaced string
   lies across a cut. The characters on both sides are *solid*: what they become, alone or with others, is not empty and
   holds no space.
 - *Spaces* become "▁", one for each run of spaces. A cut at spaces leaves them out, and the part after them gets the "▁"
-  again. No piece may hold a "▁" except as its first character. The first part of a sentence gets a "▁" too if the model
+  again. No piece may hold a "▁" after another character. The first part of a sentence gets a "▁" too if the model
   adds one there (add_dummy_prefix); if not, it is normalised like a part that continues a word, without a "▁". The same
   bytes have other ids after a space, so the chunk table distinguishes the two kinds of parts.
 - *Unknown characters* in a row give one unknown id, so two that meet at a cut become one (encoding.write_ids). At a
@@ -21,6 +21,12 @@ position between them are independent. Four things need care:
   CERTAIN_LIMIT. Its slot then stores the score below which its best way is certain (lattice.find_limit). A sentence
   whose score reaches the limit of one of its parts is given to SentencePiece whole. (All scores here are magnitudes.)
 
+- *User-defined pieces* are matched before normalisation, the longest at each position, and copied as they are. They
+  are pieces like others here, so no cut lies inside one. But their characters may be in the text unchanged, or may have
+  been normalised. So no cut lies beside a character of theirs that normalisation alone would change.
+- *A model that keeps runs of spaces* (remove_extra_whitespaces off) has a "▁" for each space. Then a cut lies only at a
+  single space between two characters of a sentence (chunks.py removes those at its end).
+
 `explain_unsafe` names the condition that a model breaks; then all text goes through SentencePiece.
 """
 
@@ -30,7 +36,7 @@ import numpy as np
 
 from albert_data.tokenizer.charsmap import NUM_BASIC, read_charsmap
 from albert_data.tokenizer.cutting import AFTER, BEFORE, SINGLE, SOLID, CutRule, make_rule
-from albert_data.tokenizer.proto import BPE, UNIGRAM, USER_DEFINED, ModelSettings
+from albert_data.tokenizer.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, ModelSettings
 from albert_data.tokenizer.trie import MAX_CHARACTERS
 from albert_data.tokenizer.words import SPACE
 
@@ -41,17 +47,21 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
     """Why text can't be cut for this model, or None if it can."""
     if settings.model_type not in (UNIGRAM, BPE):
         return "it is neither a unigram nor a BPE model"
-    if not (settings.remove_extra_whitespaces and settings.escape_whitespaces):
-        return "it keeps spaces as they are (remove_extra_whitespaces or escape_whitespaces off)"
+    if not settings.escape_whitespaces:
+        return "it keeps spaces as they are (escape_whitespaces off)"
     if settings.treat_whitespace_as_suffix:
         return "it puts a space behind each word (treat_whitespace_as_suffix)"
-    if any(SPACE in piece[1:] for piece in pieces):
+    if any(SPACE in piece.lstrip(SPACE) for piece in pieces) or " " in "".join(list_user_defined(settings, pieces)):
         return "it has pieces with a space inside or at the end"
-    if (settings.types == USER_DEFINED).any():
-        return "it has user-defined pieces, which are exempt from normalisation"
+    if not (settings.types == NORMAL).any():
+        return "it has no ordinary pieces"
     if sum(map(len, pieces)) >= MAX_CHARACTERS:
         return f"its pieces hold {MAX_CHARACTERS:,} characters or more"
     return None
+
+
+def list_user_defined(settings: ModelSettings, pieces: list[str]) -> list[str]:
+    return [pieces[i] for i in np.flatnonzero(settings.types == USER_DEFINED)]
 
 
 def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
@@ -65,13 +75,19 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     solid[_SURROGATES] = False
     # A model that replaces spaces, or strings with a space after another character, gets no cuts at all.
     solid &= not found.joined[ord(" ")]
+    verbatim = np.frombuffer("".join(list_user_defined(settings, pieces)).encode("utf-32-le"), np.uint32)
+    verbatim = verbatim[verbatim < NUM_BASIC]
+    is_changed = ~found.single | (found.first != np.arange(NUM_BASIC))
+    solid[verbatim[is_changed[verbatim]]] = False
     # AFTER needs it too: a character that is joined to the one before it may become another with it (e and U+0301
     # become é), and then the pair that is looked up is not the one in the text.
     independent = solid & ~found.joined
     flags = BEFORE * independent + AFTER * independent + SOLID * solid + SINGLE * (solid & found.single)
     bigrams = find_bigrams(pieces)
     bigrams = np.concatenate((bigrams, find_contracted(bigrams, found.contractions, found.first)))
-    return make_rule(flags.astype(np.uint8), found.first, found.last, bigrams)
+    return make_rule(
+        flags.astype(np.uint8), found.first, found.last, bigrams, joins_spaces=settings.remove_extra_whitespaces
+    )
 
 
 def find_bigrams(pieces: list[str]) -> np.ndarray:

@@ -65,18 +65,21 @@ class CutRule(NamedTuple):
 
     characters: uint64, from the lowest bit on: the first and the last character of what a character is normalised to,
     16 bits each, and its flags. pairs: uint8, a Bloom filter of the pairs of neighbours in all pieces. ascii_cuts:
-    uint8, 1 where a cut may lie between two ASCII characters, at index first | second << 8.
+    uint8, 1 where a cut may lie between two ASCII characters, at index first | second << 8. joins_spaces: whether
+    several spaces can be a cut, as one can.
     """
 
     characters: np.ndarray
     pairs: np.ndarray
     ascii_cuts: np.ndarray
+    joins_spaces: bool
 
 
 class CutRulePointers(NamedTuple):
     characters: Pointer
     pairs: Pointer
     ascii_cuts: Pointer
+    joins_spaces: bool
 
 
 class CutScratch(NamedTuple):
@@ -89,7 +92,9 @@ class CutScratch(NamedTuple):
     others: np.ndarray
 
 
-def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray) -> CutRule:
+def make_rule(
+    flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray, *, joins_spaces: bool
+) -> CutRule:
     """flags: uint8, of BEFORE, AFTER, SOLID and SINGLE; first, last: uint16; pairs: uint32, first << 16 | second."""
     flags = flags.copy()
     flags[NARROW_CODES] |= NARROW
@@ -98,7 +103,8 @@ def make_rule(flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.
     ascii_cuts = np.zeros((128, 256), np.uint8)
     is_open = (flags[:128] & AFTER > 0) & (flags[:128, np.newaxis] & BEFORE > 0)
     ascii_cuts[:, :128] = is_open & ~np.isin(last[:128].astype(np.uint32) << 16 | first[:128, np.newaxis], pairs)
-    return CutRule(characters, mark_pairs(pairs, np.zeros(FILTER_BYTES, np.uint8)), ascii_cuts.ravel())
+    marked = mark_pairs(pairs, np.zeros(FILTER_BYTES, np.uint8))
+    return CutRule(characters, marked, ascii_cuts.ravel(), joins_spaces)
 
 
 def make_cut_scratch() -> CutScratch:
@@ -107,7 +113,7 @@ def make_cut_scratch() -> CutScratch:
 
 @helper
 def point_to_rule(rule: CutRule) -> CutRulePointers:
-    return CutRulePointers(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts))
+    return CutRulePointers(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts), rule.joins_spaces)
 
 
 @helper
@@ -238,8 +244,9 @@ def check_others(
         left = last if before >= 128 else item(rule.characters, before)
         if here == 32:
             after = position + 1
-            # After another space no search is needed: `left` is that one, which is not SOLID.
-            while before != 32 and after < size and item(utf8, after) == 32:
+            # After another space no search is needed: `left` is that one, which is not SOLID. Where spaces are not
+            # joined, the space after this one is `right`, and no cut may lie BEFORE it.
+            while before != 32 and after < size and item(utf8, after) == 32 and rule.joins_spaces:
                 after += 1
             right, _ = look_up_character(utf8, after, rule.characters)
             is_cut = left >> _SOLID_SHIFT & right >> _BEFORE_SHIFT

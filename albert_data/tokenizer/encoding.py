@@ -347,12 +347,13 @@ def bound_score(first: int, filled: int, work: Work) -> float:
     trie, num_summed = work.rules.trie, item(work.state, _NUM_SUMMED)
     total = item(work.score, 0) if num_summed else 0.0
     for i in range(first + num_summed, filled):
-        total -= item(trie.scores, I64(item(work.ids, i)))  # nearly all scores are negative
+        total += abs(item(trie.scores, I64(item(work.ids, i))))
     # Each id is added once, although each fragile chunk of the sentence asks for the bound.
     put(work.state, _NUM_SUMMED, filled - first)
     put(work.score, 0, total)
-    # With positive scores, the sum of a part may be larger than that of the whole.
-    return np.inf if trie.settings.has_gains else total - item(work.state, _MAX_UNKNOWN) * trie.settings.unknown_score
+    # Magnitudes are summed, as the sum of a part is larger than that of the whole where some scores are positive.
+    bound: float = total + item(work.state, _MAX_UNKNOWN) * abs(trie.settings.unknown_score)
+    return bound
 
 
 @helper
@@ -363,7 +364,7 @@ def is_exact(first: int, filled: int, work: Work) -> bool:
     reaches that only if much of it is unknown. The bound here is rougher than bound_score, and costs no loop.
     """
     trie = work.rules.trie.settings
-    bound = (filled - first) * trie.max_score - item(work.state, _MAX_UNKNOWN) * trie.unknown_score
+    bound = (filled - first) * trie.max_score + item(work.state, _MAX_UNKNOWN) * abs(trie.unknown_score)
     return item(work.state, _IS_DONE) != 0 and not (trie.root != LEAF and bound > CERTAIN_LIMIT)
 
 

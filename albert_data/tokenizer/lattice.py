@@ -86,7 +86,8 @@ def encode_chunk(
     if has_unknown and trie.settings.byte_fallback:
         return count, 0  # never certain: SentencePiece writes the bytes of unknown characters
     # The best way adds num_pieces scores, any other one at most a score for each character.
-    return count, find_limit(item(lattice.best, length) - item(lattice.second, length), num_pieces + num_characters)
+    margin, gains = item(lattice.best, length) - item(lattice.second, length), num_characters * trie.settings.max_gain
+    return count, find_limit(margin, num_pieces + num_characters, gains)
 
 
 @helper
@@ -139,14 +140,16 @@ def extend(lattice: LatticePointers, start: int, end: int, piece: int, best: flo
 
 
 @helper
-def find_limit(margin: float, additions: int) -> int:
+def find_limit(margin: float, additions: int, gains: float) -> int:
     """The magnitude of the score of a sentence below which rounding can't reverse the choice between two ways.
 
-    margin: how much their scores differ; additions: how many scores both sum up in all. If the sentence up to the end
-    of the chunk has a score of magnitude s by the best way, it has at most s + margin by the other one. Together their
-    errors are at most additions * (s + margin) / 2^24, and less than the margin if s is below the limit.
+    margin: how much their scores differ; additions: how many scores both sum up in all; gains: the most that positive
+    scores add in the chunk. If the scores of the sentence up to the end of the chunk have the magnitude s by the best
+    way, summed as magnitudes, the other one has no sum above s + margin + gains on its way. Together their errors are
+    at most additions * (s + margin + gains) / 2^24, and less than the margin if s is below the limit.
     """
-    return int(min(margin * (_FLOAT32_PRECISION / max(additions, 1) - 1.0), _MAX_LIMIT))
+    limit = margin * (_FLOAT32_PRECISION / max(additions, 1) - 1.0) - gains
+    return int(max(0.0, min(limit, _MAX_LIMIT)))
 
 
 def encode_chunks(text: np.ndarray, offsets: np.ndarray, trie: Trie) -> ChunkIds:

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from albert_data.config import ExampleConfig
+from albert_data.config import NORMALIZATIONS, ExampleConfig, check_choice
 from albert_data.errors import TokenizerError
 from albert_data.rules import RULES_VERSION
 from albert_data.sentences.text import Text, slice_sentences
 from albert_data.storage import find_storage
+from albert_data.tokenizer.albert_pieces import CommaRule, make_comma_rule
+from albert_data.tokenizer.albert_text import normalise_slices, normalise_text
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
@@ -70,7 +72,7 @@ class Documents:
 
 
 class Tokenizer:
-    """A SentencePiece model with the special pieces that ALBERT needs.
+    """A SentencePiece model with the special pieces that ALBERT needs, and a normalization of text before it.
 
     Threads may share one: each encodes with its own table and buffers, of 8 to 130 MB. A pickle or copy has the
     model alone.
@@ -78,12 +80,14 @@ class Tokenizer:
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
     id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
+    normalization: "none", or "albert-v2" (albert_text.py, albert_pieces.py).
     slow_reason: why this model's text goes through SentencePiece alone, or None if the chunk table serves it.
     """
 
-    def __init__(self, model: bytes, name: str) -> None:
+    def __init__(self, model: bytes, name: str, normalization: str = "none") -> None:
         """Raises TokenizerError if `model` is no SentencePiece model or lacks a special piece."""
-        self.model, self._name = model, name
+        check_choice("normalization", normalization, NORMALIZATIONS)
+        self.model, self._name, self.normalization = model, name, normalization
         self.sha256 = sha256(model).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -102,8 +106,8 @@ class Tokenizer:
         self._of_thread = threading.local()
         self._word_rules: dict[int, WordRule] = {}
 
-    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str]]:
-        return type(self), (self.model, self._name)
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str, str]]:
+        return type(self), (self.model, self._name, self.normalization)
 
     def _read_pieces(self) -> list[str]:
         try:
@@ -142,12 +146,14 @@ class Tokenizer:
         Processes forked later share its constant part, and each has its own copy of the chunk table.
         Raises TokenizerError if the model's table of replacements is damaged.
         """
-        _ = self._chunks
+        _ = self._chunks, self._comma_rule
 
     def compile_rare(self) -> None:
         """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
         if (chunks := self._chunks) is not None:
             chunks.compile_rare()
+        if (rule := self._comma_rule) is not None:
+            rule.compile_rare(self.id_dtype)
 
     @cached_property
     def _chunk_model(self) -> ChunkModel | None:
@@ -157,6 +163,12 @@ class Tokenizer:
             return make_chunk_model(self.model, self._settings, self._processor, self.pieces)
         except ValueError as error:
             raise TokenizerError(f"{self._name} is damaged: {error}") from error
+
+    @cached_property
+    def _comma_rule(self) -> CommaRule | None:
+        if self.normalization == "none":
+            return None
+        return make_comma_rule(self._processor, self.pieces, self._settings.is_matched)
 
     @property
     def _chunks(self) -> ChunkEncoder | None:
@@ -215,7 +227,7 @@ class Tokenizer:
             texts = texts if type(texts) is list else list(texts)
         num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
         ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
-        for sentences in _read_batches(texts, num_sentences):
+        for sentences in self._normalise_batches(_read_batches(texts, num_sentences)):
             ids.reserve(len(ids) + len(sentences.utf8) // _BYTES_PER_ID)
             end = done + len(sentences.begins)
             for part in self._encode_batch(sentences, offsets[1 + done : 1 + end]):
@@ -225,8 +237,23 @@ class Tokenizer:
                 ids.reserve(min(len(ids) * num_sentences // done * 9 // 8, _MAX_RESERVED))
         return ids.take(), np.cumsum(offsets, out=offsets)
 
+    def _normalise_batches(self, batches: Iterator[Sentences]) -> Iterator[Sentences]:
+        for sentences in batches:
+            yield from [sentences] if self.normalization == "none" else normalise_slices(sentences, SLICE_BYTES)
+
     def _encode_batch(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the ids of all sentences, part by part, and fill in how many each has."""
+        parts = self._encode_pieces(sentences, lengths)
+        if (rule := self._comma_rule) is None:
+            yield from parts
+        else:
+            ids = GrowingArray(self.id_dtype)
+            for part in parts:
+                ids.append(part)
+            yield rule.apply(sentences, ids.take(), lengths)
+
+    def _encode_pieces(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """As `_encode_batch`, SentencePiece's own ids."""
         if (chunks := self._chunks) is not None:
             yield from chunks.encode(sentences, lengths)
         elif len(lengths):
@@ -248,7 +275,7 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Text as the model sees it: normalised by its rules, spaces as "▁"."""
-        return str(self._processor.normalize(text))
+        return str(self._processor.normalize(text if self.normalization == "none" else normalise_text(text)))
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a sequence of ids, without special pieces."""
@@ -263,9 +290,10 @@ def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[Sente
         yield Sentences(utf8, offsets[:-1], offsets[1:])
 
 
-def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:
+def load_tokenizer(path: str | Path, *, normalization: str = "none", to_encode: bool = True) -> Tokenizer:
     """Load a SentencePiece model from a file, or from a folder that holds `spiece.model` or one *.model.
 
+    normalization: of text before the model: "none", or "albert-v2" for what Google's ALBERT code does.
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
@@ -277,7 +305,7 @@ def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:
         model = path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
-    tokenizer = Tokenizer(model, f"tokenizer {path}")
+    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization)
     if to_encode:
         tokenizer.prepare()
     return tokenizer

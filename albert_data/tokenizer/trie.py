@@ -29,7 +29,7 @@ _GOLDEN, _HASH_SHIFT, _BYTE_BITS = U64(0x9E3779B97F4A7C15), U64(40), U64(8)
 
 
 class TrieSettings(NamedTuple):
-    """root: a node; max_score: the largest magnitude of a score; has_gains: a score is positive.
+    """root: a node; max_score: the largest magnitude of a score; max_gain: the largest positive score, or 0.
 
     is_wide: ids take more than 16 bits; byte_fallback: SentencePiece must encode unknown characters.
     """
@@ -38,7 +38,7 @@ class TrieSettings(NamedTuple):
     unk_id: int
     unknown_score: float
     max_score: float
-    has_gains: bool
+    max_gain: float
     is_wide: bool
     byte_fallback: bool
 
@@ -88,9 +88,19 @@ class NumberingScratch(NamedTuple):
 
 
 def make_trie(
-    pieces: list[str], ids: list[int], scores: list[float], *, unk_id: int, vocab_size: int, byte_fallback: bool
+    pieces: list[str],
+    ids: list[int],
+    scores: list[float],
+    *,
+    lowest_score: float,
+    unk_id: int,
+    vocab_size: int,
+    byte_fallback: bool,
 ) -> Trie:
-    """A trie of the pieces that are matched against text, of fewer than MAX_CHARACTERS. There may be none."""
+    """A trie of the pieces that are matched against text, of fewer than MAX_CHARACTERS. There may be none.
+
+    lowest_score: of an ordinary piece.
+    """
     entries, root = np.zeros(_BLOCK, np.uint64), LEAF
     if pieces:
         entries, root = _lay_out([piece.encode() for piece in pieces], ids)
@@ -103,9 +113,9 @@ def make_trie(
         settings=TrieSettings(
             root=root,
             unk_id=unk_id,
-            unknown_score=min(scores, default=0.0) - _UNKNOWN_PENALTY,
+            unknown_score=lowest_score - _UNKNOWN_PENALTY,
             max_score=float(np.abs(scores_of_ids).max(initial=0.0)),
-            has_gains=max(scores, default=0.0) > 0,
+            max_gain=float(scores_of_ids.max(initial=0.0)),
             is_wide=vocab_size > 1 << 16,
             byte_fallback=byte_fallback,
         ),

@@ -39,6 +39,7 @@ EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
 TOKENIZER_FILE = Path("tokenizer/spiece.model")  # of a shard folder, and of a run
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
+NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
 # These are not part of the identity.
 _FREE_FIELDS = (
     # They change only what is recorded; with --minutes also the time that is left, which the learning rate follows.
@@ -58,12 +59,14 @@ def make_identity(
 ) -> Identity:
     """Return everything that decides the weights of a run, by the names that error messages show."""
     bound = {k: v for k, v in dataclasses.asdict(config).items() if k not in _FREE_FIELDS}
+    normalization = manifest.tokenizer.normalization
     return {
         **bound,
         "device type": device_type,
         "precision": precision,
         "shards' digest": manifest.digest,
         TOKENIZER_KEY: manifest.tokenizer.sha256,
+        **({NORMALIZATION_KEY: normalization} if normalization else {}),
         **{f"model's {k}": v for k, v in dataclasses.asdict(model).items()},
     }
 

@@ -234,9 +234,13 @@ def test_a_word_piece_vocabulary_is_refused_and_none_at_all_is_told(publish, sha
 
 def test_a_tokenizer_that_changes_the_text_first_is_told(publish, shards):
     folder, _ = publish()
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, "keep_accents": False}))
-    (line,) = load(folder, shards)[1]
-    assert "makes text lower case or removes accents" in line
+    for settings, told in (
+        ({"do_lower_case": True, "keep_accents": True}, "makes text lower case or removes accents"),
+        ({"do_lower_case": True, "keep_accents": False}, "built with --normalization albert-v2"),
+    ):
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        (line,) = load(folder, shards)[1]
+        assert told in line
 
 
 # ---- files ----

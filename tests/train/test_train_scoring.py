@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -438,3 +439,24 @@ def test_an_albert_whose_text_is_lowered_first_is_tokenised_by_transformers(trai
     ours, _ = masked_lm.load_masked_lm(trained)
     text = ["the river is very little"]
     assert lm.encode(text)[0].input_ids.tolist() == ours.encode(text)[0].input_ids.tolist()
+
+
+def test_text_is_normalised_as_for_the_training_also_after_an_export(trained, tmp_path):
+    """As if the shards of the run had the normalization albert-v2."""
+    run, exported = tmp_path / "run", tmp_path / "model"
+    shutil.copytree(trained, run)
+    content = json.loads((run / "run.json").read_text())
+    content["identity"]["tokenizer's normalization"] = "albert-v2"
+    (run / "run.json").write_text(json.dumps(content))
+    huggingface.export_model(run, exported)
+    settings = json.loads((exported / "tokenizer_config.json").read_text())
+    assert (settings["do_lower_case"], settings["keep_accents"], settings["remove_space"]) == (True, False, True)
+    plain, _ = masked_lm.load_masked_lm(trained)
+    expected = plain.encode(["the river"])[0].input_ids.tolist()
+    for folder in (run, exported):
+        lm, _ = masked_lm.load_masked_lm(folder)
+        assert isinstance(lm, masked_lm.AlbertLm)
+        assert lm.encode(["Thé  RIVER"])[0].input_ids.tolist() == expected
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(exported)
+    assert theirs("Thé  RIVER")["input_ids"] == expected

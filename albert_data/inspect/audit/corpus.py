@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sentencepiece
 
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
@@ -83,10 +82,8 @@ def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[L
     if the result is encoded as <unk>. Changes of case and of compatibility forms, such as full-width
     letters, are no loss.
     """
-    processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(tokenizer.model)
     codes = [code for code in np.flatnonzero(characters).tolist() if _is_visible(chr(code))]
-    normalised = [str(processor.Normalize(chr(code))).replace(SPACE, "").strip() for code in codes]
+    normalised = [tokenizer.normalise(chr(code)).replace(SPACE, "").strip() for code in codes]
     is_unk = _find_unk(normalised, tokenizer)
     lost = []
     for code, after, unk in zip(codes, normalised, is_unk, strict=True):
