@@ -210,10 +210,10 @@ def hash_file(path: Path, advance: Callable[[int], object] | None = None) -> str
 
 
 class HashingFile:
-    """A binary file that hashes and counts the bytes written to it."""
+    """A binary file that hashes and counts the bytes written to it. digest: SHA-256 unless another is given."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._digest = file, sha256()
+    def __init__(self, file: BinaryIO, digest: Any = None) -> None:
+        self._file, self._digest = file, digest or sha256()
         self.num_bytes = 0
 
     @property

@@ -1,0 +1,153 @@
+"""What every format has in common: the rows of a shard go in, whole files and a line about each come out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow
+import xxhash
+
+from albert_data.examples.ragged import Examples
+from albert_data.files import HashingFile, replace_file
+from albert_data.shards.manifest import Manifest, ShardEntry
+from albert_data.shards.reader import Shards
+from albert_data.shards.rows import slice_rows
+from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch
+
+HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertTask:
+    """One shard. number: of `count` shards of its split, from 0 on."""
+
+    split: str
+    number: int
+    count: int
+    shard: ShardEntry
+
+    @property
+    def name(self) -> str:
+        return f"{self.split}-{self.number:05d}"
+
+    def describe(self) -> str:
+        return f"shard {self.shard.file}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """A file that was written. name: relative to DIR; hash: HASH of its bytes, in hexadecimal.
+
+    row_bytes: what its rows take in memory as Arrow columns, for formats whose description needs it.
+    """
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    hash: str
+    row_bytes: int | None = None
+
+    def to_values(self) -> dict[str, Any]:
+        """For JSON."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+SplitFiles = Mapping[str, list[FileEntry]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished shard folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def id_dtype(self) -> type[Any]:
+        """uint16 or uint32, as docs/format.md has it."""
+        return np.uint16 if self.manifest.tokenizer.vocab_size <= 1 << 16 else np.uint32
+
+    @property
+    def max_seq_len(self) -> int:
+        return self.manifest.config.examples.max_seq_len
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return shard_schema(self.id_dtype, has_source=self.manifest.sources is not None)
+
+    def read(self, task: ConvertTask, max_rows: int) -> Iterator[Examples]:
+        """Yield the rows of one shard in order, at most `max_rows` at once. Raises ShardError as `open_shards` does."""
+        alone = {task.split: dataclasses.replace(self.manifest.splits[task.split], shards=(task.shard,))}
+        shards = Shards(self.folder, task.split, dataclasses.replace(self.manifest, splits=alone))
+        shards.folder = self.folder / task.shard.file  # its messages number the rows of this file
+        for batch in shards.batches():
+            if batch.input_ids.dtype != self.id_dtype:  # by another writer; the ids are below vocab_size, so they fit
+                ids = {name: getattr(batch, name).astype(self.id_dtype) for name in ("input_ids", "masked_ids")}
+                batch = dataclasses.replace(batch, **ids)
+            for begin in range(0, len(batch), max_rows):
+                yield slice_rows(batch, begin, min(begin + max_rows, len(batch)))
+
+    def make_row(self) -> Examples:
+        """A row of no text, [CLS] [SEP], as it comes out of a shard: kernels distinguish arrays that are read-only."""
+        row = Examples(
+            input_ids=np.zeros(2, self.id_dtype),
+            offsets=np.array([0, 2]),
+            segment_a_len=np.zeros(1, np.int32),
+            sop_label=np.full(1, -1, np.int8),
+            masked_positions=np.zeros(0, np.uint16),
+            masked_ids=np.zeros(0, self.id_dtype),
+            mask_offsets=np.zeros(2, np.int64),
+            document_keys=np.zeros(1, np.uint64),
+            sources=None if self.manifest.sources is None else np.zeros(1, np.uint16),
+        )
+        return from_record_batch(to_record_batch(row, self.schema))
+
+
+class Writer(Protocol):
+    """Writes one format. It can be pickled, and a worker uses it for one shard after another.
+
+    max_rows: the most rows of an Examples that `write` may be given, so that its buffers stay small.
+    facts: what a reader of the format has to be told, for conversion.json.
+    """
+
+    max_rows: int
+    facts: dict[str, int]
+
+    def prepare(self, rows: Examples) -> None:
+        """Compile or load what `write` needs. rows: some of the kind that it will get."""
+
+    def write(self, root: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+        """Write the rows of one shard to one or more files below `root`."""
+
+    def describe(self, files: SplitFiles) -> dict[str, bytes]:
+        """The small files that say what the others are, by name."""
+
+
+def hash_quickly(path: Path) -> str:
+    """HASH of a file, in hexadecimal: ten times as fast as SHA-256. It shows damage, not forgery."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def new_file(root: Path, name: str) -> Iterator[HashingFile]:
+    """Open a file for writing; it gets its name when it is complete. The caller of `Writer.write` syncs it."""
+    path = root / name
+    path.parent.mkdir(exist_ok=True)
+    with replace_file(path, sync=False) as file:
+        yield HashingFile(file, xxhash.xxh3_128())
+
+
+def make_entry(name: str, num_rows: int, file: HashingFile, row_bytes: int | None = None) -> FileEntry:
+    """The entry of a file that is complete."""
+    return FileEntry(name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest(), row_bytes=row_bytes)
