@@ -17,6 +17,8 @@ SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
 MODEL_TYPES = ("unigram", "bpe")
+MASKING_LAWS = ("ngram", "span", "word", "token")
+LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
 SPECIALS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
 
 
@@ -131,16 +133,22 @@ class ExampleConfig:
 
     max_seq_len: tokens of a row, [CLS] and [SEP] included.
     short_seq_prob: the share of rows that get a random, shorter length.
-    ngram: the longest masked span, in words.
+    masking: how long masked spans are. "ngram": n words with p(n) ~ 1/n, as in ALBERT; "span": 1 to 10 words with
+    p(n) ~ 0.8**n, as in SpanBERT (Joshi et al. 2020, section 3.1); "word" and "token": one word or one piece, as in
+    BERT with and without whole-word masking.
+    ngram: the longest span of masking "ngram", in words.
     mask_prob: the share of a row's tokens, without the special ones, that are masked.
+    replace: of the masked tokens, the percentages that become [MASK], a random piece, and stay: "80/10/10".
     whole_word: mask whole words. Otherwise each piece counts as a word.
     dupe_factor: the number of passes over the corpus, each with other pairs and masks.
     """
 
     max_seq_len: int = 512
     short_seq_prob: float = 0.1
+    masking: str = "ngram"
     ngram: int = 3
     mask_prob: float = 0.15
+    replace: str = "80/10/10"
     whole_word: bool = True
     dupe_factor: int = 1
     seed: int = 0
@@ -148,15 +156,55 @@ class ExampleConfig:
     def __post_init__(self) -> None:
         check_range("max_seq_len", self.max_seq_len, 8, 8192)
         check_range("short_seq_prob", self.short_seq_prob, 0.0, 1.0)
+        check_choice("masking", self.masking, MASKING_LAWS)
         check_range("ngram", self.ngram, 1, 10)
+        if self.masking != "ngram" and self.ngram != ExampleConfig.ngram:
+            raise ConfigError(f"ngram is {self.ngram}, which masking {self.masking!r} does not use; leave one out")
+        if self.masking == "word" and not self.whole_word:
+            raise ConfigError("masking is 'word', but whole_word is off; masking 'token' masks single pieces")
+        object.__setattr__(self, "replace", _normalise_shares(self.replace))
         check_range("mask_prob", self.mask_prob, 0.01, 0.5)
         check_range("dupe_factor", self.dupe_factor, 1, 1000)
         check_range("seed", self.seed, 0, 2**63 - 1)
 
     @property
+    def longest_span(self) -> int:
+        """The longest masked span, in words."""
+        return {"ngram": self.ngram, "span": LONGEST_SPAN}.get(self.masking, 1)
+
+    @property
+    def span_gap(self) -> int:
+        """Unmasked words after a masked span, at least. Single words and pieces may be neighbours, as in BERT."""
+        return 0 if self.masking in ("word", "token") else 1
+
+    @property
+    def masks_words(self) -> bool:
+        """Whether whole words are masked, not pieces."""
+        return self.whole_word and self.masking != "token"
+
+    @property
+    def replace_shares(self) -> tuple[float, float, float]:
+        """The shares of masked tokens that become [MASK], a random piece, and stay."""
+        to_mask, random, kept = (float(part) / 100 for part in self.replace.split("/"))
+        return to_mask, random, kept
+
+    @property
     def max_tokens(self) -> int:
         """The largest number of tokens of text in a row."""
         return self.max_seq_len - SPECIALS_PER_PAIR
+
+
+def _normalise_shares(text: str) -> str:
+    """Three percentages in their shortest form: "80/10/10" for "80/10.0/10"."""
+    try:
+        shares = [float(part) for part in text.split("/")]
+    except ValueError:
+        shares = []
+    if len(shares) != 3 or not all(share >= 0 for share in shares) or abs(sum(shares) - 100) > 1e-9:
+        raise ConfigError(
+            f"replace is {text!r}; give the percentages of [MASK], random pieces and kept ones, as 80/10/10"
+        )
+    return "/".join(f"{share:.12g}" for share in shares)
 
 
 @dataclass(frozen=True, kw_only=True)

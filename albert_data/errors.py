@@ -22,6 +22,10 @@ class InputError(AlbertDataError):
     """A corpus is missing, empty, unreadable or (with --strict) damaged."""
 
 
+class StorageError(AlbertDataError):
+    """A path is a URL, such as s3://bucket/key; only disks can be read and written."""
+
+
 class TokenizerError(AlbertDataError):
     """A tokenizer can't be loaded or trained."""
 

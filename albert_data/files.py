@@ -1,9 +1,4 @@
-"""Write files so that a reader sees a whole file or none, whatever happens while it is written.
-
-A file is written in its folder under a random hidden name, synced (unless sync=False), and renamed. A kill leaves at
-most the hidden `.albert-data-<16 hex digits>.tmp`. A file that is not synced survives a kill too, but not a loss of
-power.
-"""
+"""Files that the program writes and reads as a whole: bytes, JSON, what the user named, and their hashes."""
 
 from __future__ import annotations
 
@@ -12,111 +7,44 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import OutputError
-from albert_data.interrupts import before_exit
-
-TEMPORARY_SUFFIX = ".tmp"
-_open_temporaries: set[Path] = set()
-_TEMPORARY = re.compile(r"\.albert-data-[0-9a-f]{16}\.tmp")
+from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
 
 
-@contextmanager
-def replace_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """Open a file for writing. It gets its name when the block ends without an error.
-
-    An OSError without a file name, such as that of a full disk, is raised again with this file's name.
-    """
-    temporary = _choose_temporary(path)
-    try:
-        with temporary.open("xb") as file:  # x: fail if anything has the name, even a link
-            yield file
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _open_temporaries.discard(temporary)
-    except OSError as error:
-        _remove_temporary(temporary)
-        if error.errno is not None and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    except BaseException:
-        _remove_temporary(temporary)
-        raise
+def replace_file(path: Path, *, sync: bool = True) -> AbstractContextManager[BinaryIO]:
+    """Open a file for writing, as `Storage.create` does."""
+    return find_storage(path).create(path, sync=sync)
 
 
-def _choose_temporary(path: Path) -> Path:
-    """A new name in the folder of `path`. If Ctrl-C ends the process, the file of this name is removed."""
-    temporary = path.with_name(f".albert-data-{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
-    _open_temporaries.add(temporary)
-    return temporary
-
-
-def _remove_temporary(temporary: Path) -> None:
-    with suppress(OSError):  # what failed before is the error to report
-        temporary.unlink(missing_ok=True)
-    _open_temporaries.discard(temporary)
-
-
-@before_exit
-def _remove_open_temporaries() -> None:
-    for temporary in list(_open_temporaries):
-        _remove_temporary(temporary)
-
-
-def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files that a kill left in a folder."""
-    for path in list_temporaries(folder):
-        path.unlink(missing_ok=True)
-
-
-def list_temporaries(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if _TEMPORARY.fullmatch(path.name) and is_regular(path)]
+def sync_path(path: Path) -> None:
+    find_storage(path).sync(path)
 
 
 def is_regular(path: Path) -> bool:
     """Return whether a path is a regular file and not a link."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
+    return find_kind(path, follow=False) == FILE
 
 
 def is_there(path: Path) -> bool:
     """Return whether a path exists, even as a link to nothing."""
-    return os.path.lexists(path)
+    return find_kind(path, follow=False) is not None
+
+
+def read_bytes(path: Path) -> bytes:
+    with find_storage(path).open(path) as file:
+        return file.read()
 
 
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
     with replace_file(path, sync=sync) as file:
         file.write(data)
-
-
-def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Replace files of a folder that belong together.
-
-    All new files are written first, so a full disk changes nothing. Then all old ones are removed, the first one last,
-    and the new ones get their names, the first one first. So a kill can leave too few files, but never old and new ones
-    mixed, and never others without the first, which describes them.
-    """
-    written: dict[str, Path] = {}
-    try:
-        for name, data in files.items():
-            written[name] = _choose_temporary(folder / name)
-            write_bytes(written[name], data)  # synced, and complete before any old file is removed
-        for name in reversed(list(files)):
-            (folder / name).unlink(missing_ok=True)
-        for name, temporary in written.items():
-            os.replace(temporary, folder / name)
-    finally:
-        for temporary in written.values():
-            _remove_temporary(temporary)
 
 
 def find_cache_folder(name: str) -> Path:
@@ -176,10 +104,10 @@ def write_output(path: Path, data: bytes) -> bool:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises OSError, or ValueError if it is not a regular file or does not hold an object."""
-    if path.exists() and not path.is_file():  # reading a pipe would wait
+    if find_kind(path) not in (None, FILE):  # reading a pipe would wait
         raise ValueError(f"{path} is no regular file")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_bytes(path).decode())
     except RecursionError as error:
         raise ValueError(f"{path} is nested too deeply") from error
     if not isinstance(value, dict):
@@ -187,21 +115,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def sync_path(path: Path) -> None:
-    """Wait until the bytes of a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(descriptor)
+def hash_file(path: Path, advance: Callable[[int], object] | None = None, digest: Any = None) -> str:
+    """Return the hash of a file, in hexadecimal: SHA-256 unless another is given.
 
-
-def hash_file(path: Path, advance: Callable[[int], object] | None = None) -> str:
-    """Return the SHA-256 of a file, in hexadecimal. advance: called with the number of bytes that were read."""
-    digest = sha256()
-    with path.open("rb") as file:
+    advance: called with the number of bytes that were read.
+    """
+    digest = digest or sha256()
+    with find_storage(path).open(path) as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
             if advance is not None:

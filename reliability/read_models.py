@@ -113,4 +113,4 @@ class ReadWeights:
         out = Path(shutil.copytree(self._sound.exported, folder / "model"))
         name = case.reader.name if case.reader.name == "config.json" else "model.safetensors"
         (out / name).write_bytes(data)
-        load_initial(out)
+        load_initial(out, self._sound.shards)

@@ -23,7 +23,7 @@ from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.ragged import Examples
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.files import hash_file, read_json, write_json
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, write_shard
@@ -69,14 +69,9 @@ def text_documents() -> st.SearchStrategy[list[Sentences]]:
 
 
 def configs() -> st.SearchStrategy[ExampleConfig]:
-    return st.builds(
-        ExampleConfig,
-        max_seq_len=st.integers(8, 48),
-        ngram=st.integers(1, 4),
-        mask_prob=st.sampled_from((0.15, 0.4)),
-        whole_word=st.booleans(),
-        seed=st.integers(0, 1000),
-    )
+    sizes = {"max_seq_len": st.integers(8, 48), "mask_prob": st.sampled_from((0.15, 0.4)), "seed": st.integers(0, 1000)}
+    ngrams = st.builds(ExampleConfig, ngram=st.integers(1, 4), whole_word=st.booleans(), **sizes)
+    return ngrams | st.builds(ExampleConfig, masking=st.sampled_from(("span", "word", "token")), **sizes)
 
 
 def write_sentences(count: int, seed: int) -> list[Sentences]:
@@ -132,7 +127,7 @@ def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config:
         "albert_data_version": "0.1.0",
         **VERSIONS,
         "config": settings,
-        "ngram_shares": ngram_shares(config.ngram).tolist(),
+        "ngram_shares": span_shares(config.longest_span, config.masking).tolist(),
         "tokenizer": {"file": "tokenizer/spiece.model"} | {name: getattr(tokenizer, name) for name in names},
         "inputs": inputs,
         "plan": {

@@ -15,6 +15,8 @@ from functools import cache
 
 from xxhash import xxh3_64_intdigest
 
+from albert_data.config import ExampleConfig
+
 WHITESPACE = b" \t\n\r\x0b\x0c"
 BITS_64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -322,13 +324,13 @@ def longest_span(words_a: int, words_b: int, ngram: int) -> int:
     return min(ngram, shorter + 1)
 
 
-def draw_lengths(state: int, num_words: int, law: SpanLaw) -> list[int]:
+def draw_lengths(state: int, num_words: int, law: SpanLaw, gap: int) -> list[int]:
     bound = law.bound + (draw(state, 0) < law.extra)
     lengths: list[int] = []
     while sum(lengths) < bound:
         bits = draw(state, 2 + len(lengths))
         length = 1 + sum(bits >= limit for limit in law.cumulative[:-1])
-        if lengths and sum(lengths) + length + len(lengths) + 1 > num_words:
+        if lengths and sum(lengths) + length + gap * (len(lengths) + 1) > num_words:
             break
         lengths.append(length)
     return lengths
@@ -343,10 +345,10 @@ def choose_items(state: int, num_items: int, num_chosen: int) -> set[int]:
     return chosen
 
 
-def arrange(state: int, num_words: int, lengths: list[int]) -> set[int]:
-    """The words that are masked: spans, each before an unmasked word, among single words, on a circle."""
+def arrange(state: int, num_words: int, lengths: list[int], gap: int) -> set[int]:
+    """The words that are masked: spans, each before its gap of an unmasked word, among single words, on a circle."""
     at = below(draw(state, 1), num_words)
-    num_items = len(lengths) + max(0, num_words - sum(lengths) - len(lengths))
+    num_items = len(lengths) + max(0, num_words - sum(lengths) - gap * len(lengths))
     chosen = choose_items(mix(state), num_items, len(lengths))
     spans = list(lengths)
     masked: set[int] = set()
@@ -354,8 +356,9 @@ def arrange(state: int, num_words: int, lengths: list[int]) -> set[int]:
         if item in chosen:
             length = spans.pop(0)
             masked |= {(at + step) % num_words for step in range(length)}
-            at += length
-        at += 1
+            at += length + gap
+        else:
+            at += 1
     return masked
 
 
@@ -364,9 +367,7 @@ def mask_row(
     vocabulary: Vocabulary,
     ordinary_ids: Sequence[int],
     laws: dict[tuple[int, int, int], SpanLaw],
-    *,
-    ngram: int,
-    seed: int,
+    config: ExampleConfig,
     pass_index: int,
 ) -> tuple[list[int], list[int]]:
     """Positions and ids of the masks of a row (ids, segment_a_len, document key, index).
@@ -379,18 +380,21 @@ def mask_row(
     if not words:
         return [], []
     num_segments = bool(words_a) + bool(words_b)
-    law = laws[num_segments, longest_span(len(words_a), len(words_b), ngram), len(words)]
-    state = stream(seed, MASKING, key, pass_index, index)
-    lengths = draw_lengths(state, len(words), law)
-    masked = arrange(state, len(words), lengths) if lengths else set()
+    gap = 0 if config.masking in ("word", "token") else 1
+    law = laws[num_segments, longest_span(len(words_a), len(words_b), config.longest_span), len(words)]
+    state = stream(config.seed, MASKING, key, pass_index, index)
+    lengths = draw_lengths(state, len(words), law, gap)
+    masked = arrange(state, len(words), lengths, gap) if lengths else set()
     positions = sorted(at for word in masked for at in words[word])
     state = mix(state ^ MASKING)
-    return positions, [replace(draw(state, at), ids[at], vocabulary.mask_id, ordinary_ids) for at in positions]
+    percentages = [float(part) for part in config.replace.split("/")]
+    limits = [threshold(percentages[0] / 100), threshold(percentages[0] / 100 + percentages[1] / 100)]
+    return positions, [replace(draw(state, at), ids[at], vocabulary.mask_id, ordinary_ids, limits) for at in positions]
 
 
-def replace(bits: int, original: int, mask_id: int, ordinary_ids: Sequence[int]) -> int:
-    if bits < threshold(0.8):
+def replace(bits: int, original: int, mask_id: int, ordinary_ids: Sequence[int], limits: list[int]) -> int:
+    if bits < limits[0]:
         return mask_id
-    if bits < threshold(0.8 + 0.1):
+    if bits < limits[1]:
         return ordinary_ids[below(mix(bits), len(ordinary_ids))]
     return original

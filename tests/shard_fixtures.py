@@ -16,7 +16,7 @@ from row_fixtures import Row, make_examples
 
 from albert_data.config import BuildConfig
 from albert_data.examples.ragged import Examples
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.files import hash_file
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, SPLITS, Manifest, hash_content, hash_manifest
@@ -65,7 +65,7 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
         "albert_data_version": "0.1.0",
         **VERSIONS,
         "config": config,
-        "ngram_shares": ngram_shares(config["ngram"]).tolist(),
+        "ngram_shares": span_shares(config["ngram"]).tolist(),
         "tokenizer": {
             "file": "tokenizer/spiece.model",
             "sha256": "0" * 64,

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,17 @@ import convert_fixtures as fixtures
 import pytest
 from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
 from convert_fixtures import convert, write_folder
+from flat_store import Died, FlatStore
 from row_fixtures import numbered_rows
 from shard_fixtures import change_manifest
 
+from albert_data import storage
 from albert_data.cli.main import run
 from albert_data.convert import FORMATS, folder
 from albert_data.errors import OutputError, ShardError
 from albert_data.pipeline.engine import MultiprocessEngine
 
 NUM_SHARDS = 4  # of the fixture, in both splits
-_rename = os.rename
 
 
 @pytest.fixture(autouse=True)
@@ -91,24 +93,54 @@ class CountingEngine(fixtures.Inline):
             yield task, result
 
 
-@pytest.mark.parametrize("moment", range(3))
-def test_a_conversion_killed_while_it_is_published_resumes(
-    moment: int, shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
+def test_a_conversion_into_a_store_that_dies_at_any_change_resumes(
+    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    """train, validation and conversion.json are renamed, in this order."""
-    renamed: list[str] = []
+    """Changes: lock, plan, files, receipts, record, publishing, cleaning up."""
+    store = FlatStore(out)
+    monkeypatch.setattr(storage, "_disk", store)
+    before = store.changes_left
+    convert(shards, out, "mds")
+    changes = before - store.changes_left
+    assert changes > 20
+    for moment in range(changes):
+        store = FlatStore(out)
+        monkeypatch.setattr(storage, "_disk", store)
+        store.changes_left = moment
+        with pytest.raises(Died):
+            convert(shards, out, "mds")
+        found = store.files(out)
+        is_finished = "conversion.json" in found
+        assert not is_finished or reference.keys() <= found.keys()
+        store.changes_left = before
+        left = CountingEngine()
+        convert(shards, out, "mds", engine=left)
+        assert not is_finished or left.count == 0
+        assert {name: sha256(data).hexdigest() for name, data in store.files(out).items()} == reference
+    assert not out.exists()
 
-    def die(source: Path, target: Path) -> None:
-        if len(renamed) == moment:
-            raise KeyboardInterrupt
-        renamed.append(target.name)
-        _rename(source, target)
+
+def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced(
+    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    def die(*arguments: Any) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(folder.os, "rename", die)
+        patch.setattr(storage.Disk, "publish", die)
         with pytest.raises(KeyboardInterrupt):
             convert(shards, out, "mds")
-    assert visible(out) == renamed
+    mine = out / "train" / "index.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(OutputError, match=r"holds train/index\.json, which no conversion wrote"):
+        convert(shards, out, "mds")
+    assert mine.read_text() == "mine"
+    shutil.rmtree(mine.parent)
+    mine.parent.symlink_to(shards)
+    with pytest.raises(OutputError, match="holds train, which no conversion wrote"):
+        convert(shards, out, "mds")
+    mine.parent.unlink()
     left = CountingEngine()
     convert(shards, out, "mds", engine=left)
     assert left.count == 0
@@ -133,7 +165,7 @@ def test_a_conversion_killed_at_any_moment_resumes(count: int, tmp_path: Path, o
 def test_a_file_that_a_crash_damaged_is_written_again(damage: str, shards: Path, out: Path, reference: dict[str, str]):
     with pytest.raises(KeyboardInterrupt):
         convert(shards, out, "mds", engine=InterruptedEngine(2))
-    file = out / ".convert" / "out" / "train" / "shard.00000.mds"
+    file = out / ".convert" / "train_shard.00000.mds"
     data = file.read_bytes()
     if damage == "removed":
         file.unlink()
@@ -199,7 +231,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(shards: Path, out: Path, 
             (out / "validation").mkdir()
             (out / "validation" / "mine").write_text("mine")
 
-    with pytest.raises(OutputError, match="validation has appeared meanwhile"):
+    with pytest.raises(OutputError, match="holds validation, which no conversion wrote"):
         convert(shards, out, "mds", engine=Appearing())
     assert (out / "validation" / "mine").read_text() == "mine"
     shutil.rmtree(out / "validation")
@@ -207,12 +239,10 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(shards: Path, out: Path, 
     assert digest_folder(out) == reference
 
 
-@pytest.mark.parametrize("inner", ["", "out", "receipts", "out/train"])
-def test_nothing_is_written_through_a_link(inner: str, shards: Path, out: Path, tmp_path: Path):
+def test_nothing_is_written_through_a_link(shards: Path, out: Path, tmp_path: Path):
     (tmp_path / "elsewhere").mkdir()
-    link = out / ".convert" / inner
-    link.parent.mkdir(parents=True)
-    link.symlink_to(tmp_path / "elsewhere")
+    out.mkdir()
+    (out / ".convert").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OutputError, match="is not a folder of a conversion"):
         convert(shards, out, "mds")
     assert not list((tmp_path / "elsewhere").iterdir())
@@ -227,7 +257,7 @@ def test_a_working_folder_of_somebody_else_is_refused(shards: Path, out: Path):
 
 
 def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(folder, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(folder, "LOCK_SECONDS", 0)
 
     class Twice(fixtures.Inline):
         def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
@@ -254,8 +284,8 @@ def test_an_unfinished_conversion_of_another_kind_stays(shards: Path, out: Path,
 def test_a_conversion_that_was_killed_before_its_first_file_binds_to_nothing(
     shards: Path, out: Path, reference: dict[str, str]
 ):
-    (out / ".convert" / "out" / "data").mkdir(parents=True)
-    (out / ".convert" / "out" / "data" / f".albert-data-{'0' * 16}.tmp").touch()
+    (out / ".convert").mkdir(parents=True)
+    (out / ".convert" / f".albert-data-{'0' * 16}.tmp").touch()
     (out / ".convert" / "plan.json").write_text('{"to": "parquet"}')
     convert(shards, out, "mds")
     assert digest_folder(out) == reference
@@ -319,8 +349,8 @@ def test_a_row_that_leaves_its_bounds_is_named(shards: Path, out: Path):
     change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=25))
     with pytest.raises(ShardError, match=r"train/shard-00002\.arrow, split train, row 5: masked_ids\[0\] is 25"):
         convert(shards, out, "parquet")
-    left = out / ".convert" / "receipts"
-    assert sorted(path.name for path in left.iterdir()) == ["train-00000.json", "train-00001.json"]
+    left = (out / ".convert").glob("*.receipt")
+    assert sorted(path.name for path in left) == ["train-00000.receipt", "train-00001.receipt"]
 
 
 def test_shards_that_are_replaced_meanwhile_are_an_error(shards: Path, out: Path):

@@ -13,7 +13,7 @@ import pytest
 
 from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs, open_counted, open_input
-from albert_data.errors import InputError
+from albert_data.errors import InputError, StorageError
 
 TEXT = "ein Wört\n\nzwei\n".encode()
 
@@ -146,7 +146,7 @@ def test_an_unknown_language_is_named(corpus: Path):
         InputError, match=r"b\.txt:xx does not exist \(.*b\.txt does, but language is 'xx', which is no"
     ):
         find_inputs([f"{corpus}/b.txt:xx"])
-    with pytest.raises(InputError, match=r"s3://bucket does not exist; name files"):
+    with pytest.raises(StorageError, match=r"^s3://bucket is not on a disk"):
         find_inputs(["s3://bucket"])
 
 

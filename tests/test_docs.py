@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from albert_data import open_shards
+
 ROOT = Path(__file__).parent.parent
 README, PYTHON_PAGE = ROOT / "README.md", ROOT / "docs" / "python.md"
+HUGGINGFACE_PAGE = ROOT / "docs" / "huggingface.md"
 
 
 def blocks(language: str, page: Path = README) -> list[str]:
@@ -103,6 +106,49 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
     assert "Another one." in split
     assert "['Dr. Smith arrived at 5 p.m. in London.', 'He was late.']" in split
     assert error.startswith("input no-such-file.txt does not exist")
+
+
+@pytest.fixture(scope="module")
+def sample_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that contains `shards`, built from the sample corpus."""
+    folder = tmp_path_factory.mktemp("huggingface")
+    run_python(
+        "import albert_data as ad\n"
+        f"ad.train_vocab({str(ROOT / 'sample_corpus')!r}, 'vocab', config=ad.VocabConfig(vocab_size=2000))\n"
+        "examples = ad.ExampleConfig(max_seq_len=64)\n"
+        "config = ad.BuildConfig(examples=examples, validation_fraction=0.1)\n"
+        f"ad.build({str(ROOT / 'sample_corpus')!r}, 'shards', tokenizer='vocab', config=config)\n",
+        folder,
+    )
+    return folder
+
+
+def test_the_trainer_of_the_hugging_face_page_learns_and_saves_a_model(sample_shards: Path):
+    pytest.importorskip("accelerate", reason="the huggingface extra is not installed")
+    code, _ = blocks("python", HUGGINGFACE_PAGE)
+    code += "from transformers import pipeline\nprint(pipeline('fill-mask', model='model')('今天[MASK]'))"
+    shown = run_python(code, sample_shards)
+    losses = [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", shown)]
+    assert losses[0] > losses[-1] + 0.5
+    assert float(re.search(r"validation loss: ([\d.]+)", shown)[1]) < losses[0]
+    assert "token_str" in shown
+
+
+def test_the_data_loader_of_the_hugging_face_page_runs(sample_shards: Path):
+    pytest.importorskip("torch", reason="the train extra is not installed")
+    _, code = blocks("python", HUGGINGFACE_PAGE)
+    assert "sentence_order_label" in run_python(code, sample_shards)
+
+
+def test_datasets_loads_a_shard_folder(sample_shards: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    found = datasets.load_dataset(str(sample_shards / "shards"), cache_dir=str(sample_shards / "cache"))
+    for split in ("train", "validation"):
+        for there, here in zip(found[split], open_shards(sample_shards / "shards", split), strict=True):
+            assert there["input_ids"] == here.input_ids.tolist()
+            assert there["masked_positions"] == here.masked_positions.tolist()
+            assert there["sop_label"] == here.sop_label
 
 
 def test_every_public_name_is_documented_and_loaded_only_when_it_is_used():

@@ -45,7 +45,7 @@ def test_spans_and_kinds_are_those_that_the_statistics_count(tmp_path_factory, d
         kinds += kinds_of(segments)
         pieces = sum(len(word) for segment in segments for _, words in segment.spans for word in words)
         assert pieces == len(shards[row].input_ids) - 1 - len(segments)
-    found = {f"spans_of_{n}": lens[n] / max(lens.total(), 1) for n in range(1, config.ngram + 1)}
+    found = {f"spans_of_{n}": lens[n] / max(lens.total(), 1) for n in range(1, config.longest_span + 1)}
     num_masked = max(kinds.total() - kinds[""], 1)
     names = {"shown_as_mask": "masked", "shown_as_random": "random", "shown_as_kept": "kept"}
     found |= {name: kinds[kind] / num_masked for name, kind in names.items()}
@@ -81,7 +81,7 @@ def test_each_step_is_explained(tmp_path: Path, whole_word: bool) -> None:
     page = render_anatomy(shards, {"train": measure(shards)})
     assert page.count('<li class="card">') == 5
     assert ("Each box is a word." if whole_word else "Each box is a piece") in page
-    assert "eight in ten show [MASK]" in page
+    assert "80 % show [MASK], 10 % show a piece drawn at random, and 10 % stay" in page
 
 
 def test_a_row_without_a_pair_says_so(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
         count_edges(example, counts)
         for words in find_segment_words(example, config):
             count_words(example, words, config, counts)
-    spans = [*range(1, config.ngram + 1), "longer"]
+    spans = [*range(1, config.longest_span + 1), "longer"]
     places = range(2 * EDGE + 1)
     return Statistics(
         config=config,
@@ -122,8 +122,10 @@ def count_words(example: Example, words: list[list[int]], config: ExampleConfig,
     counts["broken"] += sum(0 < len(masked.intersection(word)) < len(word) for word in words)
     for is_masked, run in groupby(words, key=masked.issuperset):
         length = len(list(run))
-        if is_masked:
-            counts["span", length if length <= config.ngram else "longer"] += 1
+        if is_masked and config.span_gap:
+            counts["span", length if length <= config.longest_span else "longer"] += 1
+        elif is_masked:
+            counts["span", 1] += length
 
 
 def count_edges(example: Example, counts: Counter[object]) -> None:

@@ -34,6 +34,7 @@ COMMON = (
     "languages",
     "config",
     "interrupts",
+    "storage",
     "files",
     "sharing",
     "escaping",
@@ -126,3 +127,81 @@ def test_no_room_imports_a_private_name_of_another():
         for name, line in imports_of(path):
             if name.startswith("albert_data."):
                 assert not re.search(r"\._[^_]", name), f"{path}:{line} imports {name}"
+
+
+# ---- storage ----
+
+STORED = ("corpus", "pipeline", "shards", "convert")
+# What of these modules touches no file by its name. Of every other module named here nothing may be used.
+HARMLESS = {
+    "os": {
+        *("PathLike", "fspath", "path", "path.abspath", "path.basename", "path.join", "path.splitext"),
+        *("_exit", "cpu_count", "getpid", "getppid", "read", "sched_getaffinity"),
+    },
+    "io": {"BufferedIOBase", "BufferedReader", "RawIOBase"},
+    "glob": {"has_magic"},
+    "gzip": {"GzipFile"},
+    **{name: set[str]() for name in ("fcntl", "mmap", "shutil", "tempfile")},
+}
+FILE_CALLS = {"pyarrow.OSFile", "pyarrow.memory_map", "pyarrow.input_stream", "pyarrow.output_stream"}
+# Methods of pathlib.Path, except `replace`, which is one of str too.
+PATH_METHODS = {
+    *("chmod", "exists", "glob", "hardlink_to", "is_dir", "is_file", "is_symlink", "iterdir", "lstat", "mkdir", "open"),
+    *("read_bytes", "read_text", "readlink", "rename", "resolve", "rglob", "rmdir", "samefile", "stat", "symlink_to"),
+    *("touch", "unlink", "walk", "write_bytes", "write_text"),
+}
+STORAGE = re.compile(r"(\w+\.)*_?storage|find_storage\(.*\)")
+DIRECT = {
+    ("corpus/inputs.py", "os.fstat"): "stdin has no name",
+    ("corpus/inputs.py", "os.stat"): "two names of a pipe are recognised by its device and inode",
+    ("corpus/inputs.py", "io.FileIO"): "a pipe or a device",
+    ("pipeline/build.py", "work.open"): "not a file: takes the lock on OUT",
+    ("pipeline/workdir.py", "self.open"): "the same",
+    ("pipeline/workdir.py", "path.exists"): "/proc",
+    ("pipeline/workdir.py", "path.read_text"): "/proc",
+}
+
+
+def touching_files(source: str) -> set[str]:
+    """What in a module's source touches files in another way than through storage.py."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module in HARMLESS:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names if alias.name not in HARMLESS[node.module]}
+        elif isinstance(node, ast.Attribute):
+            module, _, name = ast.unparse(node).partition(".")
+            if (module in HARMLESS and name.replace(".", "").isidentifier() and name not in HARMLESS[module]) or (
+                f"{module}.{name}" in FILE_CALLS
+            ):
+                found.add(f"{module}.{name}")
+        elif isinstance(node, ast.Call):
+            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in PATH_METHODS
+            if ast.unparse(node.func) == "open" or (is_method and not STORAGE.fullmatch(ast.unparse(node.func.value))):
+                found.add(ast.unparse(node.func))
+    return found
+
+
+def test_inputs_work_folders_and_shards_are_touched_through_the_storage_alone():
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in MODULES
+        if room_of(path) in STORED
+        for name in touching_files(path.read_text())
+    }
+    assert found == set(DIRECT)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("os.replace(a, b)", "os.path.exists(a)", "move = os.rename", "from os import fsync", "open(a)", "a.open()"),
+        *("(a / b).unlink()", "a.parent.glob(b)", "glob.glob(a)", "gzip.open(a)", "pyarrow.memory_map(a)"),
+        *("shutil.rmtree(a)", "storage_of.open(a)"),
+    ],
+)
+def test_a_line_that_touches_a_file_directly_is_noticed(line: str):
+    assert touching_files(line)
+
+
+def test_a_line_that_asks_the_storage_is_fine():
+    assert not touching_files("find_storage(a).open(a); self._storage.glob(a); storage.resolve(a); a.replace(b, c)")

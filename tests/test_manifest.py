@@ -127,7 +127,8 @@ def test_a_manifest_can_t_be_changed():
 
 def test_settings_are_read_as_a_config_and_a_missing_one_has_its_default():
     found = values()
-    del found["config"]["language"], found["config"]["num_shards"], found["config"]["compression"]
+    for name in ("language", "num_shards", "compression", "masking", "replace"):
+        del found["config"][name]
     assert Manifest.from_values(found).config == BuildConfig()
 
 

@@ -30,7 +30,7 @@ from albert_data.config import ExampleConfig
 from albert_data.examples import masks
 from albert_data.examples.masks import MaskScratch, Pieces, arrange, choose_items, make_scratch, point_to
 from albert_data.examples.ragged import Pairs
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.kernels import pointer
 from albert_data.tokenizer.words import WordRule, find_word_starts
 
@@ -64,7 +64,7 @@ def make_rows(
     )
 
 
-def draw(pairs: Pairs, rule: WordRule = RULE, **changes: float) -> Masks:
+def draw(pairs: Pairs, rule: WordRule = RULE, **changes: float | str) -> Masks:
     config = ExampleConfig(max_seq_len=max(8, int(np.diff(pairs.offsets).max())), **changes)
     return draw_masks(pairs, rule, config)
 
@@ -109,7 +109,7 @@ def test_spans_of_each_length_have_the_papers_share(max_seq_len: int, num_rows: 
     pairs = make_rows(num_rows, max_seq_len)
     counts = span_counts(masked_grid(pairs, draw(pairs, ngram=ngram)))
     assert len(counts) == ngram + 1
-    for found, expected in zip(counts[1:] / counts.sum(), ngram_shares(ngram), strict=True):
+    for found, expected in zip(counts[1:] / counts.sum(), span_shares(ngram), strict=True):
         assert_share(found, expected, counts.sum())
 
 
@@ -117,8 +117,28 @@ def test_spans_of_each_length_have_the_papers_share(max_seq_len: int, num_rows: 
 def test_short_rows_and_short_segments_keep_the_shares(two: bool):
     pairs = make_rows(60_000, 19, shorter=2, two=two)
     counts = span_counts(masked_grid(pairs, draw(pairs)))
-    for found, expected in zip(counts[1:] / counts.sum(), ngram_shares(3), strict=True):
+    for found, expected in zip(counts[1:] / counts.sum(), span_shares(3), strict=True):
         assert_share(found, expected, counts.sum())
+
+
+@ROW_LENGTHS
+def test_spans_of_masking_span_have_spanberts_shares(max_seq_len: int, num_rows: int):
+    """Geometric lengths of 1 to 10 words. A row of few words has shorter ones, with shares in the same proportion."""
+    pairs = make_rows(num_rows, max_seq_len, shorter=10)
+    counts = span_counts(masked_grid(pairs, draw(pairs, masking="span")))
+    weights = [0.8**n for n in range(len(counts) - 1)]
+    assert len(counts) == 11 or max_seq_len == 32
+    for found, weight in zip(counts[1:] / counts.sum(), weights, strict=True):
+        assert_share(found, weight / sum(weights), counts.sum())
+
+
+@pytest.mark.parametrize(("masking", "rule"), [("word", RULE), ("token", EVERY_PIECE)])
+def test_single_words_and_pieces_are_masked_like_a_random_choice_without_gaps(masking: str, rule: WordRule):
+    num_rows, num_words = 40_000, 7
+    pairs = make_rows(num_rows, num_words + 2, two=False)
+    masked = masked_words(pairs, draw(pairs, rule, masking=masking, mask_prob=3 / 7))
+    every = [sum(1 << word for word in words) for words in combinations(range(num_words), 3)]
+    assert_distribution(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(every, 1 / len(every)))
 
 
 # ---- how much is masked ----
@@ -182,7 +202,7 @@ def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np
     return found
 
 
-NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0)
+NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0, np.uint64(0), np.uint64(0), 1)
 NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.uint16))
 
 
@@ -202,15 +222,15 @@ def arrange_often(
     at, total = point_to(empty.ids, pieces, scratch, empty), scratch.lengths[:num_spans].sum()
     found = np.full((num_trials, total), -1)
     for trial in range(num_trials):
-        num_masked, lowest = arrange(at, np.uint64(trial), num_words, num_spans, total)
+        num_masked, lowest = arrange(at, np.uint64(trial), num_words, num_spans, total, pieces.gap)
         for i in range(num_masked):
             found[trial, i] = scratch.tokens[(lowest + i) % num_masked]
     return found
 
 
-def every_arrangement(num_words: int, lengths: list[int]) -> dict[int, float]:
+def every_arrangement(num_words: int, lengths: list[int], gap: int) -> dict[int, float]:
     """The share of each set of masked words where each turn of each choice of items is equally likely."""
-    num_items = max(len(lengths), num_words - sum(lengths))
+    num_items = max(len(lengths), num_words - sum(lengths) + (0 if gap else len(lengths)))
     found: Counter[int] = Counter()
     for turn in range(num_words):
         for chosen in combinations(range(num_items), len(lengths)):
@@ -218,22 +238,25 @@ def every_arrangement(num_words: int, lengths: list[int]) -> dict[int, float]:
             for item in range(num_items):
                 length = spans.pop(0) if item in chosen else 0
                 masked |= sum(1 << (at + step) % num_words for step in range(length))
-                at += length + 1
+                at += length + gap if item in chosen else 1
             found[masked] += 1
     return {masked: count / found.total() for masked, count in found.items()}
 
 
 @pytest.mark.parametrize(
-    ("num_words", "lengths"),
-    [(9, [1, 1, 1]), (7, [2, 1]), (8, [1, 3]), (10, [1, 2, 2]), (6, [3]), (6, [1, 1, 1]), (4, [4]), (1, [1])],
+    ("num_words", "lengths", "gap"),
+    [
+        *[(9, [1, 1, 1], 1), (7, [2, 1], 1), (8, [1, 3], 1), (10, [1, 2, 2], 1), (6, [3], 1), (6, [1, 1, 1], 1)],
+        *[(4, [4], 1), (1, [1], 1), (7, [1, 1, 1], 0), (6, [2, 1], 0), (5, [1, 1, 1, 1], 0), (1, [1], 0)],
+    ],
 )
-def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengths: list[int]):
+def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengths: list[int], gap: int):
     scratch = make_scratch(num_words + 1, 4)
     scratch.word_begins[: num_words + 1] = range(num_words + 1)
     scratch.lengths[: len(lengths)] = lengths
-    found = arrange_often(40_000, num_words, len(lengths), scratch, NO_PIECES, NO_MASKS)
+    found = arrange_often(40_000, num_words, len(lengths), scratch, NO_PIECES._replace(gap=gap), NO_MASKS)
     assert (np.diff(found, axis=1) > 0).all()
-    assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths))
+    assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths, gap))
 
 
 def test_spans_of_one_word_make_every_set_of_separate_words_equally_likely():
@@ -290,15 +313,19 @@ def test_pieces_inside_a_word_are_masked_separately_only_on_request():
 
 
 @ROW_LENGTHS
-def test_masked_tokens_are_replaced_by_80_10_10(max_seq_len: int, num_rows: int):
+@pytest.mark.parametrize("shares", [(0.8, 0.1, 0.1), (0.5, 0.3, 0.2), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)])
+def test_masked_tokens_are_replaced_by_80_10_10_or_as_asked(
+    max_seq_len: int, num_rows: int, shares: tuple[float, float, float]
+):
     """A random piece is the original itself once in as many times as there are ordinary pieces."""
     pairs = make_rows(num_rows, max_seq_len)
-    masks = draw(pairs)
+    masks = draw(pairs, replace="/".join(f"{100 * share:g}" for share in shares))
+    to_mask, random, kept = shares
     originals = pairs.ids.reshape(num_rows, -1)[masked_grid(pairs, masks)]
     same = 1 / len(ORDINARY_IDS)
-    assert_share((masks.ids == MASK).mean(), 0.8, len(originals))
-    assert_share((masks.ids == originals).mean(), 0.1 + 0.1 * same, len(originals))
-    assert_share(((masks.ids != MASK) & (masks.ids != originals)).mean(), 0.1 - 0.1 * same, len(originals))
+    assert_share((masks.ids == MASK).mean(), to_mask, len(originals))
+    assert_share((masks.ids == originals).mean(), kept + random * same, len(originals))
+    assert_share(((masks.ids != MASK) & (masks.ids != originals)).mean(), random * (1 - same), len(originals))
 
 
 def test_random_replacements_are_all_ordinary_pieces_with_equal_probability():

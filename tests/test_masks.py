@@ -37,17 +37,20 @@ from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.tokenizer.words import WordRule
 
-# Longest span, masking share and length of rows; few of them, for the tables of each are computed anew.
+# Few of them, for the tables of each are computed anew.
 SETTINGS = [
-    (1, 0.15, 40),
-    (2, 0.5, 12),
-    (3, 0.15, 12),
-    (3, 0.15, 64),
-    (3, 0.5, 40),
-    (10, 0.3, 64),
-    (1, 0.01, 8),
+    ExampleConfig(ngram=1, mask_prob=0.15, max_seq_len=40),
+    ExampleConfig(ngram=2, mask_prob=0.5, max_seq_len=12),
+    ExampleConfig(ngram=3, mask_prob=0.15, max_seq_len=12),
+    ExampleConfig(ngram=3, mask_prob=0.15, max_seq_len=64),
+    ExampleConfig(ngram=3, mask_prob=0.5, max_seq_len=40, replace="50/50/0"),
+    ExampleConfig(ngram=10, mask_prob=0.3, max_seq_len=64),
+    ExampleConfig(ngram=1, mask_prob=0.01, max_seq_len=8),
+    ExampleConfig(masking="span", mask_prob=0.15, max_seq_len=64),
+    ExampleConfig(masking="word", mask_prob=0.3, max_seq_len=40, replace="100/0/0"),
+    ExampleConfig(masking="token", mask_prob=0.5, max_seq_len=12, replace="0/0/100"),
 ]
-every_setting = pytest.mark.parametrize(("ngram", "mask_prob", "max_seq_len"), SETTINGS)
+every_setting = pytest.mark.parametrize("config", SETTINGS, ids=str)
 
 
 def draw_for(
@@ -70,9 +73,10 @@ def plain_masks(masks: Masks) -> list[tuple[list[int], list[int]]]:
 
 
 @lru_cache
-def plain_laws(max_words: int, ngram: int, mask_prob: float) -> dict[tuple[int, int, int], references.SpanLaw]:
+def plain_laws(config: ExampleConfig) -> dict[tuple[int, int, int], references.SpanLaw]:
     """The tables of spans.py as Python integers; test_spans.py tells that they are right."""
-    tables = span_tables(max_words, ngram, mask_prob)
+    max_words = config.max_seq_len
+    tables = span_tables(max_words, config.longest_span, config.mask_prob, config.masking)
     return {
         (ends, longest, words): references.SpanLaw(
             tables.cumulative[ends - 1, longest - 1, words].tolist(),
@@ -80,7 +84,7 @@ def plain_laws(max_words: int, ngram: int, mask_prob: float) -> dict[tuple[int, 
             int(tables.extra[ends - 1, longest - 1, words]),
         )
         for ends in (1, 2)
-        for longest in range(1, ngram + 1)
+        for longest in range(1, config.longest_span + 1)
         for words in range(max_words + 1)
     }
 
@@ -93,25 +97,18 @@ def plain_laws(max_words: int, ngram: int, mask_prob: float) -> dict[tuple[int, 
 @given(keyed=toy_documents.documents, seed=st.integers(0, 2**63 - 1), pass_index=st.integers(0, 100))
 @settings(max_examples=25)
 def test_masks_equal_the_plain_reference(
-    rule: WordRule,
-    ngram: int,
-    mask_prob: float,
-    max_seq_len: int,
-    keyed: list[KeyedDocument],
-    seed: int,
-    pass_index: int,
+    rule: WordRule, config: ExampleConfig, keyed: list[KeyedDocument], seed: int, pass_index: int
 ):
-    config = ExampleConfig(max_seq_len=max_seq_len, ngram=ngram, mask_prob=mask_prob, seed=seed)
+    laws, config = plain_laws(config), replace(config, seed=seed)
     pairs, masks = draw_for(keyed, config, rule=rule, pass_index=pass_index)
     assert plain_masks(masks) == [
         references.mask_row(
             (ids, a_len, key, index),
             plain_vocabulary(rule),
             ORDINARY_IDS.tolist(),
-            plain_laws(max_seq_len, ngram, mask_prob),
-            ngram=ngram,
-            seed=seed,
-            pass_index=pass_index,
+            laws,
+            config,
+            pass_index,
         )
         for ids, a_len, _, key, index in plain_rows(pairs)
     ]
@@ -123,10 +120,8 @@ def test_masks_equal_the_plain_reference(
 @every_setting
 @given(keyed=toy_documents.documents)
 @settings(max_examples=25)
-def test_spans_are_whole_words_with_an_unmasked_word_between(
-    ngram: int, mask_prob: float, max_seq_len: int, keyed: list[KeyedDocument]
-):
-    pairs, masks = draw_for(keyed, ExampleConfig(max_seq_len=max_seq_len, ngram=ngram, mask_prob=mask_prob))
+def test_spans_are_whole_words_with_an_unmasked_word_between(config: ExampleConfig, keyed: list[KeyedDocument]):
+    pairs, masks = draw_for(keyed, config)
     for (ids, a_len, *_), (positions, _) in zip(plain_rows(pairs), plain_masks(masks), strict=True):
         assert positions == sorted(set(positions))
         left = set(positions)
@@ -137,7 +132,7 @@ def test_spans_are_whole_words_with_an_unmasked_word_between(
                 assert all((at in left) == is_masked for at in word)
                 left -= set(word)
                 run = run + 1 if is_masked else 0
-                assert run <= ngram
+                assert run <= config.longest_span or config.masking in ("word", "token")
         assert not left  # nothing but words is masked: no [CLS], no [SEP], no special token in the text
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from albert_data.examples.spans import MAX_ENDS, choose_bounds, correct_distribution, ngram_shares, span_tables
+from albert_data.examples.spans import MAX_ENDS, choose_bounds, correct_distribution, span_shares, span_tables
 
 ALL_WORDS = np.array([*range(1, 61), 100, 127, 256, 509, 1000, 8189])
 
@@ -46,15 +46,23 @@ def law_of(tables: object, ends: int, longest: int, words: int) -> list[float]:
 
 def test_the_shares_are_one_half_a_third_and_a_quarter_of_their_sum():
     expected = [Fraction(6, 11), Fraction(3, 11), Fraction(2, 11)]
-    assert ngram_shares(3).tolist() == pytest.approx([float(share) for share in expected], abs=1e-15)
-    assert ngram_shares(1).tolist() == [1.0]
+    assert span_shares(3).tolist() == pytest.approx([float(share) for share in expected], abs=1e-15)
+    assert span_shares(1).tolist() == [1.0]
 
 
+def test_spanberts_shares_fall_by_a_fifth_and_have_a_mean_of_3_8_words():
+    shares = span_shares(10, "span")
+    assert shares.sum() == pytest.approx(1)
+    assert (shares[1:] / shares[:-1]).tolist() == pytest.approx([0.8] * 9)
+    assert (shares * np.arange(1, 11)).sum() == pytest.approx(3.8, abs=0.005)
+
+
+@pytest.mark.parametrize("masking", ["ngram", "span"])
 @pytest.mark.parametrize("ngram", range(1, 11))
 @pytest.mark.parametrize("words_a", [None, "half", "shortest"])
-def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: str | None):
+def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: str | None, masking: str):
     ends = 1 if words_a is None else 2
-    distributions, feasible = correct_distribution(ALL_WORDS, ends, ngram)
+    distributions, feasible = correct_distribution(ALL_WORDS, ends, ngram, masking)
     is_long = 12 * ngram < ALL_WORDS
     assert feasible[is_long].all()
     for words, law in zip(ALL_WORDS[feasible].tolist(), distributions[feasible].tolist(), strict=True):
@@ -66,7 +74,7 @@ def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: 
         split = {None: None, "half": words // 2, "shortest": max(1, ngram - 1)}[words_a]
         found = shares_of(part_everywhere(law, words, split))
         if split is None or min(split, words - split) >= ngram - 1:
-            assert found == pytest.approx(ngram_shares(ngram).tolist(), abs=1e-12)
+            assert found == pytest.approx(span_shares(ngram, masking).tolist(), abs=1e-12)
 
 
 def test_long_rows_have_nearly_the_papers_distribution():
@@ -99,7 +107,7 @@ def test_in_small_rows_the_longest_span_is_shortened_until_the_shares_are_exact(
                 assert used <= longest
                 if ends == 1 or words // 2 >= used - 1:
                     found = shares_of(part_everywhere(law, words, None if ends == 1 else words // 2))
-                    assert found[:used] == pytest.approx(ngram_shares(used).tolist(), abs=1e-9)
+                    assert found[:used] == pytest.approx(span_shares(used).tolist(), abs=1e-9)
             assert used >= before  # a row of more words never has shorter spans
             before = used
         assert used == ngram
@@ -126,13 +134,13 @@ def mean_sum(law: list[float], bound: int) -> float:
     return sum(total * mass[total] for total in range(bound, bound + len(law)))
 
 
-@pytest.mark.parametrize("ngram", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize(("ngram", "masking"), [*((n, "ngram") for n in (1, 2, 3, 5, 10)), (10, "span")])
 @pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.5])
-def test_the_expected_sum_is_the_budget_exactly(ngram: int, mask_prob: float):
+def test_the_expected_sum_is_the_budget_exactly(ngram: int, masking: str, mask_prob: float):
     words = np.array([*range(0, 300, 3), 509, 850, 860, 900, 1700, 3000])
     distributions = np.zeros((len(words), ngram))
     distributions[:, 0] = 1.0
-    candidates, feasible = correct_distribution(words, 2, ngram)
+    candidates, feasible = correct_distribution(words, 2, ngram, masking)
     distributions[feasible] = candidates[feasible]
     bounds, extra = choose_bounds(distributions, mask_prob * words)
     for law, budget, bound, more in zip(

@@ -23,6 +23,7 @@ from albert_data.inspect import shard_checks
 from albert_data.inspect.shard_checks import Fault
 from albert_data.inspect.verify import verify as find_faults
 from albert_data.pipeline.progress import NullProgress
+from albert_data.shards import manifest_file
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +155,15 @@ def test_an_unlisted_shard_that_is_no_regular_file_is_not_opened(folder) -> None
 def test_a_manifest_that_appears_just_after_the_check_is_no_fault(folder, monkeypatch) -> None:
     """It was missing when it was read, and is there when that is told."""
     (folder / "manifest.json").rename(folder / "kept")
-    lexists = os.path.lexists
+    is_there = manifest_file.is_there
 
     def look(path: Path) -> bool:
-        is_there = lexists(path)
-        if not is_there:
+        found = is_there(path)
+        if not found:
             (folder / "kept").rename(folder / "manifest.json")
-        return is_there
+        return found
 
-    monkeypatch.setattr(os.path, "lexists", look)
+    monkeypatch.setattr(manifest_file, "is_there", look)
     with pytest.raises(ShardError, match=r"holds no manifest\.json, so it is no finished build"):
         list(find_faults(folder))
     assert not list(find_faults(folder))

@@ -8,28 +8,34 @@ from typing import Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import inputs_argument, setting, take_build_config, text_options, workers_option
+from albert_data.cli.options import PATH, inputs_argument, setting, take_build_config, text_options, workers_option
 from albert_data.cli.output import show, tell
-from albert_data.config import COMPRESSIONS, BuildConfig, ExampleConfig
+from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig
 from albert_data.interrupts import say_when_interrupted
 
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Folder to write.")
+@click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="Folder to write.")
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="SentencePiece model, or a folder that contains one. Without it, a vocabulary is trained first.",
 )
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
 @setting(
     ExampleConfig,
-    "--ngram",
-    "Longest masked span in words. The share of spans of n words is proportional to 1/n.",
+    "--masking",
+    "What to mask: spans of words with shares 1/n as in ALBERT (ngram), longer spans as in SpanBERT (span), or single "
+    "words or pieces as in BERT.",
+    type=click.Choice(MASKING_LAWS),
 )
+@setting(ExampleConfig, "--ngram", "Longest span of --masking ngram, in words.")
 @setting(ExampleConfig, "--mask-prob", "Share of the tokens to mask.")
+@setting(
+    ExampleConfig, "--replace", "Percentages of masked tokens: [MASK], a random piece, unchanged.", metavar="M/R/K"
+)
 @setting(ExampleConfig, "--short-seq-prob", "Share of the rows that get a random shorter length.")
 @setting(ExampleConfig, "--whole-word/--pieces", "Mask whole words, or treat each piece as a word.")
 @setting(ExampleConfig, "--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")

@@ -6,29 +6,29 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.options import require_packages
+from albert_data.cli.options import PATH, require_packages
 from albert_data.cli.output import show
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     metavar="DIR",
     help="Folder to write. Other files in it stay as they are.",
 )
 @click.option(
     "--checkpoint",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="Checkpoint of RUN to write.  [default: the newest]",
 )
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="SentencePiece model of the shards, or its folder. Needed only if RUN contains none.",
 )

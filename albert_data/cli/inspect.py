@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import corpus_option, find_corpus, json_option, moved_option, shards_argument
+from albert_data.cli.options import PATH, corpus_option, find_corpus, json_option, moved_option, shards_argument
 from albert_data.cli.output import show
 from albert_data.train.folder import RUN_FILE
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _SOP_LABELS = {"in-order": 0, "swapped": 1}
-_PATH = click.Path(path_type=Path)
 # An option, what it does, and the options that would have no effect with it.
 _CONFLICTS = (
     ("--row", "already says which rows", ("--grep", "--label", "--num-examples", "--random", "--seed")),
@@ -68,7 +67,7 @@ _CONFLICTS = (
 @click.option("--grep", "text", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
 @click.option("--label", type=click.Choice(list(_SOP_LABELS)), help="Show only rows whose segments are in this order.")
 @json_option
-@click.option("--html", type=_PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
+@click.option("--html", type=PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
 @corpus_option("Text that the shards were built from; adds figures for each file. May be repeated.")
 @moved_option("--audit", "audit SHARDS", is_flag=True)
 @moved_option("--preset", "presets NAME")

@@ -17,6 +17,7 @@ import click
 
 from albert_data.config import DOCUMENT_RULES, SENTENCE_RULES, BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import ConfigError
+from albert_data.storage import find_storage
 
 if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _LIST_WIDTH = 80  # columns
+
+
+class _DiskPath(click.Path):
+    """A path on a disk. A URL is refused here, because pathlib would make the folder `s3:` of s3://."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        find_storage(value)  # raises StorageError
+        return super().convert(value, param, ctx)
+
+
+PATH = _DiskPath(path_type=Path)
 
 
 # ---- settings ----
@@ -156,7 +168,7 @@ def workers_option(command: Command) -> Command:
 
 
 inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-shards_argument = click.argument("shards", metavar="SHARDS", type=click.Path(path_type=Path))
+shards_argument = click.argument("shards", metavar="SHARDS", type=PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 

@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from albert_data.cli.options import (
+    PATH,
     inputs_argument,
     require_packages,
     setting,
@@ -65,7 +66,7 @@ class Layout:
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder to write.")
+@click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write.")
 @click.option(
     "--minutes",
     type=click.FloatRange(0),

@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from albert_data.cli.options import json_option, require_packages
+from albert_data.cli.options import PATH, json_option, require_packages
 from albert_data.cli.output import show
 
 if TYPE_CHECKING:
     from albert_data.train.layers import Layers
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("runs", type=_PATH, metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", type=PATH, metavar="RUN...", nargs=-1, required=True)
 @click.option(
     "--shards",
-    type=_PATH,
+    type=PATH,
     metavar="SHARDS",
     help="Measure on the validation rows of this shard folder how much each layer changes its input. Needs PyTorch.",
 )
 @click.option(
     "--plot",
-    type=_PATH,
+    type=PATH,
     metavar="PATH",
     help="Draw what --shards measures as charts on an HTML page. Needs --shards.",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import json_option, require_packages, setting
+from albert_data.cli.options import PATH, json_option, require_packages, setting
 from albert_data.cli.output import show
 from albert_data.cli.progress import Bar
 from albert_data.escaping import escape_controls
@@ -20,20 +20,17 @@ from albert_data.wording import format_share
 if TYPE_CHECKING:
     from albert_data.train.sentence_pairs import ScoredPairs
 
-_PATH = click.Path(path_type=Path)
 _NAME_COLUMNS = 48
 
 
 @click.command()
-@click.argument("model", metavar="RUN", type=_PATH)
+@click.argument("model", metavar="RUN", type=PATH)
 @click.argument("pairs", metavar="PAIRS")
-@click.option("-o", "--output", type=_PATH, metavar="PATH", help="Write each pair with its two scores (.jsonl).")
-@click.option(
-    "--checkpoint", type=_PATH, metavar="PATH", help="Checkpoint of RUN to score with.  [default: the newest]"
-)
+@click.option("-o", "--output", type=PATH, metavar="PATH", help="Write each pair with its two scores (.jsonl).")
+@click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to score with.  [default: the newest]")
 @click.option(
     "--tokenizer",
-    type=_PATH,
+    type=PATH,
     metavar="PATH",
     help="SentencePiece model of the shards, or its folder. Needed only if RUN contains none.",
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.pipeline.advice import advise_on
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.plan import plan_tasks
@@ -50,7 +51,7 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             f"  {count_of(len(files), 'plain file')}, {size:,.1f} MB, in {count_of(num_tasks, 'task')}",
             f"  {count_of(len(streams), 'compressed file or stream', 'compressed files or streams')}",
             f"tokenizer  {vocabulary}",
-            *_describe_config(config, ngram_shares(config.examples.ngram).tolist()),
+            *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         ]
     )
 
@@ -113,4 +114,4 @@ def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
             line = " " * 10
         line += item
     listed = ", ".join(f"p({n}) = {format_share(share)}" for n, share in enumerate(shares, 1))
-    return [*lines, line, f"spans      {listed}"]
+    return [*lines, line, *textwrap.wrap(f"spans      {listed}", _WIDTH, subsequent_indent=" " * 11)]

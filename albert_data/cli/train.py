@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from albert_data.cli.options import require_packages, shards_argument
+from albert_data.cli.options import PATH, require_packages, shards_argument
+from albert_data.cli.output import tell
 from albert_data.train.config import BUDGETS, OPTIMIZERS, PRECISIONS, RECIPES, TrainConfig
 from albert_data.train.folder import load_config
 
@@ -66,7 +67,7 @@ def _parse_mask_prob(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="RUN",
     show_default="SHARDS-run",
     help="Folder for the checkpoints, the metrics and a page with the learning curves.",
@@ -74,9 +75,10 @@ def _parse_mask_prob(
 @click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with the settings of RUN.")
 @click.option(
     "--init-from",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
-    help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder.",
+    help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder. "
+    "The tokenizer of the shards may have more pieces, after those of the model.",
 )
 @click.option(
     "--preset",
@@ -195,7 +197,10 @@ def train(
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
-    initial = load_initial(init_from) if init_from else None
+    initial = None
+    if init_from:
+        say = tell if read_ranks().is_first else lambda line: None
+        initial = load_initial(init_from, shards, seed=config.seed, say=say)
     interrupt = Interrupt()
     last = loop.train(shards, output, config, resume=resume, initial=initial, interrupt=interrupt)
     return interrupt.exit_code if last is None else 0

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from albert_data.cli.options import (
+    PATH,
     inputs_argument,
     parse_size,
     setting,
@@ -21,7 +22,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder to write.")
+@click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write.")
 @setting(VocabConfig, "--vocab-size", "Number of pieces, special ones included.")
 @setting(VocabConfig, "--model-type", "Kind of SentencePiece model.", type=click.Choice(MODEL_TYPES))
 @setting(

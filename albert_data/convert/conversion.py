@@ -6,7 +6,6 @@ files of its own, so neither the number of workers nor a kill changes a byte.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,7 +20,7 @@ from albert_data import __version__
 from albert_data.convert.folder import ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
-from albert_data.convert.writers import ConvertTask, FileEntry, Source, Writer
+from albert_data.convert.writers import ConvertTask, FileEntry, Source, Writer, find_place
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import sync_path
 from albert_data.pipeline.engine import Engine
@@ -31,6 +30,7 @@ from albert_data.shards.manifest import SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.reader import check_split
 from albert_data.shards.row_bounds import Bounds
+from albert_data.storage import find_storage
 
 _MEASURE_ROWS = 1 << 30  # at once: nothing is copied
 
@@ -68,24 +68,25 @@ def convert_shards(
     if (record := folder.read_finished()) is not None:
         folder.sweep()
         return Conversion(record=record, was_finished=True)
-    folder.open()
     try:
+        folder.begin()
         if folder.read_sealed() is None:
             writer = _make_writer(Source(shards, manifest), to, card or {}, engine)
             job = ConvertJob(Source(shards, manifest), folder, writer)
             files = _convert(job, tasks, engine, progress)
             read.check_current()
             _seal(folder, writer, files)
-        record = folder.read_sealed()
-        assert record is not None, "it was written just now"
         folder.publish()
+        record = folder.read_finished()
+        assert record is not None, "it was published just now"
         return Conversion(record=record, was_finished=False)
     finally:
         folder.close()
 
 
 def _check_place(shards: Path, out: Path) -> None:
-    if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(shards)):  # Path.resolve fails at a loop of links
+    storage = find_storage(out)
+    if Path(storage.resolve(out)).is_relative_to(storage.resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
 
 
@@ -153,7 +154,7 @@ class ConvertJob:
 
     def __call__(self, task: ConvertTask) -> list[FileEntry]:
         parts = self.source.read(task, self.writer.max_rows)
-        entries = self.writer.write(self.folder.out, task, parts)
+        entries = self.writer.write(self.folder.work, task, parts)
         self.folder.keep_entries(task, entries)
         return entries
 
@@ -175,7 +176,7 @@ def _convert(
     for task, entries in chain(kept, engine.run(job, [task for task in tasks if task.name not in done])):
         done[task.name] = entries
         for entry in entries:  # while workers convert the next ones
-            sync_path(job.folder.out / entry.name)
+            sync_path(find_place(job.folder.work, entry.name))
         progress.advance(task.shard.num_bytes)
     files: dict[str, list[FileEntry]] = {}
     for task in tasks:

@@ -67,7 +67,7 @@ class MDSWriter:
         encode_samples(rows.arrays, ids, originals, positions, rows.input_ids.itemsize, out, ends)
         return out[: ends[-1] if len(ends) else 0], ends
 
-    def write(self, root: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         entries = []
         for number, (samples, ends) in enumerate(self._fill_files(parts)):
             part = f".{number}" if number else ""
@@ -75,7 +75,7 @@ class MDSWriter:
             # One offset more than samples, after the number of samples.
             first = 4 + 4 * (1 + len(ends)) + len(self._header)
             offsets = first + np.concatenate(([0], ends))
-            with new_file(root, name) as file:
+            with new_file(work, name) as file:
                 file.write(np.concatenate(([len(ends)], offsets)).astype(np.uint32).tobytes())
                 file.write(self._header)
                 for some in samples:

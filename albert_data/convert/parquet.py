@@ -47,11 +47,11 @@ class ParquetWriter:
     def prepare(self, rows: Examples) -> None:
         self._to_batch(rows)
 
-    def write(self, root: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         name = f"data/{task.split}-{task.number:05d}-of-{task.count:05d}.parquet"
         lists = [field.name for field in self._schema if pyarrow.types.is_list(field.type)]
         num_rows = row_bytes = 0
-        with new_file(root, name) as file:
+        with new_file(work, name) as file:
             sink = pyarrow.PythonFile(file, mode="w")
             with pyarrow.parquet.ParquetWriter(
                 sink,

@@ -77,9 +77,9 @@ class TFRecordWriter:
         out = np.empty(len(rows) * self._most, np.uint8)
         return out[: encode_records(rows.arrays, self.shape, self._constants, out)]
 
-    def write(self, root: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         name, num_rows = f"{task.split}/shard-{task.number:05d}.tfrecord", 0
-        with new_file(root, name) as file:
+        with new_file(work, name) as file:
             for rows in parts:
                 file.write(self.encode(rows).data)
                 num_rows += len(rows)

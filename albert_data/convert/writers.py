@@ -21,7 +21,6 @@ from albert_data.shards.rows import slice_rows
 from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch
 
 HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,29 +122,28 @@ class Writer(Protocol):
     def prepare(self, rows: Examples) -> None:
         """Compile or load what `write` needs. rows: some of the kind that it will get."""
 
-    def write(self, root: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
-        """Write the rows of one shard to one or more files below `root`."""
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+        """Write the rows of one shard to one or more files in the working folder."""
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """The small files that say what the others are, by name."""
 
 
-def hash_quickly(path: Path) -> str:
-    """HASH of a file, in hexadecimal: ten times as fast as SHA-256. It shows damage, not forgery."""
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+def new_hash() -> Any:
+    """HASH of nothing yet: ten times as fast as SHA-256. It shows damage, not forgery."""
+    return xxhash.xxh3_128()
+
+
+def find_place(work: Path, name: str) -> Path:
+    """Where a file of DIR lies until all are there: no folders are needed below the working folder."""
+    return work / name.replace("/", "_")
 
 
 @contextmanager
-def new_file(root: Path, name: str) -> Iterator[HashingFile]:
+def new_file(work: Path, name: str) -> Iterator[HashingFile]:
     """Open a file for writing; it gets its name when it is complete. The caller of `Writer.write` syncs it."""
-    path = root / name
-    path.parent.mkdir(exist_ok=True)
-    with replace_file(path, sync=False) as file:
-        yield HashingFile(file, xxhash.xxh3_128())
+    with replace_file(find_place(work, name), sync=False) as file:
+        yield HashingFile(file, new_hash())
 
 
 def make_entry(name: str, num_rows: int, file: HashingFile, row_bytes: int | None = None) -> FileEntry:

@@ -18,14 +18,16 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
-from albert_data.corpus.skipped import ALLOWED_NAMES, DEVICE, FOLDER_LINK, HIDDEN, PIPE, SOCKET, UNKNOWN, Skipped
+from albert_data.corpus.skipped import ALLOWED_NAMES, FOLDER_LINK, HIDDEN, UNKNOWN, Skipped
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
+from albert_data.storage import FILE, FOLDER, LINK, SOCKET, Status, find_kind, find_storage
 
 STDIN = "-"
 FORMATS = {".txt": "txt", ".jsonl": "jsonl"}
@@ -36,7 +38,6 @@ STREAM_ERRORS = (EOFError, OSError, zlib.error)
 # Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
 # that show no size (/proc/version).
 _STREAM_PATHS = ("/dev/stdin", "/dev/fd/", "/proc/")
-_KINDS = {stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET, stat.S_IFCHR: DEVICE, stat.S_IFBLK: DEVICE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +74,11 @@ def find_inputs(
     name ends so, each input has a language: its own, or that of the settings.
     say: prints what is skipped. No pipe is opened.
     Raises InputError if a name leads to nothing, or if a file has no known format or encoding or is given two
-    languages.
+    languages, and StorageError for a URL.
     """
     found: dict[object, Input] = {}
     for name in names:
+        find_storage(name)  # raises StorageError
         name, language = split_language(name)
         for path in _expand(name, say or (lambda line: None)):
             identity = _identify(path)
@@ -104,7 +106,9 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
 def split_language(name: str) -> tuple[str, str | None]:
     """The path in a name of the user, and the language after its last colon, None if there is none."""
     path, colon, code = name.rpartition(":")
-    if not colon or not path or not is_language(code) or os.path.lexists(name) or glob.glob(name):
+    if not colon or not path or not is_language(code) or find_kind(name, follow=False):
+        return name, None
+    if any(find_storage(name).glob(name)):
         return name, None
     return path, normalise_language(code)
 
@@ -117,9 +121,9 @@ def _identify(path: str) -> object:
     try:
         status = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
     except (AttributeError, OSError, ValueError):  # stdin may be no file
-        return path if path == STDIN else os.path.realpath(path)
+        return path
     is_file = stat.S_ISREG(status.st_mode) and path != STDIN and not _is_stream_path(path)
-    return os.path.realpath(path) if is_file else (status.st_dev, status.st_ino)
+    return find_storage(path).resolve(path) if is_file else (status.st_dev, status.st_ino)
 
 
 def _is_stream_path(path: str) -> bool:
@@ -129,14 +133,13 @@ def _is_stream_path(path: str) -> bool:
 def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
     if name == STDIN:
         return [STDIN]
-    if os.path.isdir(name):
-        return _walk(name, say)
-    if os.path.exists(name):
-        return [name]
+    if (kind := find_kind(name)) is not None:
+        return _walk(name, say) if kind == FOLDER else [name]
     skipped = Skipped()
-    matches = list(_choose_files(glob.glob(name, recursive=True), skipped))
+    matches = list(_choose_files(find_storage(name).glob(name), skipped))
     skipped.tell(say)
     if not matches:
+        find_storage(Path(name))  # raises StorageError for s3:/bucket, which pathlib made of s3://bucket
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
             f"input {name} {kind}{_doubt_language(name)}; name files, folders, globs in quotes, or - for stdin"
@@ -147,7 +150,7 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
 def _doubt_language(name: str) -> str:
     """A hint if `name` is an existing path, a colon and something that is no language."""
     path, _, code = name.rpartition(":")
-    if not path or not os.path.exists(path):
+    if not path or find_kind(path) is None:
         return ""
     try:
         normalise_language(code)
@@ -159,12 +162,12 @@ def _doubt_language(name: str) -> str:
 def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     found: list[str] = []
     skipped = Skipped()
-    for root, folders, files in os.walk(folder, onerror=_refuse_folder):
+    for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
         paths = {name: os.path.join(root, name) for name in [*folders, *files]}
         for name in sorted(paths):
             if name.startswith("."):
                 skipped.add(HIDDEN, paths[name])
-            elif name in folders and os.path.islink(paths[name]):
+            elif name in folders and find_kind(paths[name], follow=False) == LINK:
                 skipped.add(FOLDER_LINK, paths[name])
             elif name not in folders and _match(name) is None:
                 skipped.add(UNKNOWN, paths[name])
@@ -187,11 +190,11 @@ def _refuse_folder(error: OSError) -> None:
 def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
     """Drop folders, and skip what is no regular file: reading a pipe may wait for ever."""
     for path in paths:
-        mode = _read_status(path).st_mode
-        if stat.S_ISREG(mode):
+        kind = _read_status(path).kind
+        if kind == FILE:
             yield path
-        elif not stat.S_ISDIR(mode):
-            skipped.add(_KINDS[stat.S_IFMT(mode)], path)
+        elif kind != FOLDER:
+            skipped.add(kind, path)
 
 
 def _match(name: str) -> tuple[str, str | None] | None:
@@ -203,9 +206,9 @@ def _match(name: str) -> tuple[str, str | None] | None:
     return (FORMATS[ending], compression) if ending in FORMATS else None
 
 
-def _read_status(path: str) -> os.stat_result:
+def _read_status(path: str) -> Status:
     try:
-        return os.stat(path)
+        return find_storage(path).status(path)
     except OSError as error:
         raise _can_not_read(path, error) from error
 
@@ -222,10 +225,10 @@ def _describe(path: str, encoding: str | None) -> Input:
             raise InputError("input - is closed: this process has no stdin; name files, or pipe text into it")
         return _describe_stream(STDIN, "auto", None, encoding)
     status = _read_status(path)
-    if stat.S_ISSOCK(status.st_mode):
+    if status.kind == SOCKET:
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
     matched = _match(os.path.basename(path))
-    if not stat.S_ISREG(status.st_mode) or _is_stream_path(path):
+    if status.kind != FILE or _is_stream_path(path):
         format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
         return _describe_stream(path, format, compression, encoding)
     if matched is None:
@@ -234,12 +237,12 @@ def _describe(path: str, encoding: str | None) -> Input:
         path=path,
         format=matched[0],
         compression=matched[1],
-        size=status.st_size,
-        modified_ns=status.st_mtime_ns,
+        size=status.num_bytes,
+        modified_ns=status.modified_ns,
         encoding=encoding,
     )
     try:
-        with open(path, "rb") as file:
+        with find_storage(path).open(path) as file:
             sample = file.read(SAMPLE_BYTES)
     except OSError as error:
         raise _can_not_read(path, error) from error
@@ -366,18 +369,29 @@ def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
         # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), _count_nothing
+    file: io.BufferedReader = (
+        io.BufferedReader(io.FileIO(item.path)) if item.is_stream else find_storage(item.path).open(item.path)
+    )
+    count_read = _count_nothing if item.is_stream else file.raw.tell
     if item.compression == "gz":
-        unpacked = gzip.GzipFile(item.path, "rb")
-        return unpacked, _count_nothing if item.is_stream else cast(BinaryIO, unpacked.fileobj).tell
+        return _Unpacked(fileobj=file, mode="rb"), count_read
     if item.compression == "zst":
         import pyarrow
 
-        # pyarrow's own file seeks, which a pipe can't.
-        file = pyarrow.PythonFile(io.FileIO(item.path), "r") if item.is_stream else pyarrow.OSFile(item.path, "rb")
-        stream = io.BufferedReader(SmallReads(pyarrow.CompressedInputStream(file, "zstd"), item.path))
-        return stream, _count_nothing if item.is_stream else file.tell
-    plain = io.FileIO(item.path)
-    return io.BufferedReader(plain), _count_nothing if item.is_stream else plain.tell
+        # detach: a read from a pipe returns what is there.
+        packed = pyarrow.CompressedInputStream(pyarrow.PythonFile(file.detach(), "r"), "zstd")
+        return io.BufferedReader(SmallReads(packed, item.path)), count_read
+    return file, count_read
+
+
+class _Unpacked(gzip.GzipFile):
+    """Closes the .gz file with itself."""
+
+    def close(self) -> None:
+        file = cast(BinaryIO | None, self.fileobj)
+        super().close()
+        if file is not None:
+            file.close()
 
 
 def _count_nothing() -> int:

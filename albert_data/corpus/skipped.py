@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from albert_data.storage import DEVICE, PIPE, SOCKET
+
 ALLOWED_NAMES = ".txt and .jsonl, plain or with .gz or .zst"
 _SHOWN = 3
 
 HIDDEN, UNKNOWN, FOLDER_LINK = "hidden", "unknown", "link"
-PIPE, SOCKET, DEVICE = "pipe", "socket", "device"
 _TO_READ = "; name {it} as an input to read {it}"
 # For each reason: what one file is, what several are, and the advice after their names.
 _REASONS = {

@@ -4,11 +4,12 @@ In: rows without masks. Out: the same rows masked, in place, the positions to pr
 The words of a row are arranged on a circle. Span lengths are drawn from the distribution of spans.py; one arrangement
 of the spans, each followed by at least one unmasked word, and of the other words is drawn at random, and turned
 by a random number of words: so every word is masked with the same probability, also the first and the last. A span
-across the end of a segment is split there, so none crosses [CLS] or [SEP]. The unmasked word between spans lets a
-reader of the shard recognise each span. Of the masked tokens 80 % become [MASK], 10 % a random ordinary piece, 10 %
-stay.
+across the end of a segment is split there, so none crosses [CLS] or [SEP]. The unmasked word between spans, their gap,
+lets a reader of the shard recognise each span. Single words or pieces have no gap: any of a row may be masked, as in
+BERT. Of the masked tokens 80 % become [MASK], 10 % a random ordinary piece, 10 % stay, unless the config names other
+shares.
 
-An arrangement is a sequence of items: each span with the word after it is one item, each other word is one. To draw it
+An arrangement is a sequence of items: each span with its gap is one item, each other word is one. To draw it
 is to choose which of the items are spans; every choice is equally likely. Floyd's algorithm (Bentley and Floyd 1987)
 does that with one random number for each span instead of one for each item. The chosen items get the span lengths in
 the order in which the lengths were drawn.
@@ -28,8 +29,6 @@ from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper,
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
 
-MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
-_MASK_BELOW, _RANDOM_BELOW = threshold(MASK_SHARE), threshold(MASK_SHARE + RANDOM_SHARE)
 _BUDGET, _TURN, _LENGTHS = range(3)  # the counters of a row's draws; the lengths take all from _LENGTHS on
 
 # Piece flags say where words begin. The piece before sets one of four states:
@@ -46,15 +45,24 @@ _STRIDE = 4  # tokens of a span that are written without a loop; few spans are l
 
 
 class Pieces(NamedTuple):
-    """What masking needs to know of the vocabulary: uint8 flags of each piece, uint32 ids that may replace a token."""
+    """What may be masked, and what replaces it.
+
+    flags: uint8, of each piece; gap: ExampleConfig.span_gap. ordinary_ids: uint32, ids that may replace a token. 64
+    random bits below mask_below stand for [MASK], and others below random_below for a random piece.
+    """
 
     flags: np.ndarray
     ordinary_ids: np.ndarray
     mask_id: int
+    mask_below: np.uint64
+    random_below: np.uint64
+    gap: int
 
     @classmethod
-    def of(cls, specials: Specials, words: WordRule, ordinary_ids: np.ndarray) -> Pieces:
-        return cls(find_piece_flags(specials, words), ordinary_ids, specials.mask_id)
+    def of(cls, specials: Specials, words: WordRule, ordinary_ids: np.ndarray, config: ExampleConfig) -> Pieces:
+        to_mask, random, _ = config.replace_shares
+        thresholds = threshold(to_mask), threshold(to_mask + random)
+        return cls(find_piece_flags(specials, words), ordinary_ids, specials.mask_id, *thresholds, config.span_gap)
 
 
 class Rows(NamedTuple):
@@ -98,7 +106,7 @@ class MaskScratch(NamedTuple):
 
 
 class MaskPointers(NamedTuple):
-    """Pointers to all arrays that a row's masking reads and writes, and two numbers. originals: Masks.ids.
+    """Pointers to all arrays that a row's masking reads and writes, and numbers. originals: Masks.ids.
 
     Small helpers take the few pointers that they need: with this bundle instead, masking is 6 % slower.
     """
@@ -115,6 +123,8 @@ class MaskPointers(NamedTuple):
     replaced: Pointer
     num_ordinary: int
     mask_id: int
+    mask_below: np.uint64
+    random_below: np.uint64
 
 
 def mask_pairs(
@@ -130,8 +140,8 @@ def mask_pairs(
     ordinary_ids: uint32, the pieces that may replace a token: no special, control, unused or byte piece.
     """
     max_row_len = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
-    tables = span_tables(max_row_len, config.ngram, config.mask_prob)
-    pieces = Pieces.of(specials, words, ordinary_ids)
+    tables = span_tables(max_row_len, config.longest_span, config.mask_prob, config.masking)
+    pieces = Pieces.of(specials, words, ordinary_ids, config)
     return mask_by_tables(pairs, pairs.document_keys, np.uint64(config.seed), pass_index, tables, pieces)
 
 
@@ -191,6 +201,8 @@ def point_to(ids: np.ndarray, pieces: Pieces, scratch: MaskScratch, masks: Masks
         pointer(scratch.replaced),
         len(pieces.ordinary_ids),
         pieces.mask_id,
+        pieces.mask_below,
+        pieces.random_below,
     )
 
 
@@ -213,7 +225,7 @@ def find_word_begins(ids: Pointer, flags: Pointer, begins: Pointer, first: int, 
 
 @helper
 def draw_lengths(
-    lengths: Pointer, state: np.uint64, num_words: int, cumulative: Pointer, ngram: int, bound: int
+    lengths: Pointer, state: np.uint64, num_words: int, cumulative: Pointer, ngram: int, bound: int, gap: int
 ) -> tuple[int, int]:
     """Draw span lengths until their sum reaches the bound; returns their number and sum.
 
@@ -227,7 +239,7 @@ def draw_lengths(
         length = 1
         for shorter in range(ngram - 1):  # adds instead of branches: the length can't be predicted
             length += bits >= item(cumulative, shorter)
-        if count > 0 and total + length + count + 1 > num_words:  # one unmasked word after each span
+        if count > 0 and total + length + gap * (count + 1) > num_words:
             break
         put(lengths, count, length)
         count, total = count + 1, total + length
@@ -266,15 +278,16 @@ def put_tokens(begins: Pointer, tokens: Pointer, first: int, last: int, filled: 
 
 
 @helper
-def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, total: int) -> tuple[int, int]:
+def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, total: int, gap: int) -> tuple[int, int]:
     """Arrange the spans and write their tokens in the order of the circle.
 
     count, total: how many spans there are, and how many words they have together. Returns the number of tokens, and
     the index in `tokens` of the one that comes first in the row: the turn may have moved it to the middle.
     """
     shift = below(draw(state, _TURN), num_words)
-    # Each item has one unmasked word. Only a span that covers the whole circle has none, and it is the only item.
-    num_items = max(count, num_words - total)
+    # Each item has one unmasked word, or is a masked one. Only a span that covers the whole circle lacks its gap; it is
+    # the only item.
+    num_items = max(count, num_words - total + (1 - gap) * count)
     # A stream of its own: the counters in choose_items are item numbers, from 0 on, so with the row's own stream they
     # would repeat its draws of _BUDGET, _TURN and the lengths.
     choose_items(at.is_chosen, mix(state), num_items, count)
@@ -282,13 +295,13 @@ def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, tota
     for index in range((num_items + 63) >> 6):
         bits = item(at.is_chosen, index)
         while bits != U64(0):
-            # Item i begins at word shift + i: each item before it has one unmasked word, and their spans have been
-            # added to `shift`, which was the turn.
+            # Item i begins at word shift + i: each item before it has a word, and what spans are longer has been added
+            # to `shift`, which was the turn.
             first = shift + (index << 6) + count_trailing_zeros(bits)
             if first >= num_words:  # once around the circle: this span comes first in the row
                 shift, first, lowest = shift - num_words, first - num_words, filled
             last = first + item(at.lengths, span)
-            shift += last - first
+            shift += last - first - (1 - gap)
             if last > num_words:  # across the end of the row: its second part comes first in the row
                 lowest = put_tokens(at.word_begins, at.tokens, first, num_words, filled)
                 shift, first, last, filled = shift - num_words, 0, last - num_words, lowest
@@ -315,9 +328,9 @@ def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: 
         is_maskable = I64(item(at.flags, original)) >> _SPECIAL & 1
         put(at.positions, filled, np.uint16(token - row_begin))
         put(at.originals, filled, original)
-        put(at.ids, token, at.mask_id if is_maskable & I64(bits < _MASK_BELOW) else original)
+        put(at.ids, token, at.mask_id if is_maskable & I64(bits < at.mask_below) else original)
         put(at.replaced, num_replaced, token)
-        num_replaced += is_maskable & I64(bits >= _MASK_BELOW) & I64(bits < _RANDOM_BELOW)
+        num_replaced += is_maskable & I64(bits >= at.mask_below) & I64(bits < at.random_below)
         filled += is_maskable
     for i in range(num_replaced):
         token = item(at.replaced, i)
@@ -349,8 +362,8 @@ def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScrat
             if draw(state, _BUDGET) < tables.extra[ends, longest, words]:
                 bound += 1
             cumulative = pointer(tables.cumulative[ends, longest, words])
-            count, total = draw_lengths(at.lengths, state, words, cumulative, ngram, bound)
-            num_tokens, lowest = arrange(at, state, words, count, total)
+            count, total = draw_lengths(at.lengths, state, words, cumulative, ngram, bound, pieces.gap)
+            num_tokens, lowest = arrange(at, state, words, count, total, pieces.gap)
             # A stream of its own, whose counters are positions in the row. `arrange` has taken mix(state).
             state = mix(state ^ U64(MASKING))
             filled = mask_tokens(at, state, begin, num_tokens, lowest, filled)

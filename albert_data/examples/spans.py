@@ -1,7 +1,8 @@
 """The distribution of span lengths, corrected for spans that are split where a segment ends.
 
 The paper masks spans of n words with p(n) = (1/n) / sum(1/k), n <= N (ALBERT, section 4.1), with a
-budget of 15 % of the words, and so in expectation of the tokens. Two effects would change these figures:
+budget of 15 % of the words, and so in expectation of the tokens; SpanBERT's p(n) is geometric. Two effects would
+change these figures:
 
 - *The end of the budget.* Lengths are drawn until their sum reaches a bound b; the span that crosses it
   is kept. The number of spans is then a stopping time, so by Wald's identity the shares of the lengths stay exactly
@@ -14,7 +15,7 @@ budget of 15 % of the words, and so in expectation of the tokens. Two effects wo
       p(m) is proportional to q(m) (1 - (m - 1) k / W) + sum over n > m of q(n) 2 k / W.
   Where W is so small that some q(m) would be negative, the longest span is shortened until none is.
 
-All of this depends on k, N, W and the share in the budget alone, so it is computed once, into tables.
+All of this depends on k, N, W, p and the share in the budget alone, so it is computed once, into tables.
 """
 
 from __future__ import annotations
@@ -24,17 +25,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_data.config import ExampleConfig
+
 MAX_ENDS = 2  # a row has one segment or two, and a circle has as many segment ends
 # The expected sum m(b) is computed exactly up to this bound b. From there on b + overshoot, its limit for large b, is
 # equal to it within the precision of float64.
 _EXACT_BOUNDS = 128
+_GEOMETRIC = 0.2  # SpanBERT (Joshi et al. 2020, section 3.1): a span ends after each word with this probability
 
 
-def ngram_shares(ngram: int) -> np.ndarray:
-    """The paper's p(n) for n = 1 .. ngram: float64, sums to 1."""
-    inverse = 1.0 / np.arange(1, ngram + 1)
-    shares: np.ndarray = inverse / inverse.sum()
+def span_shares(longest: int, masking: str = "ngram") -> np.ndarray:
+    """p(n) of ExampleConfig.masking for n = 1 .. longest: float64, sums to 1."""
+    lengths = np.arange(1, longest + 1)
+    weights = (1 - _GEOMETRIC) ** lengths if masking == "span" else 1.0 / lengths
+    shares: np.ndarray = weights / weights.sum()
     return shares
+
+
+def measure_span_len(config: ExampleConfig) -> float:
+    """The mean length, in words, of the span that a random masked word is in."""
+    shares = span_shares(config.longest_span, config.masking)
+    lengths = np.arange(1, len(shares) + 1)
+    return float((shares * lengths**2).sum() / (shares * lengths).sum())
 
 
 class SpanTables(NamedTuple):
@@ -51,8 +63,8 @@ class SpanTables(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
-    """Tables for rows of 0 .. max_words words."""
+def span_tables(max_words: int, ngram: int, mask_prob: float, masking: str = "ngram") -> SpanTables:
+    """Tables for rows of 0 .. max_words words and spans of up to `ngram` words."""
     shape = (MAX_ENDS, ngram, max_words + 1)
     cumulative = np.zeros((*shape, ngram), np.uint64)
     bounds, extra = np.zeros(shape, np.int32), np.zeros(shape, np.uint64)
@@ -63,7 +75,7 @@ def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
         last_feasible = np.zeros((max_words + 1, ngram))
         last_feasible[:, 0] = 1.0
         for longest in range(1, ngram + 1):
-            candidate, is_feasible = correct_distribution(words, ends, longest)
+            candidate, is_feasible = correct_distribution(words, ends, longest, masking)
             last_feasible[is_feasible, :longest] = candidate[is_feasible]
             distributions[longest - 1] = last_feasible
         cumulative[ends - 1] = _to_thresholds(np.cumsum(distributions, axis=-1))
@@ -72,12 +84,14 @@ def span_tables(max_words: int, ngram: int, mask_prob: float) -> SpanTables:
     return SpanTables(cumulative=cumulative, bounds=bounds, extra=extra)
 
 
-def correct_distribution(words: np.ndarray, ends: int, ngram: int) -> tuple[np.ndarray, np.ndarray]:
+def correct_distribution(
+    words: np.ndarray, ends: int, ngram: int, masking: str = "ngram"
+) -> tuple[np.ndarray, np.ndarray]:
     """The q for each number of words, float64 [W, ngram], and whether it is a distribution: bool [W].
 
     Solves the equation above from the longest span down: q(n) needs only the sum of q over longer spans.
     """
-    shares = ngram_shares(ngram)
+    shares = span_shares(ngram, masking)
     split_prob = ends / np.maximum(words, 1)  # that some end falls on one given boundary
     found = np.zeros((len(words), ngram))
     longer = np.zeros(len(words))

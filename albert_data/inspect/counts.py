@@ -2,7 +2,8 @@
 
 In: a record batch of rows within their bounds. Out: int64 arrays by name. Words are found in the original ids. A span
 is a longest sequence of words masked whole, inside one segment: masks.py leaves an unmasked word between two spans, so
-two spans never join. A drawn span that was split where a segment ends counts as two, as in the intended shares.
+two spans never join. If it masks single words, without such gaps, each masked word is a span. A drawn span that was
+split where a segment ends counts as two, as in the intended shares.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
         "labels": 3,
         "shown": 3,
         "row_lens": config.max_seq_len + 1,
-        "span_lens": config.ngram + 1,
+        "span_lens": config.longest_span + 1,
         "edges": (2, 2 * EDGE + 1),
         "positions": (2, config.max_seq_len),
         "pieces": vocab_size,
@@ -69,7 +70,8 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, config: Ex
     is_masked = np.zeros(len(original), np.bool_)
     is_masked[masked] = True
     rows = OriginalRows(original, batch.offsets, batch.segment_a_len, is_masked)
-    count_words(rows, WordArrays(is_special, words.starts, words.standalone), counts["words"], counts["span_lens"])
+    arrays = WordArrays(is_special, words.starts, words.standalone)
+    count_words(rows, arrays, config.span_gap, counts["words"], counts["span_lens"])
     count_edges(rows, is_special, counts["edges"])
     count_positions(rows, is_special, counts["positions"])
     counts["pieces"][:] = np.bincount(original, minlength=len(is_special))
@@ -114,7 +116,7 @@ def find_words(
 
 
 @kernel
-def count_words(rows: OriginalRows, words: WordArrays, counts: np.ndarray, span_lens: np.ndarray) -> None:
+def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndarray, span_lens: np.ndarray) -> None:
     """Add to `counts` the maskable tokens and the words masked in part, to `span_lens` the spans by words."""
     longest = 0
     for row in range(len(rows.segment_a_len)):
@@ -131,7 +133,7 @@ def count_words(rows: OriginalRows, words: WordArrays, counts: np.ndarray, span_
                     masked += rows.is_masked[at]
                 counts[0] += size
                 counts[1] += 0 < masked < size
-            if span_len > 0 and (word in (num_words, num_words_a) or masked < size):
+            if span_len > 0 and (word in (num_words, num_words_a) or masked < size or gap == 0):
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
                 span_len = 0
             if masked == size:  # true in the extra round, too, with 0 == 0: no harm, as the next row sets span_len to 0

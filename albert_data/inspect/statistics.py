@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.masks import MASK_SHARE, RANDOM_SHARE
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.inspect.counts import EDGE, count_batch, no_counts
 from albert_data.shards.reader import Shards
 
@@ -40,7 +39,8 @@ class Figure:
 class Statistics:
     """Counts over the rows of one split.
 
-    row_lens: rows by tokens, 0 .. max_seq_len; span_lens: spans by words, 1 .. ngram, then the longer.
+    row_lens: rows by tokens, 0 .. max_seq_len; span_lens: spans by words, 1 .. config.longest_span, then the
+    longer.
     label_counts: rows in order, swapped, without a pair; shown_counts: masked tokens that show [MASK],
     another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions
     of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
@@ -155,13 +155,12 @@ class Statistics:
             intended=self.config.mask_prob,
             realised=_share(self.num_masked, self.num_maskable),
         )
-        intended = [*ngram_shares(self.config.ngram).tolist(), 0.0]
+        intended = [*span_shares(self.config.longest_span, self.config.masking).tolist(), 0.0]
         names = [f"spans_of_{n}" for n in range(1, len(intended))]
         for name, share, count in zip([*names, "spans_longer"], intended, self.span_lens, strict=True):
             yield Figure(name=name, intended=share, realised=_share(count, sum(self.span_lens)))
-        shares = (MASK_SHARE, RANDOM_SHARE, round(1 - MASK_SHARE - RANDOM_SHARE, 9))
         names = ["shown_as_mask", "shown_as_random", "shown_as_kept"]
-        for name, share, count in zip(names, shares, self.shown_counts, strict=True):
+        for name, share, count in zip(names, self.config.replace_shares, self.shown_counts, strict=True):
             yield Figure(name=name, intended=share, realised=_share(count, self.num_masked))
 
     def _pair_figures(self) -> Iterator[Figure]:

@@ -121,7 +121,7 @@ def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
         count_of(len(manifest.inputs), "input"),
         f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {count_of(config.max_seq_len, 'token')}",
-        "whole words masked" if config.whole_word else "single pieces masked",
+        "whole words masked" if config.masks_words else "single pieces masked",
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
     )

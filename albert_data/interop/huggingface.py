@@ -12,7 +12,7 @@ dropout before the SOP classifier and none after the feed-forward.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,13 @@ from albert_data.train.reading import explain, read_object, show
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 # Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
 _ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
+# Loading a pickle may run code of whoever wrote it. These lines read tensors alone, and need no transformers.
+_PICKLE_FILE = "pytorch_model.bin"
+_CONVERT = (
+    "import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
+    "s.save_file({k: w[k].clone() for k in w}, 'model.safetensors')"
+)
+Adapt = Callable[[dict[str, Any], dict[str, Tensor]], None]
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CLASSIFIER_DROPOUT = 0.1  # that of the released models, even if their other dropouts are 0; only training uses it
 
@@ -160,16 +167,17 @@ def _write_all(out: Path, files: dict[str, bytes]) -> None:
         raise
 
 
-def import_model(folder: Path) -> Albert:
+def import_model(folder: Path, adapt: Adapt = lambda settings, weights: None) -> Albert:
     """Read a folder of transformers' AlbertForPreTraining into a model on the CPU, in evaluation mode.
 
     The model shares parameters as transformers does: in groups of layers that share everything (share "all").
+    adapt: changes the content of config.json and the weights, by transformers' names, before they are checked.
     Raises CheckpointError if a file is missing or damaged, ConfigError for another kind of model.
     """
-    config = config_from_huggingface(_read_config(folder / CONFIG_FILE))
-    weights = _read_weights(folder / WEIGHTS_FILE)
+    settings, weights = _read_config(folder / CONFIG_FILE), _read_weights(folder / WEIGHTS_FILE)
+    adapt(settings, weights)
     with torch.device("meta"):  # allocates nothing: config.json may name huge sizes that the weights do not have
-        model = Albert(config)
+        model = Albert(config_from_huggingface(settings))
     model.load_state_dict(from_huggingface(weights, model), assign=True)
     return model.eval()
 
@@ -339,10 +347,10 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise CheckpointError(
-            f"{path}: is missing; only safetensors in one file is read, never a pickle: save the model again with "
-            "transformers' save_pretrained"
-        )
+        how = "save the model again with transformers' save_pretrained"
+        if (path.parent / _PICKLE_FILE).is_file():
+            how = f'to convert {_PICKLE_FILE}, run in the folder: python -c "{_CONVERT}"'
+        raise CheckpointError(f"{path}: is missing; only safetensors in one file is read, never a pickle: {how}")
     try:
         return load_tensors(path)
     except (OSError, ValueError) as error:

@@ -1,43 +1,195 @@
-"""Loads, from another run, a checkpoint or a Hugging Face folder, the weights that a run begins with."""
+"""Loads, from another run, a checkpoint or a Hugging Face folder, the weights that a run begins with.
+
+Folders as published differ from those that `export` writes: heads that their class does not have are missing, names
+are older, and the tokenizer of the shards may have more pieces than theirs. What a folder lacks is drawn as for a new
+model, and the user is told.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from albert_data.errors import CheckpointError
+import torch
+from torch import Tensor, nn
+
+from albert_data.errors import CheckpointError, ConfigError
 from albert_data.files import hash_file
-from albert_data.interop.huggingface import import_model
-from albert_data.tokenizer.model import MODEL_NAME
+from albert_data.interop.huggingface import CONFIG_FILE, import_model
+from albert_data.interop.masked_lm import tokenizes_like_pieces
+from albert_data.shards.manifest_file import read_manifest
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.train.checkpoint import STATE_FILE, list_checkpoints, load_checkpoint, load_model
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY
+from albert_data.train.model import INIT_STD, Albert
 from albert_data.train.session import Initial
 
+Say = Callable[[str], object]
+_WORDPIECE_FILE = "vocab.txt"
+# What other classes than AlbertForPreTraining lack: the beginning of its names in transformers, and what it is.
+_OPTIONAL_PARTS = {
+    "albert.pooler.": "the pooler",
+    "predictions.": "the MLM head",
+    "sop_classifier.": "the SOP head",
+}
+_SIZES = (  # tensors of V x E, H x E and H x H
+    "albert.embeddings.word_embeddings.weight",
+    "albert.encoder.embedding_hidden_mapping_in.weight",
+    "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.dense.weight",
+)
+_TANH_GELUS = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh")  # one function under three names
+_VOCABULARY = ("embeddings.token.weight", "mlm_head.bias")  # the parameters with a row for each piece
 
-def load_initial(path: Path) -> Initial:
+
+def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: Say = lambda line: None) -> Initial:
     """Load weights to begin with.
 
-    Raises CheckpointError if they are missing or damaged, ConfigError for another kind of model.
+    shards: the folder to train on; its tokenizer may have more pieces than that of the weights. seed: of what is drawn.
+    say: is given a line for each thing that was drawn or left out.
+    Raises CheckpointError if the weights are missing or damaged, ConfigError for another kind of model or vocabulary.
     """
+    origin, generator = path, torch.Generator().manual_seed(seed)
     if (path / RUN_FILE).is_file():
         checkpoints = list_checkpoints(path)
         if not checkpoints:
             raise CheckpointError(
                 f"{path}: the run has no checkpoint yet; begin with another run, or without --init-from"
             )
-        path = checkpoints[-1]
-    if (path / STATE_FILE).is_file():
-        _, _, state = load_checkpoint(path)
-        identity = state.get("identity")
-        if not isinstance(identity, dict):
-            raise CheckpointError(
-                f"{path / STATE_FILE}: lacks identity, so its vocabulary is not known; "
-                "begin with another checkpoint, or without --init-from"
-            )
-        return Initial(model=load_model(path), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=path)
-    if (path / "config.json").is_file():
-        tokenizer = path / MODEL_NAME
+        origin = checkpoints[-1]
+    if (origin / STATE_FILE).is_file():
+        initial, tokenizer = _load_own(origin), origin.parent.parent / "tokenizer" / MODEL_NAME
+    elif (origin / CONFIG_FILE).is_file():
+        tokenizer = origin / MODEL_NAME
+        if shards is not None:
+            _tell_tokenizer(origin, say)
+        model = import_model(origin, _Adapter(generator, say))
         digest = hash_file(tokenizer) if tokenizer.is_file() else None
-        return Initial(model=import_model(path), tokenizer_sha256=digest, origin=path)
-    raise CheckpointError(
-        f"{path}: holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
-    )
+        initial = Initial(model=model, tokenizer_sha256=digest, origin=origin)
+    else:
+        raise CheckpointError(
+            f"{path}: holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
+        )
+    return initial if shards is None else _fit_vocabulary(initial, tokenizer, shards, generator, say)
+
+
+def _load_own(checkpoint: Path) -> Initial:
+    _, _, state = load_checkpoint(checkpoint)
+    identity = state.get("identity")
+    if not isinstance(identity, dict):
+        raise CheckpointError(
+            f"{checkpoint / STATE_FILE}: lacks identity, so its vocabulary is not known; "
+            "begin with another checkpoint, or without --init-from"
+        )
+    return Initial(model=load_model(checkpoint), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=checkpoint)
+
+
+def _tell_tokenizer(folder: Path, say: Say) -> None:
+    """Tell what can't be checked of a Hugging Face folder. Raises ConfigError for a tokenizer that no build can use."""
+    if not (folder / MODEL_NAME).is_file():
+        if (folder / _WORDPIECE_FILE).is_file():
+            raise ConfigError(
+                f"{folder}: its tokenizer is a WordPiece vocabulary ({_WORDPIECE_FILE}), and shards are built with "
+                "SentencePiece models; begin with another model, or without --init-from"
+            )
+        say(f"{folder} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
+    elif not tokenizes_like_pieces(folder):
+        say(
+            f"the tokenizer of {folder} makes text lower case or removes accents before it applies {MODEL_NAME}; "
+            "the text of the shards should be prepared in the same way"
+        )
+
+
+class _Adapter:
+    """Makes of a published folder what an AlbertForPreTraining of today would be saved as. See `import_model`."""
+
+    def __init__(self, generator: torch.Generator, say: Say) -> None:
+        self._generator, self._say = generator, say
+
+    def __call__(self, settings: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        if settings.get("model_type") != "albert":
+            return  # config_from_huggingface refuses it
+        if settings.get("hidden_act") == "gelu":
+            self._say("hidden_act is gelu: computed by tanh, as Google's code for ALBERT does under this name")
+        if settings.get("hidden_act") in ("gelu", *_TANH_GELUS):
+            settings["hidden_act"] = _TANH_GELUS[0]
+        if not any(name.startswith("albert.") for name in weights):  # an AlbertModel, saved without heads
+            bare = [name for name in weights if name.split(".")[0] in ("embeddings", "encoder", "pooler")]
+            weights.update({f"albert.{name}": weights.pop(name) for name in bare})
+        if "predictions.bias" not in weights and "predictions.decoder.bias" in weights:
+            weights["predictions.bias"] = weights["predictions.decoder.bias"]
+        self._draw_parts(weights)
+
+    def _draw_parts(self, weights: dict[str, Tensor]) -> None:
+        """Draw the parts of which nothing is there, if other tensors of their sizes are: config.json may name any."""
+        embeddings, projection, square = (weights.get(name, torch.empty(0)).shape for name in _SIZES)
+        if len(embeddings) != 2 or len(projection) != 2:
+            return  # from_huggingface says what is wrong
+        (V, E), H = embeddings, projection[0]
+        if (projection, square) != ((H, E), (H, H)):
+            return
+        shapes = {
+            **{"albert.pooler.weight": (H, H), "albert.pooler.bias": (H,)},
+            **{"predictions.dense.weight": (E, H), "predictions.dense.bias": (E,), "predictions.bias": (V,)},
+            **{"predictions.LayerNorm.weight": (E,), "predictions.LayerNorm.bias": (E,)},
+            **{"sop_classifier.classifier.weight": (2, H), "sop_classifier.classifier.bias": (2,)},
+        }
+        for prefix, part in _OPTIONAL_PARTS.items():
+            needed = {name: shape for name, shape in shapes.items() if name.startswith(prefix)}
+            if not needed.keys() & weights.keys():
+                for name, shape in needed.items():
+                    weights[name] = torch.ones(shape) if "LayerNorm.weight" in name else _draw(shape, self._generator)
+                self._say(f"the folder lacks {part}, which is drawn anew")
+
+
+def _draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Draw a matrix as for a new model (see train/model.py); a vector is a bias, 0."""
+    drawn = torch.zeros(shape)
+    if len(shape) > 1:
+        nn.init.trunc_normal_(drawn, std=INIT_STD, a=-2 * INIT_STD, b=2 * INIT_STD, generator=generator)
+    return drawn
+
+
+def _fit_vocabulary(initial: Initial, tokenizer: Path, folder: Path, generator: torch.Generator, say: Say) -> Initial:
+    """Give the model a row for each piece of the shards' tokenizer, if the first pieces are those of its own tokenizer.
+
+    tokenizer: the model's own, if there is such a file. Without one `choose_shape` decides by hash and size.
+    """
+    wanted, size = read_manifest(folder).tokenizer, initial.model.config.vocab_size
+    if not tokenizer.is_file():
+        return initial
+    if initial.tokenizer_sha256 == wanted.sha256:
+        num_known = min(size, wanted.vocab_size)
+    else:
+        ours, theirs = open_shards(folder).tokenizer.pieces, load_tokenizer(tokenizer, to_encode=False).pieces
+        differing = next((i for i, piece in enumerate(theirs) if ours[i : i + 1] != [piece]), None)
+        if differing is not None:
+            there = repr(ours[differing]) if differing < len(ours) else "missing"
+            raise ConfigError(
+                f"{initial.origin} has another vocabulary ({len(theirs):,} pieces) than the shards ({len(ours):,}): "
+                f"its piece {differing}, {theirs[differing]!r}, is {there} there; build the shards with its tokenizer, "
+                "or with one that begins with all its pieces"
+            )
+        num_known = min(size, len(theirs))
+    if size == num_known == wanted.vocab_size:
+        return dataclasses.replace(initial, tokenizer_sha256=wanted.sha256)
+    if num_known < size:
+        say(f"{size - num_known:,} rows of the embeddings have no piece in {tokenizer.name} and are left out")
+    if num_known < wanted.vocab_size:
+        say(f"the shards' tokenizer has {wanted.vocab_size - num_known:,} more pieces; their embeddings are drawn anew")
+    model = _resize(initial.model, num_known, wanted.vocab_size, generator)
+    return dataclasses.replace(initial, model=model, tokenizer_sha256=wanted.sha256)
+
+
+def _resize(model: Albert, num_known: int, vocab_size: int, generator: torch.Generator) -> Albert:
+    """Return a model with the rows of the first pieces, and drawn ones for the others."""
+    state = model.state_dict()
+    for name in _VOCABULARY:
+        new = _draw((vocab_size - num_known, *state[name].shape[1:]), generator)
+        state[name] = torch.cat([state[name][:num_known], new])
+    with torch.device("meta"):
+        resized = Albert(dataclasses.replace(model.config, vocab_size=vocab_size))
+    resized.load_state_dict(state, assign=True)
+    return resized.eval()

@@ -42,12 +42,12 @@ def load_masked_lm(
             f"{path}: is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
         )
     settings = _read_object(path / CONFIG_FILE)
-    if settings.get("model_type") == "albert" and _tokenizes_like_pieces(path):
+    if settings.get("model_type") == "albert" and tokenizes_like_pieces(path):
         return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME)), path
     return TransformersLm(path, settings), path
 
 
-def _tokenizes_like_pieces(folder: Path) -> bool:
+def tokenizes_like_pieces(folder: Path) -> bool:
     """Whether the SentencePiece model alone gives the ids. Google's models lower text or remove accents before it."""
     if not (folder / MODEL_NAME).is_file() or not (folder / _TOKENIZER_SETTINGS).is_file():
         return False
@@ -79,7 +79,7 @@ class TransformersLm:
         self._tokenizer = _load_tokenizer(transformers, folder)
         _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
         self.mask_id: int = self._tokenizer.mask_token_id
-        self.max_len = min(self._tokenizer.model_max_length, _count_positions(self._model))
+        self.max_len = min(self._tokenizer.model_max_length, count_positions(self._model))
 
     def encode(self, sentences: list[str]) -> list[EncodedSentence]:
         # No "longer than the maximum" warning: the caller raises an error with the line.
@@ -144,7 +144,7 @@ def _check_vocabulary(folder: Path, num_pieces: int, vocab_size: int) -> None:
         )
 
 
-def _count_positions(model: Any) -> int:
+def count_positions(model: Any) -> int:
     """The longest sequence. RoBERTa and its like number positions from padding_idx + 1."""
     positions = int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
     for name, module in model.named_modules():

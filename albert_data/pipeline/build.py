@@ -21,7 +21,6 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.escaping import name_as_text
-from albert_data.files import sync_path
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.ownership import check_targets, read_our_manifest
@@ -47,6 +46,7 @@ from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
 from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.schema import ShardReceipt
+from albert_data.storage import find_storage
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
@@ -91,6 +91,7 @@ def build(
     tasks are kept then, so the same call resumes.
     """
     config, progress = config or BuildConfig(), progress or NullProgress()
+    find_storage(output)  # before pathlib makes s3:/bucket of s3://bucket
     try:
         found, loaded = load_arguments(inputs, tokenizer, config.text, progress)
         engine = MultiprocessEngine(workers)
@@ -306,13 +307,14 @@ class _Build:
         return [(task, receipt.shard) for task, receipt in shards]
 
     def _sync_shard(self, task: ReduceTask) -> None:
+        storage = find_storage(self._work.shards)
         try:
-            sync_path(self._work.shards / task.file)
+            storage.sync(self._work.shards / task.file)
         except FileNotFoundError:
             pass  # a build that was killed while publishing has moved it to OUT; all shards were synced before that
         except OSError:
             # The system reports a failed write only once. Without its receipt, the next build makes the shard again.
-            self._receipt_path(task).unlink(missing_ok=True)
+            storage.remove(self._receipt_path(task))
             raise
 
     def _receipt_path(self, task: ReduceTask) -> Path:

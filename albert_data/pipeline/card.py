@@ -38,7 +38,7 @@ Each row is one example, `[CLS] A [SEP] B [SEP]` of at most {max_seq_len} tokens
 | `masked_ids` | list of {id_type} | what stood there |
 | `document_key` | uint64 | the document that the row was cut from |
 {source}
-Of the maskable tokens {mask_percent:g} % are masked, in spans of 1 to {ngram} words with the shares {shares}.
+Of the maskable tokens {mask_percent:g} % are masked, {spans}.
 
     from albert_data import open_shards
     for example in open_shards("."):
@@ -69,7 +69,15 @@ def make_card(manifest: Manifest) -> bytes:
         max_seq_len=examples.max_seq_len,
         id_type="uint16" if manifest.tokenizer.vocab_size <= 1 << 16 else "uint32",
         mask_percent=100 * examples.mask_prob,
-        ngram=examples.ngram,
-        shares=", ".join(format_share(share) for share in manifest.ngram_shares),
+        spans=_describe_spans(manifest),
     )
     return text.encode()
+
+
+def _describe_spans(manifest: Manifest) -> str:
+    examples = manifest.config.examples
+    unit = "words" if examples.masks_words else "pieces"
+    if examples.longest_span == 1:
+        return f"as single {unit}"
+    shares = ", ".join(format_share(share) for share in manifest.ngram_shares)
+    return f"in spans of 1 to {examples.longest_span} {unit} with the shares {shares}"

@@ -19,6 +19,7 @@ from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.storage import FOLDER, LINK, find_kind, find_storage
 from albert_data.tokenizer.model import MODEL_NAME
 
 TOKENIZER_FILE = f"tokenizer/{MODEL_NAME}"
@@ -36,7 +37,7 @@ class Record:
 
     def describes(self, path: Path) -> bool:
         """Whether the path is a regular file, not a link, with the recorded size and hash."""
-        if not is_regular(path) or self.num_bytes not in (None, path.stat().st_size):
+        if not is_regular(path) or self.num_bytes not in (None, find_storage(path).status(path).num_bytes):
             return False
         return self.sha256 in (None, hash_file(path))
 
@@ -105,8 +106,9 @@ def is_ours(out: Path, name: str, records: Records) -> bool:
 def check_folders(out: Path) -> None:
     """Raise OutputError if one of the folders that a build writes to is a link, or is not a folder."""
     for path in (out / name for name in _FOLDERS):
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
-            kind = "a link" if path.is_symlink() else "not a folder"
+        found = find_kind(path, follow=False)
+        if found not in (None, FOLDER):
+            kind = "a link" if found == LINK else "not a folder"
             raise OutputError(f"{path} is {kind}, and a build would write there; move it away, or name another folder")
 
 
@@ -126,16 +128,20 @@ def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
 
 def remove_stale(out: Path, records: Records, kept: Iterable[str]) -> None:
     """Remove the shards that earlier builds wrote, except those named in `kept`."""
-    names = set(kept)
+    names, storage, changed = set(kept), find_storage(out), set()
     for record in records:
-        if record.name not in names and _is_shard(record.name) and record.describes(out / record.name):
-            (out / record.name).unlink()
+        path = out / record.name
+        if record.name not in names and _is_shard(record.name) and record.describes(path):
+            storage.remove(path)
+            changed.add(path.parent)
+    for folder in changed:
+        storage.sync(folder)  # or they could be back after a crash, beside those of the new build
 
 
 def find_foreign_shards(out: Path, names: Iterable[str]) -> Iterator[str]:
     """Yield the Arrow files other than these shards. Programs that read all files of the folder would read them too."""
     ours = set(names)
     for split in SPLITS:
-        for path in sorted((out / split).glob(f"*{SHARD_SUFFIX}")):
-            if f"{split}/{path.name}" not in ours:
-                yield f"{split}/{path.name}"
+        for name in sorted(find_storage(out).list_names(out / split)):
+            if name.endswith(SHARD_SUFFIX) and f"{split}/{name}" not in ours:
+                yield f"{split}/{name}"

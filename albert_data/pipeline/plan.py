@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import BinaryIO
 
 from albert_data.ascii import WHITE_SPACE
@@ -20,6 +19,7 @@ from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input, find_inputs, open_counted
 from albert_data.pipeline.progress import Progress
+from albert_data.storage import find_storage
 from albert_data.wording import count_of
 
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -73,7 +73,7 @@ class MapTask:
         if self.block is not None:
             yield self.block
         for part in self.ranges:
-            with Path(part.path).open("rb") as file:
+            with find_storage(part.path).open(part.path) as file:
                 file.seek(part.start)
                 yield from read_blocks(
                     file,
@@ -145,7 +145,7 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
 
 def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
     is_document = item.format == "txt" and text.documents == "file"
-    with Path(item.path).open("rb") as file:
+    with find_storage(item.path).open(item.path) as file:
         start = 0
         while start < item.size:
             end, task_bytes = item.size, choose_size()

@@ -8,13 +8,12 @@ no manifest at that time.
 from __future__ import annotations
 
 import dataclasses
-import os
-from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 
 from albert_data.config import BuildConfig
-from albert_data.examples.spans import ngram_shares
-from albert_data.files import is_there, sync_path, to_json
+from albert_data.examples.spans import span_shares
+from albert_data.files import is_there, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.ownership import (
@@ -42,6 +41,7 @@ from albert_data.shards.manifest import (
     hash_content,
 )
 from albert_data.shards.schema import ShardReceipt
+from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Tokenizer
 
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
@@ -64,7 +64,7 @@ def make_manifest(
         unicode_version=plan.unicode_version,
         libraries=plan.libraries,
         config=config,
-        ngram_shares=tuple(ngram_shares(config.examples.ngram).tolist()),
+        ngram_shares=tuple(span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         tokenizer=TokenizerEntry(
             file=TOKENIZER_FILE,
             sha256=tokenizer.sha256,
@@ -105,33 +105,18 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     if keeps_card and not older:
         check_targets(work.out, [CARD_NAME], records)
     work.keep_records(records)
-    (work.out / MANIFEST_NAME).unlink(missing_ok=True)  # first: readers must not take a mixture of shards for a build
-    for split in SPLITS:
-        _publish_split(work, split, [shard.file for shard in manifest.splits[split].shards])
+    storage = find_storage(work.out)
+    storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
     remove_stale(work.out, older, shards)
-    work.place(TOKENIZER_FILE, tokenizer.model)
+    files: dict[str, Path | bytes] = {name: work.shards / name for name in shards}
+    files[TOKENIZER_FILE] = tokenizer.model
     if not keeps_card:
-        work.place(CARD_NAME, make_card(manifest))
-    _sync_folders(work)
-    work.place(MANIFEST_NAME, to_json(manifest.to_values()))
-    sync_path(work.out)
+        files[CARD_NAME] = make_card(manifest)
+    files[MANIFEST_NAME] = to_json(manifest.to_values())
+    storage.publish(work.out, files, work.placed)
     notes = [f"{work.out / CARD_NAME} was changed since a build wrote it, and stays as it is"] if keeps_card else []
     notes += [
         f"{work.out / name} does not belong to this build and stays; programs that read all of the folder read it too"
         for name in find_foreign_shards(work.out, shards)
     ]
     return notes
-
-
-def _publish_split(work: WorkDir, split: str, files: list[str]) -> None:
-    if files:
-        (work.out / split).mkdir(exist_ok=True)
-    for file in files:
-        if (work.shards / file).exists():
-            os.replace(work.shards / file, work.out / file)
-
-
-def _sync_folders(work: WorkDir) -> None:
-    for folder in ("tokenizer", *SPLITS):
-        with suppress(FileNotFoundError):
-            sync_path(work.out / folder)

@@ -20,6 +20,7 @@ from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
+from albert_data.storage import FILE, find_kind
 
 
 def write_receipt(path: Path, values: dict[str, Any]) -> None:
@@ -149,6 +150,6 @@ class TaskReceipt:
 def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
     """The receipt of a finished task whose sorted runs are all there; None otherwise."""
     found = read_receipt(path)
-    if found is None or not all((runs / name).is_file() for name in found["runs"]):
+    if found is None or not all(find_kind(runs / name) == FILE for name in found["runs"]):
         return None
     return TaskReceipt.from_values(found)

@@ -11,7 +11,6 @@ So the rows in a range of keys lie together. Reduce reads them in one go, with u
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ import numpy as np
 
 from albert_data.errors import OutputError
 from albert_data.examples.ragged import Examples
-from albert_data.files import replace_file
 from albert_data.pipeline.records import (
     Dropped,
     FoundRecords,
@@ -35,6 +33,7 @@ from albert_data.pipeline.records import (
     put_examples,
 )
 from albert_data.shards.manifest import SPLITS
+from albert_data.storage import find_storage
 
 _U64_BYTES = 8
 _WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of 5 MB or more take twice as long
@@ -122,7 +121,7 @@ def _make_head(
 
 
 def write_sorted_run(path: Path, run: SortedRunData) -> None:
-    with replace_file(path, sync=False) as file:
+    with find_storage(path).create(path, sync=False) as file:
         file.write(run.head.data)
         for begin in range(0, len(run.records), _WRITE_U64):
             file.write(run.records[begin : begin + _WRITE_U64].data)
@@ -153,10 +152,10 @@ class SortedRun:
 
     def __init__(self, path: Path) -> None:
         """Raises OutputError where the file is truncated."""
-        self.path = path
+        self.path, self._storage = path, find_storage(path)
         head = self._read(0, np.empty(_FILE_HEAD_U64, np.uint64)).tolist()
         self._records_at = _FILE_HEAD_U64 + 2 * sum(head[::2])
-        if path.stat().st_size != (self._records_at + sum(head[1::2])) * _U64_BYTES:
+        if self._storage.status(path).num_bytes != (self._records_at + sum(head[1::2])) * _U64_BYTES:
             raise self._truncated()
         self._indices: dict[str, _Index] = {}
         at, records_end = _FILE_HEAD_U64, 0
@@ -188,16 +187,8 @@ class SortedRun:
         self._read(self._records_at + begin, out)
 
     def _read(self, begin: int, out: np.ndarray) -> np.ndarray:
-        rest, at = out.data.cast("B") if len(out) else memoryview(b""), begin * _U64_BYTES
-        file = os.open(self.path, os.O_RDONLY)
-        try:
-            while rest:
-                count = os.preadv(file, [rest], at)
-                if not count:
-                    raise self._truncated()
-                rest, at = rest[count:], at + count
-        finally:
-            os.close(file)
+        if len(out) and self._storage.read_into(self.path, begin * _U64_BYTES, out.data.cast("B")) < out.nbytes:
+            raise self._truncated()
         return out
 
     def _truncated(self) -> OutputError:

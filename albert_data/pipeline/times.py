@@ -8,10 +8,8 @@ damaged, or holds anything that this module does not write, counts as missing.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.files import find_cache_folder, write_json
 from albert_data.pipeline.stages import STAGES
+from albert_data.storage import FILE, find_kind, find_storage
 
 if TYPE_CHECKING:
     from albert_data.pipeline.build import BuildReport
@@ -80,7 +79,7 @@ def save_times(report: BuildReport, num_workers: int) -> str | None:
     """
     try:
         folder = find_folder()
-        folder.mkdir(parents=True, exist_ok=True)
+        find_storage(folder).make_folder(folder)
         path = folder / f"{report.manifest.manifest_sha256}.json"
         write_json(path, _make_times(report, num_workers).to_dict(), sync=False)
         _drop_oldest(folder)
@@ -101,18 +100,19 @@ def _make_times(report: BuildReport, num_workers: int) -> BuildTimes:
 
 
 def _drop_oldest(folder: Path) -> None:
-    found = [entry for entry in os.scandir(folder) if _OURS.fullmatch(entry.name)]
+    storage = find_storage(folder)
+    found = [folder / name for name in storage.list_names(folder) if _OURS.fullmatch(name)]
     if len(found) <= MAX_BUILDS:
         return
-    for entry in sorted(found, key=_modified, reverse=True)[MAX_BUILDS:]:
-        with suppress(FileNotFoundError):  # another build removes it at the same time
-            os.unlink(entry.path)
+    for path in sorted(found, key=_modified, reverse=True)[MAX_BUILDS:]:
+        storage.remove(path)
 
 
-def _modified(entry: os.DirEntry[str]) -> int:
-    with suppress(FileNotFoundError):
-        return entry.stat(follow_symlinks=False).st_mtime_ns
-    return 0
+def _modified(path: Path) -> int:
+    try:
+        return find_storage(path).status(path, follow=False).modified_ns
+    except FileNotFoundError:  # another build has just removed it
+        return 0
 
 
 def read_times(seal: str | None) -> BuildTimes | None:
@@ -121,11 +121,10 @@ def read_times(seal: str | None) -> BuildTimes | None:
         return None
     try:
         path = find_folder() / f"{seal}.json"
-        if not path.is_file():  # opening a pipe would block
+        if find_kind(path) != FILE:
             return None
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-        return _parse(json.loads(data)) if len(data) <= _MAX_FILE_BYTES else None
+        data, _ = find_storage(path).read(path, _MAX_FILE_BYTES)
+        return _parse(json.loads(data))
     except (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
         return None  # deep nesting raises RecursionError, a RuntimeError
 

@@ -28,6 +28,7 @@ from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, compile_with_notice
 from albert_data.sentences.text import make_text
+from albert_data.storage import find_storage
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
@@ -149,6 +150,7 @@ def train_vocab(
     names.
     """
     text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
+    find_storage(output)  # before pathlib makes s3:/bucket of s3://bucket
     try:
         found = find_named(inputs, text, progress)
         claim_folder(Path(output))

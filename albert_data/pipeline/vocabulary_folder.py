@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert_data.errors import OutputError, TokenizerError
-from albert_data.files import hash_file, is_regular, is_there, read_json, remove_temporaries, replace_files, to_json
+from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
+from albert_data.storage import find_storage
 from albert_data.tokenizer.alphabet import Alphabet
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
@@ -33,8 +34,9 @@ def claim_folder(folder: Path) -> None:
 
     Raises OutputError if one of the names is taken by a file that `vocab` did not write.
     """
+    storage = find_storage(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        storage.make_folder(folder)
         known = _read_hashes(folder)
         for name in FILES:
             path = folder / name
@@ -43,7 +45,7 @@ def claim_folder(folder: Path) -> None:
                     f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
                     "move it away, or name another folder"
                 )
-        remove_temporaries(folder)
+        storage.remove_leftovers(folder)
     except OSError as error:
         raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
 
@@ -125,7 +127,8 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     settings[_SEAL] = _seal(settings)
     claim_folder(folder)
     try:
-        replace_files(folder, {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model})
+        files = {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model}
+        find_storage(folder).replace_together(folder, files)
     except OSError as error:
         raise OutputError(
             f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is "

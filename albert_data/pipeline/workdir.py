@@ -18,23 +18,13 @@ begins anew. Only Linux shows that there was a crash (see `_boot_id`).
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from albert_data.errors import OutputError
-from albert_data.files import (
-    TEMPORARY_SUFFIX,
-    is_regular,
-    list_temporaries,
-    read_json,
-    sync_path,
-    write_bytes,
-    write_json,
-)
+from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import (
     TOKENIZER_FILE,
@@ -51,6 +41,7 @@ from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage
 
 LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
@@ -70,69 +61,49 @@ class WorkDir:
     """The paths of a build in OUT, and the lock on it."""
 
     def __init__(self, out: Path) -> None:
+        self._storage = find_storage(out)
         self.out = out
         self.root = out / WORK_NAME
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
         self._plan, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
         self._boot, self._basis = self.root / _BOOT_NAME, self.shards / _BASIS_NAME
-        self._journal, self._placed = self.root / _JOURNAL_NAME, self.root / _PLACED_NAME
-        self._lock: int | None = None
+        self._journal, self.placed = self.root / _JOURNAL_NAME, self.root / _PLACED_NAME
+        self._unlock: Callable[[], None] | None = None
         self._made_out = False
 
     def open(self) -> None:
         """Make the folder and lock it. Raises OutputError if it can't, or if .build was not made by a build."""
         try:
-            if self.out.exists() and not self.out.is_dir():
+            if find_kind(self.out) not in (None, FOLDER):
                 raise OutputError(f"output {self.out} is a file; name a folder")
             self._check_root()
-            self._made_out = not self.out.exists()
-            self.root.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            self._made_out = find_kind(self.out) is None
+            self._storage.make_folder(self.root)
+            # If a build has just been killed, its processes have to end first.
+            self._unlock = self._storage.lock(self._lock_path, _MARK, LOCK_SECONDS)
         except BlockingIOError as error:
-            self.close()
             raise OutputError(f"another build is writing to {self.out}; wait for it to end") from error
         except OSError as error:
-            self.close()
             raise OutputError(f"output {self.out} can't be written: {error.strerror}") from error
 
     def _check_root(self) -> None:
         """Raise OutputError unless .build is missing, was made by a build, or holds nothing that could be lost."""
         folders = [self.root, *(self.root / name for name in _WORK_FILES)]
         for path in folders:
-            if path.is_symlink() or (path.exists() and not path.is_dir()):
+            if find_kind(path, follow=False) not in (None, FOLDER):
                 raise OutputError(f"{path} is not a folder of a build; move it away, or name another folder")
-        if not self.root.exists() or self._is_marked() or self._read_plan() is not None:
+        if not is_there(self.root) or self._is_marked() or self._read_plan() is not None:
             return
         # A build that was killed at once may have written no mark, or a part of it.
-        is_lock = is_regular(self._lock_path) and _MARK.startswith(self._lock_path.read_bytes())
-        if foreign := sorted(set(os.listdir(self.root)) - ({_LOCK_NAME} if is_lock else set())):
+        is_lock = is_regular(self._lock_path) and _MARK.startswith(read_bytes(self._lock_path))
+        if foreign := sorted(set(self._storage.list_names(self.root)) - ({_LOCK_NAME} if is_lock else set())):
             raise OutputError(
                 f"{self.root} holds {foreign[0]}, but no plan of a build; move it away, or name another folder"
             )
 
     def _is_marked(self) -> bool:
-        return is_regular(self._lock_path) and self._lock_path.read_bytes() == _MARK
-
-    def _take_lock(self) -> None:
-        """Lock the folder. If a build has just been killed, wait until its processes have ended and freed the lock."""
-        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        deadline = time.monotonic() + LOCK_SECONDS
-        while not self._try_lock(self._lock):
-            if time.monotonic() > deadline:
-                raise BlockingIOError
-            time.sleep(0.05)
-        if os.fstat(self._lock).st_nlink == 0:
-            raise BlockingIOError  # another build has just ended, and removed the lock with the folder
-        os.pwrite(self._lock, _MARK, 0)
-
-    @staticmethod
-    def _try_lock(lock: int) -> bool:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return is_regular(self._lock_path) and read_bytes(self._lock_path) == _MARK
 
     def begin(self, plan: Plan, overwrite: bool) -> None:
         """Resume a killed build of this plan, or start one.
@@ -163,10 +134,10 @@ class WorkDir:
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
         if not is_same or self._read_boot() != _boot_id():
             self.clear()
-            self._boot.write_text(_boot_id())
+            write_bytes(self._boot, _boot_id().encode(), sync=False)
             write_json(self._plan, plan.to_values())
         for folder in (self.runs, self.receipts):
-            folder.mkdir(exist_ok=True)
+            self._storage.make_folder(folder)
 
     def _check_targets(self, plan: Plan) -> None:
         """Check the files that every build writes, so that it stops now and not after hours of work."""
@@ -185,17 +156,7 @@ class WorkDir:
     def keep_records(self, records: Records) -> None:
         """Write the journal."""
         write_journal(self._journal, records)
-        sync_path(self.root)
-
-    def place(self, name: str, data: bytes) -> None:
-        """Write a file into OUT atomically: through .build, so that a kill leaves no temporary file in OUT."""
-        path = self.out / name
-        path.parent.mkdir(exist_ok=True)
-        try:
-            write_bytes(self._placed, data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        os.replace(self._placed, path)
+        self._storage.sync(self.root)
 
     def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
@@ -215,7 +176,7 @@ class WorkDir:
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
-            return self._boot.read_text()
+            return read_bytes(self._boot).decode()
         return "none"  # equals no boot id
 
     def begin_shards(self, basis: str) -> None:
@@ -223,44 +184,41 @@ class WorkDir:
 
         basis: a text that differs if the runs do.
         """
-        if not is_regular(self._basis) or self._basis.read_bytes() != basis.encode():
+        if not is_regular(self._basis) or read_bytes(self._basis) != basis.encode():
             self._drop(_SHARD_FILES)
         for folder in ("receipts", *SPLITS):
-            (self.shards / folder).mkdir(parents=True, exist_ok=True)
+            self._storage.make_folder(self.shards / folder)
         write_bytes(self._basis, basis.encode())
 
     def remove_if_empty(self) -> None:
         """Remove the folder of a build that failed before it made a sorted run or a vocabulary."""
-        if not any(self.runs.glob("*.run")) and not (self.tokenizer / "vocab.json").exists():
+        has_run = any(name.endswith(".run") for name in self._storage.list_names(self.runs))
+        if not has_run and not is_there(self.tokenizer / "vocab.json"):
             self.remove()
-            if self._made_out and not any(self.out.iterdir()):
-                self.out.rmdir()
+            if self._made_out:
+                self._storage.remove_empty(self.out)
 
     def clear(self) -> None:
         """Remove what an unfinished build left, except lock and journal.
 
         The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
         """
-        for path in (self._plan, self._boot, self._placed):
+        for path in (self._plan, self._boot, self.placed):
             if is_regular(path):
-                path.unlink()
+                self._storage.remove(path)
         self._drop(_WORK_FILES)
-        for path in list_temporaries(self.root):
-            path.unlink()
+        self._storage.remove_leftovers(self.root)
 
     def _drop(self, names: Mapping[str, tuple[str, ...]]) -> None:
         """Remove files with these names from folders below .build, and then the folders that are empty."""
         for folder, patterns in names.items():
             path = self.root / folder
-            if not path.is_dir():
-                continue
-            ends = ("", TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
-            found = [file for pattern in patterns for end in ends for file in path.glob(pattern + end)]
-            for file in {*found, *list_temporaries(path)}:
-                if is_regular(file):
-                    file.unlink()
-            with suppress(OSError):  # the folder holds a file that no build wrote, and stays
-                path.rmdir()
+            for name in self._storage.list_names(path):
+                base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
+                if any(fnmatchcase(base, pattern) for pattern in patterns) and is_regular(path / name):
+                    self._storage.remove(path / name)
+            self._storage.remove_leftovers(path)
+            self._storage.remove_empty(path)  # it stays if it holds a file that no build wrote
 
     def remove(self) -> None:
         """Remove the working folder.
@@ -268,12 +226,11 @@ class WorkDir:
         Journal and lock stay while OUT has no manifest: only the journal then says which files in OUT are ours.
         """
         self.clear()
-        if (self.out / MANIFEST_NAME).exists():
-            self._journal.unlink(missing_ok=True)
-        if not self._journal.exists():
-            self._lock_path.unlink()
-            with suppress(OSError):  # another build may have begun here since
-                self.root.rmdir()
+        if find_kind(self.out / MANIFEST_NAME):
+            self._storage.remove(self._journal)
+        if not find_kind(self._journal):
+            self._storage.remove(self._lock_path)
+            self._storage.remove_empty(self.root)  # another build may have begun here since
         self.close()
 
     def sweep(self, plan: Plan) -> None:
@@ -287,9 +244,9 @@ class WorkDir:
             self.remove()
 
     def close(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
 
 
 def _boot_id() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.shards.manifest import SEAL, TOTALS, VERSIONS, Manifest, hash_content, hash_manifest
 from albert_data.shards.manifest_file import ManifestFile
 
@@ -56,9 +56,10 @@ def _shorten(value: object) -> str:
 
 
 def _compare_derived(manifest: Manifest) -> Iterator[str]:
-    shares = ngram_shares(manifest.config.examples.ngram).tolist()
+    config = manifest.config.examples
+    shares = span_shares(config.longest_span, config.masking).tolist()
     if list(manifest.ngram_shares) != shares:
-        yield f"ngram_shares is {_shorten(list(manifest.ngram_shares))}; config.ngram makes it {shares}"
+        yield f"ngram_shares is {_shorten(list(manifest.ngram_shares))}; config.masking, config.ngram make it {shares}"
     digest = hash_content(shard.sha256 for shard in manifest.shards)
     if manifest.digest != digest:
         yield f"digest is {manifest.digest:.64}; the shards' hashes make it {digest}"

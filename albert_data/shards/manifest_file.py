@@ -1,6 +1,6 @@
 """Reads manifest.json from the disk, within limits, and notices if it is replaced.
 
-In: a shard folder. Out: its manifest, and a stamp by which a later check notices that the file was replaced. The
+In: a shard folder. Out: its manifest, and the status by which a later check notices that the file was replaced. The
 manifest is written last: a folder without one is unfinished. A manifest may come from anywhere, so its size, the number
 and depth of its values, and the range of its numbers are limited.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +17,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
+from albert_data.files import is_there
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, hash_manifest
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import READABLE_VERSIONS
+from albert_data.storage import FOLDER, Status, find_kind, find_storage
 
 # Enough for 800,000 inputs with paths of 30 bytes. A build of more than fit is refused (pipeline/build.py).
 MAX_BYTES = 1 << 28
@@ -36,22 +37,12 @@ class ManifestDamage(ShardError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stamp:
-    """The state of a file. If a path has another stamp than before, the file was replaced or changed."""
-
-    device: int
-    inode: int
-    num_bytes: int
-    modified_ns: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """What was read, and the stamp of the file at that time. values: all, including those of unknown keys."""
+    """What was read, and the status of the file at that time. values: all, including those of unknown keys."""
 
     path: Path
     values: dict[str, Any]
-    stamp: Stamp
+    status: Status
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -69,7 +60,7 @@ class ManifestFile:
     def check_current(self) -> None:
         """Raise ShardError if the file was replaced since it was read: shards may be of the old or the new build."""
         try:
-            is_current = _make_stamp(self.path.stat()) == self.stamp
+            is_current = find_storage(self.path).status(self.path) == self.status
         except OSError:
             is_current = False
         if not is_current:
@@ -97,12 +88,12 @@ def load_unchecked(folder: Path) -> ManifestFile:
     """
     path = folder / MANIFEST_NAME
     check_folder(folder)
-    if not os.path.lexists(path):
+    if not is_there(path):
         raise ShardError(_explain_missing(folder))
     try:
         read = read_file(path)
     except OSError as error:
-        if not os.path.lexists(path):  # a build removed it just now
+        if not is_there(path):  # a build removed it just now
             raise ShardError(_explain_missing(folder)) from error
         raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
     except ShardError as error:
@@ -121,7 +112,7 @@ def load_unchecked(folder: Path) -> ManifestFile:
 
 def _explain_missing(folder: Path) -> str:
     """Why a folder has no manifest, and what to do: a build that was stopped can be resumed."""
-    if not (folder / WORK_NAME).is_dir():
+    if find_kind(folder / WORK_NAME) != FOLDER:
         what = f"{folder} holds no {MANIFEST_NAME}, so it is no finished build"
         return f"{what}; make one with `albert-data build INPUT... -o {folder}`"
     inputs = "INPUT..."
@@ -141,17 +132,8 @@ def read_file(path: Path) -> ManifestFile:
     Raises OSError if it can't be read, ShardError if it is no regular file, ValueError if its content is not allowed.
     """
     measure_file(path)  # before it is opened: a FIFO or a device could wait for ever
-    # O_NONBLOCK: a FIFO may take the file's place in between.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_size > MAX_BYTES:
-            raise ValueError(f"it has {found.st_size:,} bytes; at most {MAX_BYTES:,} are allowed")
-        data = file.read(found.st_size)
-    return ManifestFile(path=path, values=parse_object(data), stamp=_make_stamp(found))
-
-
-def _make_stamp(found: os.stat_result) -> Stamp:
-    return Stamp(device=found.st_dev, inode=found.st_ino, num_bytes=found.st_size, modified_ns=found.st_mtime_ns)
+    data, status = find_storage(path).read(path, MAX_BYTES)
+    return ManifestFile(path=path, values=parse_object(data), status=status)
 
 
 def parse_object(data: bytes) -> dict[str, Any]:

@@ -8,19 +8,13 @@ Where the message of an error begins with a verb ("is a FIFO; ..."), the caller 
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from albert_data.errors import ShardError
+from albert_data.storage import DEVICE, FILE, FOLDER, PIPE, SOCKET, find_storage
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_NAMES = {FOLDER: "a folder", PIPE: "a FIFO", SOCKET: "a socket", DEVICE: "a device", FILE: "a file"}
 
 
 def find_file(folder: Path, name: str) -> tuple[Path, int]:
@@ -29,10 +23,11 @@ def find_file(folder: Path, name: str) -> tuple[Path, int]:
     Raises ShardError where the name leads out of the folder, even through a link, or to anything but a regular file,
     and OSError where there is nothing.
     """
+    storage = find_storage(folder)
     try:
-        path = (folder / name).resolve()
-        is_inside = path.is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError) as error:  # a zero byte in the name, a loop of links
+        path = Path(storage.resolve(folder / name))
+        is_inside = path.is_relative_to(storage.resolve(folder))
+    except (OSError, ValueError) as error:  # a zero byte in the name
         raise ShardError(f"is no file name: {error}") from error
     if not is_inside:
         raise ShardError("lies outside the folder; the manifest may only name files inside it")
@@ -41,16 +36,17 @@ def find_file(folder: Path, name: str) -> tuple[Path, int]:
 
 def measure_file(path: Path) -> int:
     """The size of a regular file in bytes. Raises ShardError for anything else, and OSError where there is nothing."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise ShardError(f"is {_KINDS.get(stat.S_IFMT(found.st_mode), 'of another kind')}; a regular file is needed")
-    return found.st_size
+    found = find_storage(path).status(path)
+    if found.kind != FILE:
+        raise ShardError(f"is {_NAMES.get(found.kind, 'of another kind')}; a regular file is needed")
+    return found.num_bytes
 
 
 def check_folder(folder: Path) -> None:
     """Raise ShardError unless there is a folder."""
+    storage = find_storage(folder)
     try:
-        mode = folder.stat().st_mode
+        kind = storage.status(folder).kind
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ShardError(f"shard folder {folder} does not exist; make one with `albert-data build`") from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte
@@ -58,9 +54,10 @@ def check_folder(folder: Path) -> None:
         raise ShardError(
             f"shard folder {folder} can't be read: {why}; name one that `albert-data build` made"
         ) from error
-    if not stat.S_ISDIR(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "a file")
-        raise ShardError(f"{folder} is no folder but {kind}; name one that `albert-data build` made")
+    if kind != FOLDER:
+        raise ShardError(
+            f"{folder} is no folder but {_NAMES.get(kind, 'a file')}; name one that `albert-data build` made"
+        )
 
 
 def list_files(folder: Path) -> Iterator[Path]:
@@ -71,4 +68,5 @@ def list_files(folder: Path) -> Iterator[Path]:
     # README.md is the card; its name is defined in pipeline/card.py, which imports from this package.
     yield from (folder / name for name in ("manifest.json", "README.md"))
     for name in ("tokenizer", "train", "validation"):
-        yield from (folder / name).rglob("*")
+        for parent, folders, files in find_storage(folder).walk(folder / name, lambda error: None):
+            yield from (Path(parent, inner) for inner in (*folders, *files))

@@ -6,7 +6,6 @@ both directions. docs/format.md describes the columns for other readers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.examples.ragged import Examples
-from albert_data.files import HashingFile, replace_file
+from albert_data.files import HashingFile
+from albert_data.storage import find_storage
 
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, FORMAT_VERSION)  # their columns are the same
@@ -95,7 +95,7 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
     """
     options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
     num_rows = num_tokens = num_masked = num_unpaired = 0
-    with replace_file(path, sync=False) as file:
+    with find_storage(path).create(path, sync=False) as file:
         hashing = HashingFile(file)
         sink = pyarrow.PythonFile(hashing, mode="w")
         with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
@@ -118,9 +118,7 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
 
 def map_file(path: Path) -> pyarrow.BufferReader:
     """Map a file into memory. It stays mapped but is closed, as a process may have more shards than open files."""
-    # As bytes: pyarrow takes text paths only in UTF-8. The buffer keeps the mapping alive after the file is closed.
-    with pyarrow.memory_map(os.fsencode(path)) as file:
-        return pyarrow.BufferReader(file.read_buffer())
+    return pyarrow.BufferReader(find_storage(path).map(path))
 
 
 def explain_damage(error: Exception) -> str:

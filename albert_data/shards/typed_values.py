@@ -25,6 +25,7 @@ class _Count(int):
     """A marker type, so that annotations can say that an integer is not negative."""
 
 
+_LATER = ("masking", "replace")  # settings of ExampleConfig that 0.3.0 did not have; all others it wrote
 Count = Annotated[int, _Count]  # an integer from 0 on, and no boolean
 _NAMES: dict[Any, str] = {
     int: "a whole number",
@@ -112,17 +113,17 @@ class Reading:
         return None
 
     def _read_config(self, value: object, where: str) -> Any:
-        """Read all settings from one flat object. Those of ExampleConfig must be there: every version wrote them."""
+        """Read all settings from one flat object. Those of ExampleConfig must be there, but for later ones."""
 
         def build(**found: Any) -> BuildConfig:
             text = {name: found.pop(name) for name in _names(TextConfig) if name in found}
-            examples = {name: found.pop(name) for name in _names(ExampleConfig)}
+            examples = {name: found.pop(name) for name in _names(ExampleConfig) if name in found}
             if self.format_version == 1 and _is_english_in_version_1(text.get("language", "en")):
                 text["language"] = "en"
             return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **found)
 
         fields = (
-            *(dataclasses.replace(field, is_needed=True) for field in list_fields(ExampleConfig)),
+            *(dataclasses.replace(field, is_needed=field.name not in _LATER) for field in list_fields(ExampleConfig)),
             *list_fields(TextConfig),
             *(field for field in list_fields(BuildConfig) if field.name not in ("text", "examples")),
         )

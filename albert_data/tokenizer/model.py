@@ -21,6 +21,7 @@ from albert_data.config import ExampleConfig
 from albert_data.errors import TokenizerError
 from albert_data.rules import RULES_VERSION
 from albert_data.sentences.text import Text, slice_sentences
+from albert_data.storage import find_storage
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
 from albert_data.tokenizer.cuts import explain_unsafe
@@ -192,7 +193,7 @@ class Tokenizer:
 
     def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
         """The rule of words for a build with these settings and this version of the rules."""
-        return self.word_rule(rules_version) if config.whole_word else WordRule.every_piece(self.vocab_size)
+        return self.word_rule(rules_version) if config.masks_words else WordRule.every_piece(self.vocab_size)
 
     @property
     def word_starts(self) -> np.ndarray:
@@ -268,6 +269,7 @@ def load_tokenizer(path: str | Path, *, to_encode: bool = True) -> Tokenizer:
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
+    find_storage(path)
     path = Path(path)
     if path.is_dir():
         path = _find_model(path)

@@ -8,6 +8,7 @@ float16, and no dropout. Elsewhere a mask gives the same values, more slowly.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -18,16 +19,9 @@ from albert_data.train.config import AlbertConfig
 from albert_data.train.precision import DTYPES, Precision
 from albert_data.train.reading import explain
 
-
-def _find_varlen() -> Callable[..., Any] | None:
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:  # before PyTorch 2.10
-        return None
-    return varlen_attn
-
-
-varlen_attn = _find_varlen()
+varlen_attn: Callable[..., Any] | None = None
+with suppress(ImportError):  # before PyTorch 2.10
+    from torch.nn.attention.varlen import varlen_attn
 LONGEST_BY_PRODUCTS = 256  # tokens
 
 
@@ -59,29 +53,24 @@ def attend_by_products(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, mask_B11T
 
 def attend_packed(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: PackedRows, dropout: float) -> Tensor:
     """Compute `scaled_dot_product_attention` within packed rows."""
-    if dropout or not can_use_varlen(q_BATD):
-        mask = _mask(rows, q_BATD.shape[0], q_BATD.shape[2])
-        return F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, mask, dropout_p=dropout)
-    return _attend_by_varlen(q_BATD, k_BATD, v_BATD, rows)
-
-
-def can_use_varlen(q_BATD: Tensor) -> bool:
-    """Whether the kernel exists and takes tensors of this kind."""
-    return varlen_attn is not None and q_BATD.is_cuda and q_BATD.dtype in (torch.bfloat16, torch.float16)
-
-
-def _attend_by_varlen(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: PackedRows) -> Tensor:
-    assert varlen_attn is not None
+    if dropout or varlen_attn is None or not can_use_varlen(q_BATD):
+        return _attend_by_mask(q_BATD, k_BATD, v_BATD, rows, dropout)
     q_NAD, k_NAD, v_NAD = [x_BATD.transpose(1, 2).flatten(0, 1) for x_BATD in (q_BATD, k_BATD, v_BATD)]
     mixed_NAD: Tensor = varlen_attn(q_NAD, k_NAD, v_NAD, rows.offsets, rows.offsets, rows.longest, rows.longest)
     return mixed_NAD.view(q_BATD.transpose(1, 2).shape).transpose(1, 2)
 
 
-def _mask(rows: PackedRows, num_packs: int, pack_len: int) -> Tensor:
-    """Return the mask, bool [B, 1, T, T], that keeps attention within each row."""
+def can_use_varlen(q_BATD: Tensor) -> bool:
+    """Whether the kernel takes tensors of this kind."""
+    return q_BATD.is_cuda and q_BATD.dtype in (torch.bfloat16, torch.float16)
+
+
+def _attend_by_mask(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: PackedRows, dropout: float) -> Tensor:
+    num_packs, _, pack_len, _ = q_BATD.shape
     cells_N = torch.arange(num_packs * pack_len, device=rows.offsets.device, dtype=rows.offsets.dtype)
     row_BT = torch.searchsorted(rows.offsets, cells_N, right=True).view(num_packs, pack_len)
-    return row_BT[:, None, :, None] == row_BT[:, None, None, :]
+    mask_B1TT = row_BT[:, None, :, None] == row_BT[:, None, None, :]
+    return F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, mask_B1TT, dropout_p=dropout)
 
 
 def explain_padding(precision: Precision, config: AlbertConfig) -> str | None:
@@ -105,13 +94,10 @@ def try_varlen(device: torch.device, dtype: torch.dtype, config: AlbertConfig) -
     shape = (2, 64, 3, config.num_heads, config.hidden_size // config.num_heads)
     numbers = torch.arange(2 * 64 * 3 * config.hidden_size, device=device).sin().view(shape).to(dtype)
     found = []
-    for layout, kind in ((rows, dtype), (_mask(rows, 2, 64), torch.float32)):
+    for attend, kind in ((attend_packed, dtype), (_attend_by_mask, torch.float32)):
         qkv_BT3AD = numbers.to(kind).detach().requires_grad_()
         q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
-        if isinstance(layout, PackedRows):
-            mixed_BATD = attend_packed(q_BATD, k_BATD, v_BATD, layout, 0.0)
-        else:
-            mixed_BATD = F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, layout)
+        mixed_BATD = attend(q_BATD, k_BATD, v_BATD, rows, 0.0)
         (gradient,) = torch.autograd.grad(mixed_BATD.float().square().sum(), qkv_BT3AD)
         found.append((mixed_BATD.float(), gradient.float()))
     # Values and gradients are of up to about 1. A wrong result is off by as much, rounding to bfloat16 by a hundredth.

@@ -1,9 +1,8 @@
 """Masked examples as the tensors that the model reads, in few shapes: rows padded, or packed one after another.
 
 In: examples.ragged.Examples, ragged and uint16 or uint32. Out: Batch, rectangular. All batches of a BatchShape have
-tensors of the same shapes, so torch.compile makes one program for each shape: a batch of fewer rows is filled up with
-empty rows, and its masked tokens with entries that have no label. Only the rare batch with more masked tokens than its
-shape holds is larger. A cell is a position of such a batch, padding included.
+tensors of the same shapes, so that torch.compile makes one program for each; only the rare batch with more masked
+tokens than its shape holds is larger. A cell is a position of such a batch, padding included.
 Shape letters, here and in all of train/: B rows, T tokens of a row, N masked tokens of the batch, V vocabulary,
 E embedding size, H hidden size, A heads, D size of a head, I inner size of the feed-forward, F the six sums of
 metrics.measure.
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from albert_data.examples.ragged import Examples
+from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import item, kernel, pointer, put
 from albert_data.shards.rows import no_rows
 from albert_data.train.order import Pack
@@ -30,9 +29,7 @@ NO_LABEL = -1
 ID_DTYPE = torch.int32
 CAPACITY_MULTIPLE = 64
 _LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
-# The mean length in tokens of the word that a random token is in: an assumption. choose_mask_capacity says how far off
-# the result is.
-_WORD_LEN = 2
+_WORD_LEN = 2  # the mean length in tokens of the word that a random token is in: an assumption
 
 
 class BatchShape(NamedTuple):
@@ -60,11 +57,11 @@ class Batch:
     On the host, so that no code waits for the GPU: num_tokens, the valid tokens of real rows; num_masked and
     num_pairs, the labels that are not -1; rows, the numbers of the real rows in the split (int64).
 
-    In packs, a line of the tensors [B, T] holds several rows, and what is left of it are empty rows. row_offsets_R has
-    the cell at which each row begins in the flattened batch, and the end of the last; the last rows have no cell, so
-    that the number of rows is that of all batches. sop_labels_B has a label for each row; positions_BT the position of
-    each token in its row; longest is the length of the longest row, attended_len the mean over all cells of the length
-    of the row that a cell is in. Offsets and positions are int32.
+    If the batch is packed, each line of the tensors [B, T] is a pack: rows one after another, and then empty rows up to
+    the end of the line. More empty rows, of no cell, follow the last pack: so all batches have as many rows.
+    row_offsets_R, int32: the cell of the flattened batch at which each of these rows begins, and the end of the last.
+    positions_BT, int32: the position of each token in its row. sop_labels_B has an entry for each row, not for each
+    pack. longest: the most tokens of a row; attended_len: the length of the row that a cell is in, mean over all cells.
     """
 
     input_ids_BT: Tensor
@@ -89,20 +86,16 @@ class Batch:
         return dataclasses.replace(self, **moved)
 
 
-def choose_mask_capacity(num_cells: int, *, mask_prob: float, ngram: int) -> int:
+def choose_mask_capacity(num_cells: int, *, mask_prob: float, span_len: float) -> int:
     """Return a multiple of 64 that the number of masked tokens in a batch of `num_cells` cells hardly ever exceeds.
 
-    It is the mean for a batch without padding, plus one standard deviation of a pessimistic model. That is about eight
-    true deviations (measured on English books, 30,000 pieces), because each row masks a nearly fixed number of words,
-    and only their lengths vary.
-    The model: spans are drawn independently, and a token is masked with probability p = mask_prob. A span of n words, 1
-    to ngram, is drawn with probability ~ 1/n and masks n words. So a masked word is equally likely to be in a span of
-    each length, on average of (ngram + 1) / 2 words. Masking whole spans multiplies the binomial variance by the tokens
-    of such a span:
-
-        variance = p (1 - p) * cells * (ngram + 1) / 2 * tokens per word
+    span_len: the mean length, in words, of the span that a masked word is in.
+    It is the mean for a batch without padding, plus one standard deviation of a pessimistic model: spans are
+    independent, so the tokens of such a span multiply the binomial variance. That is about eight true deviations
+    (measured on English books, 30,000 pieces), because each row masks a nearly fixed number of words, and only their
+    lengths vary.
     """
-    variance = mask_prob * (1 - mask_prob) * (ngram + 1) / 2 * _WORD_LEN * num_cells
+    variance = mask_prob * (1 - mask_prob) * span_len * _WORD_LEN * num_cells
     bound = mask_prob * num_cells + math.sqrt(variance)
     return min(_round_up(math.ceil(bound)), _round_up(num_cells))
 
@@ -148,9 +141,8 @@ def collate(
     sop_labels_B = torch.full((len(is_real),), NO_LABEL, dtype=torch.int64, pin_memory=pin)
     sop_labels_B.numpy()[is_real] = examples.sop_label
     laid = LaidRows(input_ids_BT.numpy(), segment_ids_BT.numpy(), valid_BT.numpy().view(np.uint8), cells, is_real)
-    lay_out_rows(RaggedRows(examples.input_ids, examples.offsets, examples.segment_a_len), laid, pad_id)
-    masks = RaggedMasks(examples.masked_positions, examples.masked_ids, examples.mask_offsets)
-    lay_out_masks(masks, cells[:-1][is_real], indices_N.numpy(), labels_N.numpy())
+    lay_out_rows(examples.arrays, laid, pad_id)
+    lay_out_masks(examples.arrays, cells[:-1][is_real], indices_N.numpy(), labels_N.numpy())
     return Batch(
         input_ids_BT=input_ids_BT,
         segment_ids_BT=segment_ids_BT,
@@ -193,14 +185,6 @@ def place_rows(
     return cells, np.array([*are_real, *num_unused * [False]])
 
 
-class RaggedRows(NamedTuple):
-    """Columns of Examples that `lay_out_rows` reads."""
-
-    ids: np.ndarray
-    offsets: np.ndarray
-    segment_a_len: np.ndarray
-
-
 class LaidRows(NamedTuple):
     """Tensors of a Batch that `lay_out_rows` fills: valid_BT as uint8, the others of any integer type.
 
@@ -214,18 +198,10 @@ class LaidRows(NamedTuple):
     is_real: np.ndarray
 
 
-class RaggedMasks(NamedTuple):
-    """Columns of Examples that `lay_out_masks` reads."""
-
-    positions: np.ndarray
-    ids: np.ndarray
-    offsets: np.ndarray
-
-
 @kernel
-def lay_out_rows(rows: RaggedRows, laid: LaidRows, pad_id: int) -> None:
+def lay_out_rows(rows: ExampleArrays, laid: LaidRows, pad_id: int) -> None:
     """Copy the rows, in their order, to the places of real rows."""
-    ids, out_ids = pointer(rows.ids), pointer(laid.input_ids_BT)
+    ids, out_ids = pointer(rows.input_ids), pointer(laid.input_ids_BT)
     out_segments, out_valid = pointer(laid.segment_ids_BT), pointer(laid.valid_BT)
     source = 0
     for row in range(len(laid.is_real)):
@@ -248,16 +224,16 @@ def lay_out_rows(rows: RaggedRows, laid: LaidRows, pad_id: int) -> None:
 
 
 @kernel
-def lay_out_masks(masks: RaggedMasks, begins: np.ndarray, indices_N: np.ndarray, labels_N: np.ndarray) -> None:
+def lay_out_masks(rows: ExampleArrays, begins: np.ndarray, indices_N: np.ndarray, labels_N: np.ndarray) -> None:
     """Fill the arrays with the masks of all rows; unused entries at the end get index 0 and no label.
 
     begins: the cell at which each row begins.
     """
-    for row in range(len(masks.offsets) - 1):
-        for i in range(masks.offsets[row], masks.offsets[row + 1]):
+    for row in range(len(rows.mask_offsets) - 1):
+        for i in range(rows.mask_offsets[row], rows.mask_offsets[row + 1]):
             # In rows padded to 128, position 5 of row 2 has index 2 * 128 + 5 = 261.
-            indices_N[i] = begins[row] + masks.positions[i]
-            labels_N[i] = masks.ids[i]
+            indices_N[i] = begins[row] + rows.masked_positions[i]
+            labels_N[i] = rows.masked_ids[i]
     # The MLM head computes unused entries too; without a label they add nothing to the loss.
-    for i in range(masks.offsets[-1], len(indices_N)):
+    for i in range(rows.mask_offsets[-1], len(indices_N)):
         indices_N[i], labels_N[i] = 0, NO_LABEL

@@ -19,7 +19,8 @@ class Budget:
     began: by `clock`, in seconds, at the start of this process; seconds: spent on the run by earlier processes.
     With `minutes`, the share is 0 until `begin`: the learning rate would otherwise skip a part of its warm-up while
     the model is compiled. schedule_begin: the seconds of the run at that moment; None before it.
-    work_seconds: how long the latest evaluation and checkpoint took; `note` changes this dict.
+    work_seconds: how long the latest evaluation and checkpoint took.
+    A checkpoint keeps the seconds, schedule_begin and work_seconds.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Budget:
     ) -> None:
         self._config, self._clock = config, clock
         self._began, self._seconds_before = began, seconds
-        self._work_seconds = {} if work_seconds is None else work_seconds
+        self.work_seconds = dict(work_seconds or {})
         self._first_step, self._first_seconds, self._pause_seconds = 0, 0.0, 0.0
         self.schedule_begin = schedule_begin
         self.steps_per_epoch = steps_per_epoch
@@ -58,7 +59,7 @@ class Budget:
         return SAFETY_FACTOR * (self._expect("evaluation") + self._expect("checkpoint"))
 
     def _expect(self, work: str) -> float:
-        return max(MIN_SECONDS, self._work_seconds.get(work, 0.0))
+        return max(MIN_SECONDS, self.work_seconds.get(work, 0.0))
 
     @property
     def _updates_end(self) -> float:
@@ -68,7 +69,7 @@ class Budget:
 
     def note(self, work: str, seconds: float) -> None:
         """Remember how long an "evaluation" or a "checkpoint" took, as an estimate for the last one."""
-        self._work_seconds[work] = seconds
+        self.work_seconds[work] = seconds
         self._pause_seconds += seconds
 
     def has_time(self, work: str) -> bool:
@@ -93,9 +94,7 @@ class Budget:
         """The updates from `step` to the end; with `minutes`, how many the time that is left allows."""
         if self.num_steps is not None:
             return self.num_steps - step
-        assert self._config.minutes is not None
-        seconds = self._config.minutes * 60 - self.end_seconds - self.seconds
-        return max(0, round(seconds / seconds_per_step))
+        return max(0, round((self._updates_end - self.seconds) / seconds_per_step))
 
     def share_per_step(self, step: int) -> float:
         """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints.

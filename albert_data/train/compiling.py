@@ -1,4 +1,4 @@
-"""Compiles a model with torch.compile where that works.
+"""Compiles a model with torch.compile where that works, and computes every shape of batch before a timed run.
 
 It needs a compiler: Triton and a C compiler for a GPU that Triton supports, a C++ compiler for a CPU. Only trying shows
 whether all of that is there.
@@ -7,27 +7,27 @@ whether all of that is there.
 from __future__ import annotations
 
 import textwrap
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
+from albert_data.train.batch import BatchShape, empty_batch
 from albert_data.train.config import TrainConfig
+from albert_data.train.evaluation import fixed_shapes
+from albert_data.train.loader import Rows, ShardLoader
+from albert_data.train.memory import halve_batches
 from albert_data.train.model import Albert
 from albert_data.train.order import BUCKET, padded_len
+
+if TYPE_CHECKING:  # it imports this module
+    from albert_data.train.session import Session
 
 # Compiled programs of a function for each length of rows: training, evaluation, other micro-batches, many masks.
 GRAPHS_PER_LEN = 8
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
-# On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
-MIN_CPU_MINUTES = 10
-# PyTorch's limits on programs of a function, and their names before torch 2.6.
-_GRAPH_LIMITS = {
-    "recompile_limit": "cache_size_limit",
-    "accumulated_recompile_limit": "accumulated_cache_size_limit",
-}
 _REASON_LEN = 200
 
 
@@ -47,15 +47,11 @@ def find_obstacle(device: torch.device) -> str | None:
     """
     try:
         x = torch.ones(64, device=device, requires_grad=True)
-        torch.autograd.grad(torch.compile(_probe)(x), x)
+        torch.autograd.grad(torch.compile(lambda x: F.gelu(2 * x).sum())(x), x)
     except Exception as error:  # of any type: PyTorch, Triton and the compilers each raise their own
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
         return textwrap.shorten((lines or [type(error).__name__])[0], _REASON_LEN, placeholder="...")
     return None
-
-
-def _probe(x: Tensor) -> Tensor:
-    return F.gelu(2 * x).sum()
 
 
 def compile_model(model: Albert) -> None:
@@ -69,3 +65,45 @@ def compile_model(model: Albert) -> None:
     model.embeddings.compile(dynamic=False)
     for owner, name in ((model.encoder, "run_inner_layer"), (model.mlm_head, "measure")):
         setattr(owner, name, torch.compile(getattr(owner, name), dynamic=False))
+
+
+def warm_up(
+    session: Session,
+    loader: ShardLoader,
+    validation: Rows | None,
+    *,
+    must_stop: Callable[[], bool],
+    say: Callable[[str], None],
+) -> None:
+    """Compute a batch of zeros of each shape: forward and backward as in an update, or forward as in an evaluation.
+
+    Otherwise most of the compiling would happen in the first updates, and the learning rate, which follows the clock,
+    would rise to its peak in a few of them. The first evaluation would tell a wrong time for the last one.
+    Changes no weight, gradient, random state or figure, and the ranks do not wait for each other. If memory runs out,
+    the loader's micro-batches are halved. must_stop: called before each shape; at True the rest is left out.
+    """
+    work = [(shape, True) for shape in loader.shapes()]
+    if validation is not None:
+        num_rows = session.config.eval_rows
+        shapes = fixed_shapes(validation, num_rows=num_rows, batch_tokens=loader.tokens_at_once)
+        work += [(shape, False) for shape in shapes]
+    say(f"compiling for {len(work)} shapes of batches, before the learning rate begins to rise")
+    for shape, is_update in work:
+        if must_stop():
+            break
+        try:
+            _compute(session, shape, is_update=is_update)
+        except torch.cuda.OutOfMemoryError as error:
+            say(halve_batches(session, loader, (shape.num_rows, shape.row_len), error))
+            return warm_up(session, loader, validation, must_stop=must_stop, say=say)
+
+
+def _compute(session: Session, shape: BatchShape, *, is_update: bool) -> None:
+    device = session.precision.device
+    session.model.train(is_update)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.set_grad_enabled(is_update):
+        with session.precision.autocast():
+            output = session.model(empty_batch(shape).to(device))
+        if is_update:
+            torch.autograd.grad(output.mlm_nats + output.sop_nats, list(session.model.parameters()))
+    session.model.train()

@@ -104,8 +104,8 @@ class TrainConfig:
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
     recompute: compute each layer again in the backward pass, instead of keeping all that it computed.
     remask: draw new masks in every epoch after the first.
-    mask_prob, last_mask_prob: the share of tokens that are masked, at the start and at the end of the run; between
-    them it changes evenly. All masks are then new ones. None: that of the shards; mask_prob to the end.
+    mask_prob: the share of tokens that are masked; all masks are then new ones. None: as the shards were built.
+    last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.
     """
@@ -218,9 +218,7 @@ _MINI = TrainConfig(
     beta2=0.98,
     mask_prob=0.45,
     last_mask_prob=0.15,
-    eval_every=1000,
     eval_rows=1024,
-    save_every=1000,
     log_every=100,
 )
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.

@@ -1,13 +1,7 @@
-"""Counts the FLOPs of a training step and knows the peaks of GPUs.
+"""Counts the FLOPs of a training step and knows the peaks of GPUs. Imports no torch.
 
-Model FLOPs utilisation (MFU) is the FLOPs of a step, divided by its seconds and by the peak of the GPU.
-
-In: the shape of a model and of a batch, the name of a GPU. Out: numbers. Imports no torch.
-ALBERT runs the same parameters in every layer, so the usual "6 x parameters x tokens" would count one layer of
-twelve; here each executed layer counts. Only matrix products of the model count; a multiplication with its addition is
-two FLOPs. A GPU kernel that computes a product a second time to save memory does not count it twice. Everything else
-(LayerNorm, gelu, softmax, the optimiser) is left out: under 1 % of a step of preset base. Padding counts, because it
-is computed.
+In: the shape of a model and of a batch, the name of a GPU. Out: numbers. docs/architecture.md has the formula, and says
+what counts. Model FLOPs utilisation (MFU) is the FLOPs of a step, divided by its seconds and by the peak of the GPU.
 """
 
 from __future__ import annotations

@@ -124,12 +124,16 @@ def claim_folder(
     check_folder(run, resume=resume)
     if config.tensorboard:
         _check_kind(run / EVENTS_FOLDER, is_folder=True)
-    _check_tokenizer(run, shards, resume=resume)
+    source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
+    if not resume:
+        _check_tokenizer(source, target, run)
     ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
     try:
         if content != content | ours:
             write_json(run / RUN_FILE, content | ours)
-        _keep_tokenizer(run, shards)
+        if source.is_file() and not os.path.lexists(target):
+            target.parent.mkdir(exist_ok=True)
+            write_bytes(target, source.read_bytes())
     except OSError as error:
         raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
 
@@ -142,7 +146,9 @@ def read_run_file(run: Path) -> dict[str, Any]:
     path = run / RUN_FILE
     try:
         content = read_object(path)
-        found = {name: _take_object(content, name) for name in ("config", "model", "identity")}
+        found = {name: content[name] for name in ("config", "model", "identity")}
+        if wrong := [name for name, value in found.items() if not isinstance(value, dict)]:
+            raise ConfigError(f"{wrong[0]} is {show(found[wrong[0]])}; an object is needed")
         check_types(TrainConfig, found["config"])
         TrainConfig(**found["config"])
         check_shape(found["model"])
@@ -159,13 +165,6 @@ def read_run_file(run: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path}: can't be read ({explain(error)}); put the run's own file back, or train again with a new --output"
         ) from error
-
-
-def _take_object(content: dict[str, Any], name: str) -> dict[str, Any]:
-    value = content[name]
-    if not isinstance(value, dict):
-        raise ConfigError(f"{name} is {show(value)}; an object is needed")
-    return value
 
 
 def check_shape(values: Any) -> None:
@@ -195,20 +194,11 @@ def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | N
             raise ConfigError(f"{shown} is {show(value)}, of a wrong type; {wanted} is needed")
 
 
-def _check_tokenizer(run: Path, shards: Path, *, resume: bool) -> None:
+def _check_tokenizer(source: Path, target: Path, run: Path) -> None:
     """Raise OutputError if a new run would have to replace a tokenizer's model."""
-    source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
-    if resume or not os.path.lexists(target) or not source.is_file():
-        return
-    if not target.is_file() or target.read_bytes() != source.read_bytes():
+    are_both_there = os.path.lexists(target) and source.is_file()
+    if are_both_there and (not target.is_file() or target.read_bytes() != source.read_bytes()):
         raise OutputError(f"{run}: holds {TOKENIZER_FILE}, which is not of this run; choose another --output")
-
-
-def _keep_tokenizer(run: Path, shards: Path) -> None:
-    source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
-    if source.is_file() and not os.path.lexists(target):
-        target.parent.mkdir(exist_ok=True)
-        write_bytes(target, source.read_bytes())
 
 
 def load_config(run: Path) -> TrainConfig:

@@ -71,6 +71,7 @@ def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[
         real_BT[len(batch.rows) :] = False
         with record_states(model) as states:
             model.encode(batch)
+        states = states[:: model.config.num_inner_groups]  # of a layer, the output of its last inner layer
         for layer, (before, after) in enumerate(zip(states, states[1:], strict=False)):
             x_NH, y_NH = before[real_BT].double(), after[real_BT].double()  # N: here the real tokens
             totals[layer] += (float((y_NH - x_NH).norm(dim=1).sum()), float(F.cosine_similarity(x_NH, y_NH).sum()))
@@ -83,21 +84,13 @@ def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[
 
 @contextmanager
 def record_states(model: Albert) -> Iterator[list[Tensor]]:
-    """Collect the input of the first layer and the output of every layer, each time that the model runs."""
+    """Collect the input of the first layer and the output of every inner layer, each time that the model runs."""
     states: list[Tensor] = []
-    outputs = 0
-
-    def keep_first(module: object, arguments: object, x_BTH: Tensor) -> None:
-        states.append(x_BTH)
 
     def keep(module: object, arguments: object, x_BTH: Tensor) -> None:
-        nonlocal outputs
-        outputs += 1
-        if outputs % model.config.num_inner_groups == 0:  # the last inner layer of a layer
-            states.append(x_BTH)
+        states.append(x_BTH)
 
-    hooks = [model.embeddings.register_forward_hook(keep_first)]
-    hooks += [ffn.register_forward_hook(keep) for ffn in model.encoder.ffns]
+    hooks = [module.register_forward_hook(keep) for module in (model.embeddings, *model.encoder.ffns)]
     try:
         yield states
     finally:

@@ -25,6 +25,7 @@ from torch.utils.data import get_worker_info
 from albert_data.config import check_range
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
+from albert_data.examples.spans import measure_span_len
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.shards.row_bounds import Bounds
@@ -74,9 +75,8 @@ def open_training(folder: Path) -> Splits:
     """Open the training rows and, if the build set any aside, the validation rows."""
     train: Rows = open_shards(folder, split="train")
     set_aside = train.manifest.splits.get("validation")
-    if set_aside is None or not set_aside.num_rows:
-        return Splits(folder=folder, train=train, validation=None)
-    return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation"))
+    has_rows = set_aside is not None and set_aside.num_rows > 0
+    return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation") if has_rows else None)
 
 
 class RowReader:
@@ -87,11 +87,11 @@ class RowReader:
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         config = shards.manifest.config.examples
         # mask_prob: the highest share of masked tokens; it decides how many of them fit into a batch.
-        self.mask_prob, self._ngram = config.mask_prob, config.ngram
+        self.mask_prob, self._span_len = config.mask_prob, measure_span_len(config)
 
     def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
         """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
-        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, ngram=self._ngram)
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, span_len=self._span_len)
         return BatchShape(num_rows, row_len, capacity, pack)
 
     def load(self, rows: np.ndarray) -> Examples:
@@ -144,8 +144,8 @@ class ShardLoader:
             ...
 
     batch_tokens: tokens of a batch of all ranks, padding included; a batch has at least one row.
-    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value
-    of the attribute holds for the next iterator.
+    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value of
+    the attribute holds from the next step that is read; on CUDA, a few steps are read ahead.
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
@@ -211,11 +211,6 @@ class ShardLoader:
         return self.order.pack is not None
 
     @property
-    def epoch(self) -> int:
-        """The epoch of the next step."""
-        return self._position.epoch
-
-    @property
     def epochs_read(self) -> float:
         """How often all rows were read, as 2.25: whole epochs, and the share of this one in windows and batches."""
         epoch, window, batch = self._position
@@ -265,11 +260,10 @@ class ShardLoader:
                 f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
             )
         owner, first = self._take_over()
-        for row_batch, position, after in self.order.batches_from(first):
-            batches = self._read(row_batch, position)
+        for batches, after in self._read_from(first, None, pin=False):
             self._advance(owner, after)
             yield from batches
-            if after.epoch > position.epoch:
+            if after.epoch > first.epoch:
                 return
 
     def _take_over(self) -> tuple[object, Position]:
@@ -292,23 +286,17 @@ class ShardLoader:
         self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
     ) -> Iterator[tuple[list[Batch], Position]]:
         for number, (row_batch, position, after) in enumerate(self.order.batches_from(first)):
-            prob = None if mask_prob is None else mask_prob(number)
-            yield self._read(row_batch, position, mask_prob=prob, pin=pin), after
-
-    def _read(
-        self, row_batch: RowBatch, position: Position, *, mask_prob: float | None = None, pin: bool = False
-    ) -> list[Batch]:
-        num_batches, num_rows = self._split(row_batch.row_len)
-        shape = self.shape(num_rows, row_batch.row_len)
-        share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
-        return self._reader.read(
-            row_batch._replace(offsets=share),
-            shape,
-            num_batches=num_batches,
-            epoch=position.epoch,
-            mask_prob=mask_prob,
-            pin=pin,
-        )
+            num_batches, num_rows = self._split(row_batch.row_len)
+            share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
+            batches = self._reader.read(
+                row_batch._replace(offsets=share),
+                self.shape(num_rows, row_batch.row_len),
+                num_batches=num_batches,
+                epoch=position.epoch,
+                mask_prob=None if mask_prob is None else mask_prob(number),
+                pin=pin,
+            )
+            yield batches, after
 
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""

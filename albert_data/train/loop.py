@@ -8,9 +8,10 @@ its kernels are deterministic. With --minutes only the rows are the same, as the
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.train.batch import Batch
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
+from albert_data.train.compiling import warm_up
 from albert_data.train.config import TrainConfig
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.evaluation import evaluate, measure_baseline
@@ -31,7 +33,7 @@ from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import ShardLoader, Splits, open_training
 from albert_data.train.memory import fit_batches, halve_batches, peak_gb
-from albert_data.train.metrics import Figures, MetricsFile, all_finite
+from albert_data.train.metrics import Figures, MetricsFile
 from albert_data.train.order import padded_len, rows_per_batch
 from albert_data.train.precision import check_gpus, choose_device, choose_precision
 from albert_data.train.profiling import profile_steps
@@ -41,7 +43,7 @@ from albert_data.train.session import (
     Initial,
     Session,
     check_agreement,
-    describe_rows,
+    explain_stop,
     identify_run,
     make_loader,
     restore_newest,
@@ -49,8 +51,6 @@ from albert_data.train.session import (
     start_session,
     update,
 )
-from albert_data.train.skipping import explain_stop
-from albert_data.train.warming import warm_up
 
 
 def train(
@@ -93,20 +93,13 @@ def train(
             warning = stack.enter_context(lock_folder(run, resume=resume))
             claim_folder(run, shards, config, shape, identity, resume=resume)
         ranks.wait()
-        if resume:
-            restore_newest(session, loader, run)
+        spent = restore_newest(session, loader, run) if resume else {}
         check_agreement(session, run)
-        warning += describe_rows(loader, precision, obstacle)
-        budget = Budget(
-            config,
-            loader.steps_per_epoch,
-            began=began,
-            seconds=session.seconds,
-            schedule_begin=session.schedule_begin,
-            work_seconds=session.work_seconds,
-        )
-        report = stack.enter_context(Report(budget, precision.device, is_first=ranks.is_first))
-        for line in (f"run         {run}", *describe_start(session, loader, splits, budget), *warning):
+        if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
+            raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
+        budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
+        report = stack.enter_context(closing(Report(budget, precision.device, is_first=ranks.is_first)))
+        for line in (f"run         {run}", *describe_start(session, loader, obstacle, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
 
@@ -158,8 +151,14 @@ class _Loop:
         for line in fit_batches(session, self._loader):
             self._report.say(line)
         if self._budget.is_timed and session.is_compiled:
-            self._warm_up()
-        if session.step and session.step % config.eval_every == 0 and self._lacks(MetricsFile.has_validation):
+            warm_up(
+                session,
+                self._loader,
+                self._splits.validation,
+                must_stop=lambda: self._interrupt.stop_requested or self._budget.share_done(session.step) >= 1,
+                say=self._report.say,
+            )
+        if session.step and session.step % config.eval_every == 0 and self._lacks_validation(is_final=False):
             self._evaluate(is_last=False)  # the run was stopped during this evaluation
         if self._budget.is_timed and session.step == 0:
             if self._agree_on_share() < 1:
@@ -221,26 +220,12 @@ class _Loop:
         """Whether any rank received a signal. All ranks then know which."""
         return self._interrupt.agree(self._ranks.sum(self._interrupt.flags()))
 
-    def _lacks(self, has: Callable[[MetricsFile, int], bool]) -> bool:
-        """Whether the first rank's metrics file lacks a validation of this step.
-
-        has: `MetricsFile.has_validation`, or `MetricsFile.has_final` for the one at the end of the run.
-        """
+    def _lacks_validation(self, *, is_final: bool) -> bool:
+        """Whether the first rank's metrics file lacks a validation of this step, or the one at the end of the run."""
         if self._splits.validation is None:
             return False
-        lacks = self._ranks.is_first and not has(self._metrics, self._session.step)
+        lacks = self._ranks.is_first and not self._metrics.has_validation(self._session.step, is_final=is_final)
         return self._ranks.sum([lacks])[0] > 0
-
-    def _warm_up(self) -> None:
-        """Compile for all shapes, as far as the time allows and no signal comes."""
-        step, budget, interrupt = self._session.step, self._budget, self._interrupt
-        warm_up(
-            self._session,
-            self._loader,
-            self._splits.validation,
-            must_stop=lambda: interrupt.stop_requested or budget.share_done(step) >= 1,
-            say=self._report.say,
-        )
 
     def _agree_on_time(self, work: str) -> bool:
         """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock."""
@@ -266,14 +251,13 @@ class _Loop:
         self._rate = budget.rate(session.step, share, per_step)
         is_last = budget.is_last(session.step, share, per_step)
         self._rows = [batch.rows for batch in batches]
-        row_len = batches[0].longest or batches[0].input_ids_BT.shape[1]
         update(session, batches, lr=self._rate, num_masked=num_masked, num_pairs=num_pairs)
         for batch in batches:
             session.tally.num_flops += training_flops(
                 session.model.config,
                 num_rows=len(batch.sop_labels_B),
                 num_tokens=batch.input_ids_BT.numel(),
-                row_len=batch.attended_len or row_len,
+                row_len=batch.attended_len or batch.input_ids_BT.shape[1],
                 num_masked=len(batch.masked_indices_N),
             )
         self._report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
@@ -287,7 +271,6 @@ class _Loop:
 
     def _log(self, values: Figures) -> None:
         session, tally = self._session, self._session.tally
-        session.seconds = self._budget.seconds
         num_tokens, num_cells = self._ranks.sum([tally.num_tokens, tally.num_cells])
         speed = num_tokens / tally.seconds
         line: dict[str, Any] = {
@@ -296,7 +279,7 @@ class _Loop:
             "epoch": round(self._loader.epochs_read, 4),
             "padding_share": 1 - num_tokens / num_cells,
             "tokens_per_second": round(speed, 1),
-            "seconds": round(session.seconds, 3),
+            "seconds": round(self._budget.seconds, 3),
             **peak_gb(session.precision.device),
         }
         if self._peak is not None:  # the peak of one GPU, so the FLOPs of one rank
@@ -331,7 +314,7 @@ class _Loop:
             return self._evaluate(is_last=is_last)
         if self._agree_on_stop():
             return False
-        if not all_finite(values):
+        if not all(value is None or math.isfinite(value) for value in values.values()):
             raise AlbertDataError(f"{self._run}: validation at step {session.step} is not finite ({values})")
         answers = self._guesser.ask(session.model) if self._guesser is not None else []
         self._budget.note("evaluation", self._budget.seconds - began)
@@ -360,9 +343,8 @@ class _Loop:
         self._read_tally()  # raises if the weights may not be finite: no checkpoint has such weights
         began = self._budget.seconds
         self._session.tally.gather(self._ranks)
-        self._session.seconds, self._session.schedule_begin = self._budget.seconds, self._budget.schedule_begin
         if self._ranks.is_first:
-            save_session(self._session, self._run, self._loader.state_dict())
+            save_session(self._session, self._budget, self._run, self._loader.state_dict())
             for path in prune_checkpoints(self._run, keep=self._session.config.keep):
                 if path not in self._reported:
                     self._reported.add(path)
@@ -373,7 +355,7 @@ class _Loop:
 
     def _complete(self) -> Path | None:
         """Write what is missing of a run that was killed after its last update."""
-        lacks_validation = self._lacks(MetricsFile.has_final)
+        lacks_validation = self._lacks_validation(is_final=True)
         if lacks_validation and not self._evaluate(is_last=True):
             return self._stop()
         if lacks_validation or not is_page_current(self._run):

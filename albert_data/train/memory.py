@@ -1,8 +1,6 @@
-"""Cuts batches so that they fit in the memory of a GPU.
+"""Cuts batches so that they fit in the memory of a GPU: docs/architecture.md says how.
 
-Forward and backward need a number of bytes for each token, and some for the weights. No formula knows them, since
-torch.compile decides what to keep, so two small micro-batches are measured before the first step. A micro-batch that
-does not fit all the same is halved, as long as it has several rows, and the same step is made again.
+The bytes that a token needs are measured, because no formula knows them: torch.compile decides what to keep.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def peak_gb(device: torch.device) -> dict[str, float]:
 
 
 def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
-    """Set the loader's micro_tokens to the fewest micro-batches that fit on every rank's GPU; return a line about it.
+    """Set micro_tokens for the fewest micro-batches that fit on every rank's GPU, and return a line about it.
 
     Changes nothing on a CPU, if the user chose micro_tokens, or if a step is no larger than what would be measured.
     """
@@ -70,7 +68,7 @@ def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
 
 
 def _measure_peak(session: Session, batch: Batch) -> int:
-    """The bytes that forward and backward of a micro-batch allocate, beside weights and gradients."""
+    """The most bytes that forward and backward of a micro-batch take at once, without weights and gradients."""
     device = session.precision.device
     batch = batch.to(device)
     for _ in range(2):  # the first time, torch.compile may try kernels, and the gradients are made

@@ -6,7 +6,6 @@ The sums stay on the device and are read only when a line is due, so that a GPU 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -66,7 +65,7 @@ class Tally:
         self.begin_line()
 
     def begin_line(self) -> None:
-        """Set all to 0, except the number of skipped updates in a row, which lines of metrics do not end."""
+        """Set all to 0, except the number of skipped updates in a row: such a row may go on over several lines."""
         self._sums_F.zero_()
         self._num_skipped.zero_()
         self.num_tokens = 0
@@ -133,10 +132,6 @@ _IN_ROW = "tally.num_in_row"
 _NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
 
 
-def all_finite(values: Figures) -> bool:
-    return all(value is None or math.isfinite(value) for value in values.values())
-
-
 class MetricsFile:
     """metrics.jsonl: a JSON object per line, each with `step` and `split`, "train" or "validation".
 
@@ -151,20 +146,14 @@ class MetricsFile:
         self._path, self._say = path, say
         self._keep_until_step: int | None = keep_until_step
 
-    def has_final(self, step: int) -> bool:
-        """Whether the last validation of a run that ends at this step is there, with the baseline beside it.
+    def has_validation(self, step: int, *, is_final: bool) -> bool:
+        """Whether a validation of this step is there. is_final: the last of a run, with the baseline beside it.
 
         Without labels, mlm_loss is None and there is no baseline.
         """
-        found = [line for line in self._validations(step) if "unigram_loss" in line or line.get("mlm_loss") is None]
-        return bool(found)
-
-    def has_validation(self, step: int) -> bool:
-        return bool(self._validations(step))
-
-    def _validations(self, step: int) -> list[dict[str, Any]]:
         lines = map(parse_line, split_lines(self._path)[0])
-        return [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
+        found = [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
+        return any(not is_final or "unigram_loss" in line or line.get("mlm_loss") is None for line in found)
 
     def write(self, **line: Any) -> None:
         """Raises OutputError on a full disk."""

@@ -1,6 +1,6 @@
 """ALBERT (Lan et al. 2020, section 3) with its two pretraining heads.
 
-In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and their losses.
+In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and the sums of their losses.
 It differs from BERT in three ways: embeddings of size E are projected to the hidden size H (factorised embedding),
 layers share parameters in groups, and sentence order prediction replaces next sentence prediction.
 Deviation: there is a projection even if E = H, as in transformers; Google's code has none then.
@@ -27,15 +27,11 @@ INIT_STD = 0.02
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Output:
-    """The predictions of the two heads, and their losses.
+    """The predictions of the two heads, and the sums of their losses over the labels that are not -1.
 
-    mlm_nats, sop_nats: sums over the labels that are not -1, to be divided by counts that include other batches.
-    mlm_loss, sop_loss: means over this batch, 0 if there are no labels; loss: the sum of both means.
+    Sums, because a mean divides them by counts that include other batches.
     """
 
-    loss: Tensor
-    mlm_loss: Tensor
-    sop_loss: Tensor
     mlm_nats: Tensor
     sop_nats: Tensor
     mlm_logits_NV: Tensor
@@ -201,16 +197,7 @@ class Albert(nn.Module):
         sop_nats = sum_losses(sop_logits_B2, batch.sop_labels_B)
         masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
         mlm_logits_NV, mlm_nats = self.mlm_head.measure(masked_NH, self.embeddings.token.weight, batch.masked_labels_N)
-        mlm_loss, sop_loss = mlm_nats / max(batch.num_masked, 1), sop_nats / max(batch.num_pairs, 1)
-        return Output(
-            loss=mlm_loss + sop_loss,
-            mlm_loss=mlm_loss,
-            sop_loss=sop_loss,
-            mlm_nats=mlm_nats,
-            sop_nats=sop_nats,
-            mlm_logits_NV=mlm_logits_NV,
-            sop_logits_B2=sop_logits_B2,
-        )
+        return Output(mlm_nats=mlm_nats, sop_nats=sop_nats, mlm_logits_NV=mlm_logits_NV, sop_logits_B2=sop_logits_B2)
 
     def num_parameters(self) -> int:
         """Count the parameters, a shared or tied one once."""

@@ -1,11 +1,11 @@
 """AdamW of PyTorch, LAMB as in Google's code, Muon, and the learning rate of each step.
 
-AdamW corrects the bias of its means, which Google's code for BERT does not. As there, biases and LayerNorms have no
-decay.
+Biases and LayerNorms have no decay.
+AdamW corrects the bias of its means, which Google's code for BERT does not.
 LAMB (You et al. 2020; ALBERT, section 4.1), as the released code has it: Adam without bias correction, the decay is
 added to the update, and each matrix's update is multiplied by |matrix| / |update|, or by 1 if one of the norms is 0.
-Biases and LayerNorms have no decay and no scaling. Query, key and value are three matrices in Google's code and one
-parameter here, so each third has its own ratio.
+Biases and LayerNorms are not scaled. Query, key and value are three matrices in Google's code and one parameter here,
+so each third has its own ratio.
 Muon (Jordan et al. 2024): the update of a matrix is its momentum made orthogonal, so that all directions change alike.
 Its elements are scaled to a root mean square of 0.2, about that of Adam (Liu et al. 2025, section 2.2), so both share a
 rate. Only the layers' matrices are updated so; embeddings, heads, biases and LayerNorms follow Adam.
@@ -13,7 +13,7 @@ rate. Only the layers' matrices are updated so; embeddings, heads, biases and La
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -44,23 +44,7 @@ class _ByParameter(torch.optim.Optimizer):
 
 
 class Lamb(_ByParameter):
-    """LAMB over groups of parameters.
-
-    num_blocks of a group: how many matrices each of its parameters holds, one after another in the first dimension.
-    is_adapted: whether updates are scaled to the weights.
-    """
-
-    def __init__(
-        self,
-        params: Iterable[dict[str, Any]],
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "num_blocks": 1, "is_adapted": True})
+    """LAMB. num_blocks of a group: the matrices in each of its parameters, one after another; 0 for vectors."""
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
         state, (beta1, beta2) = self.state[p], group["betas"]
@@ -71,7 +55,7 @@ class Lamb(_ByParameter):
         update = mean / square.sqrt().add_(group["eps"])
         if group["weight_decay"]:
             update.add_(p, alpha=group["weight_decay"])
-        if group["is_adapted"]:
+        if group["num_blocks"]:
             _scale_to(update, p, group["num_blocks"])
         p.add_(update, alpha=-group["lr"])
 
@@ -85,12 +69,7 @@ def _scale_to(update: Tensor, weights: Tensor, num_blocks: int) -> None:
 
 
 class Muon(_ByParameter):
-    """Muon over groups with `num_blocks`, the number of matrices in each parameter, and Adam where that is 0."""
-
-    def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "num_blocks": 0, "dtype": torch.float32}
-        )
+    """Muon, and Adam for groups without blocks. dtype of a group: in which matrices are multiplied."""
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
         state, (beta1, beta2), blocks = self.state[p], group["betas"], group["num_blocks"]
@@ -130,44 +109,28 @@ def make_orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = False) -> torch.optim.Optimizer:
-    """Make the optimiser. Matrices have weight decay; biases and LayerNorms, which are vectors, have none.
+    """Make the optimiser of the settings. Biases and LayerNorms are the vectors among the parameters.
 
     is_bf16: whether the device multiplies bfloat16 fast; Muon then does so. Elsewhere that can be forty times as slow.
     """
-    betas = (config.beta1, config.beta2)
-    if config.optimizer == "adamw":
-        parameters = list(model.parameters())
-        groups = [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.epsilon, fused=True)
-    is_muon = config.optimizer == "muon"
     matrices: dict[int, list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
-            count = 0 if is_muon and not name.startswith("encoder.") else _count_blocks(name)
-            matrices.setdefault(count, []).append(parameter)
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
-    if is_muon:
-        decay, dtype = config.weight_decay, torch.bfloat16 if is_bf16 else torch.float32
-        groups = [
-            {"params": p, "num_blocks": n, "weight_decay": decay, "dtype": dtype} for n, p in sorted(matrices.items())
-        ]
-        return Muon([*groups, {"params": vectors}], lr=config.lr, betas=betas, eps=config.epsilon)
-    return Lamb(
-        [
-            *({"params": params, "num_blocks": count} for count, params in sorted(matrices.items())),
-            {"params": vectors, "weight_decay": 0.0, "is_adapted": False},
-        ],
-        lr=config.lr,
-        betas=betas,
-        eps=config.epsilon,
-        weight_decay=config.weight_decay,
-    )
+            matrices.setdefault(_count_blocks(name, config.optimizer), []).append(parameter)
+    groups = [{"params": p, "num_blocks": n, "weight_decay": config.weight_decay} for n, p in sorted(matrices.items())]
+    groups.append({"params": [p for p in model.parameters() if p.ndim <= 1], "num_blocks": 0, "weight_decay": 0.0})
+    settings: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(groups, **settings, fused=True)
+    if config.optimizer == "muon":
+        return Muon(groups, {**settings, "dtype": torch.bfloat16 if is_bf16 else torch.float32})
+    return Lamb(groups, settings)
 
 
-def _count_blocks(name: str) -> int:
+def _count_blocks(name: str, optimizer: str) -> int:
+    """The number of matrices in a parameter, one after another in the first dimension; 0 if it follows Adam."""
+    if optimizer == "adamw" or (optimizer == "muon" and not name.startswith("encoder.")):
+        return 0
     return next((count for end, count in PACKED.items() if name.endswith(end)), 1)
 
 

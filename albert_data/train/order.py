@@ -116,7 +116,7 @@ def choose_pack(lengths: np.ndarray, batch_tokens: int) -> Pack:
     longest = padded_len(int(lengths.max()))
     num_packs = -(-batch_tokens // (PACK_ROWS * longest))
     pack_len = max(longest, batch_tokens // num_packs // BUCKET * BUCKET)
-    # Twice the mean number of rows: full packs have fewer. The limit gives all batches tensors of one size.
+    # A full pack hardly ever has twice the mean number of rows. With a limit, tensors of one size hold any batch.
     return Pack(pack_len, int(2 * pack_len / lengths.mean()) + 1, longest)
 
 
@@ -161,7 +161,7 @@ class BatchOrder:
         cells = lengths if packed else -(-lengths // BUCKET) * BUCKET
         num_cells = int(cells.sum(dtype=np.int64))
         self.num_windows = min(len(lengths), max(1, round(num_cells / (WINDOW_BATCHES * batch_tokens))))
-        self._cached: tuple[tuple[int, int], list[RowBatch]] | None = None
+        self._cached: dict[tuple[int, int], list[RowBatch]] = {}
 
     def row_lens(self) -> list[int]:
         """The lengths that rows of batches may be padded to, ascending; or the length of packs."""
@@ -170,11 +170,12 @@ class BatchOrder:
         return (BUCKET * np.flatnonzero(np.bincount(-(-self._lengths // BUCKET)))).tolist()
 
     def window(self, epoch: int, window: int) -> list[RowBatch]:
-        """The batches of a window; the latest window is cached."""
-        cached = self._cached  # one tuple, so that no thread sees the key of one window with the batches of another
-        if cached is None or cached[0] != (epoch, window):
-            cached = self._cached = ((epoch, window), self._cut_window(epoch, window))
-        return cached[1]
+        """The batches of a window. The two newest are cached: what is read ahead may be of the next window."""
+        cached = self._cached  # never changed, only replaced, because other threads may read it
+        if (epoch, window) not in cached:
+            newest = dict([*cached.items()][-1:])
+            cached = self._cached = newest | {(epoch, window): self._cut_window(epoch, window)}
+        return cached[epoch, window]
 
     def _cut_window(self, epoch: int, window: int) -> list[RowBatch]:
         rows = self._read_rows(epoch, window)

@@ -33,14 +33,15 @@ class Remasker:
             )
         config = self._config = manifest.config.examples
         words = tokenizer.choose_words(config, manifest.rules_version)
-        self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids)
+        self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids, config)
         # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
         self._seed = derive_keys(seed, 0, 0, _REMASK_PURPOSE, num=1)[0]
 
     def __call__(self, examples: Examples, rows: np.ndarray, epoch: int, mask_prob: float | None = None) -> Examples:
         """Mask the original ids anew. rows: the row numbers (int64). mask_prob: by default that of the build."""
         config = self._config
-        tables = span_tables(config.max_seq_len, config.ngram, config.mask_prob if mask_prob is None else mask_prob)
+        share = config.mask_prob if mask_prob is None else mask_prob
+        tables = span_tables(config.max_seq_len, config.longest_span, share, config.masking)
         # The build draws by document key and row of the document. Here the row number takes the place of the key, so
         # the index can be 0.
         pairs = Pairs(

@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import torch
@@ -14,14 +16,49 @@ from tqdm import tqdm
 
 from albert_data.escaping import escape_controls
 from albert_data.train.budget import Budget
-from albert_data.train.config import DEFAULT_PRESETS, TrainConfig
-from albert_data.train.estimate import Estimate
+from albert_data.train.config import DEFAULT_PRESETS
 from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
-from albert_data.train.loader import Rows, ShardLoader, Splits
+from albert_data.train.loader import ShardLoader, Splits
 from albert_data.train.metrics import Figures
 from albert_data.train.session import Session
-from albert_data.wording import count_of, format_share
+from albert_data.wording import count_of, format_duration, format_share
+
+# Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
+# no more than five minutes of them, because a run that would take weeks should not hide that for hours.
+MIN_UPDATES, MIN_SECONDS, MAX_SECONDS = 30, 10.0, 300.0
+_DAY = 86_400
+
+
+class Estimate:
+    """Estimates after a few updates how long a run will take; with --minutes, how many steps it will make.
+
+    It times the updates of this process, except the first, which fills caches.
+    """
+
+    def __init__(self, budget: Budget, device: torch.device) -> None:
+        self._budget, self._device = budget, device
+        self._ends: list[float] = []
+        self._num_tokens = 0
+
+    def note(self, step: int, num_tokens: int) -> str | None:
+        """Record the end of update `step`, of `num_tokens`; waits for the GPU. Returns the estimate when known."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self._ends.append(self._budget.seconds)
+        self._num_tokens += num_tokens
+        spent = self._ends[-1] - self._ends[0]
+        if spent < MAX_SECONDS and (spent < MIN_SECONDS or len(self._ends) <= MIN_UPDATES):
+            return None
+        lap = median(end - begin for begin, end in pairwise(self._ends))
+        left, speed = self._budget.steps_left(step, lap), self._num_tokens / len(self._ends) / lap
+        if self._budget.is_timed:
+            epochs = (step + left) / self._budget.steps_per_epoch
+            return f"about {step + left:,} steps in all, {epochs:,.2f} epochs ({speed:,.0f} tokens/s)"
+        text = f"about {format_duration(left * lap)} for {left:,} steps ({speed:,.0f} tokens/s)"
+        if left * lap > _DAY:
+            return f"{text}; for a shorter run, start another one with a smaller --preset or with --minutes"
+        return f"{text}, until {datetime.now() + timedelta(seconds=left * lap):%H:%M}"
 
 
 class Report:
@@ -43,12 +80,7 @@ class Report:
             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
 
-    def __enter__(self) -> Report:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         with self._ignore_lost_stderr():
             self._bar.close()
 
@@ -93,8 +125,13 @@ class Report:
         self.say(f"step {step:,}{of_all}: {describe(line)}, {speed}")
 
 
-def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget: Budget) -> list[str]:
-    """The device, the precision, the model, the data and the length of the run, with reasons."""
+def describe_start(
+    session: Session, loader: ShardLoader, obstacle: str | None, splits: Splits, budget: Budget
+) -> list[str]:
+    """The device, the precision, the model, the data and the length of the run, with reasons.
+
+    obstacle: why rows can't be packed here; None if they can, but a run that resumes keeps what it began with.
+    """
     config, model, precision, ranks = session.config, session.model, session.precision, session.ranks
     device, per_epoch = precision.device, loader.steps_per_epoch
     num_tokens = int(splits.train.lengths.sum(dtype="int64"))
@@ -104,8 +141,14 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
     if (first := config.mask_prob) is not None:
         last = first if config.last_mask_prob is None else config.last_mask_prob
         masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
+    validation = "none: the shards have no validation rows (build --validation-fraction)"
+    if splits.validation is not None:
+        all_rows = len(splits.validation)
+        validation = f"{min(all_rows, config.eval_rows):,} of {all_rows:,} rows, every {config.eval_every:,} steps"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
+    rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
+    of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
     is_default = config.preset == DEFAULT_PRESETS[device.type]
     why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
@@ -118,16 +161,9 @@ def describe_start(session: Session, loader: ShardLoader, splits: Splits, budget
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
         f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
-        f"validation  {_describe_validation(splits.validation, config)}",
-        *([f"speed       {describe_peak(precision.device_info, precision.format)}"] if device.type == "cuda" else []),
+        f"validation  {validation}",
+        *(of_gpu if device.type == "cuda" else []),
     ]
-
-
-def _describe_validation(validation: Rows | None, config: TrainConfig) -> str:
-    if validation is None:
-        return "none: the shards have no validation rows (build --validation-fraction)"
-    num_rows = min(len(validation), config.eval_rows)
-    return f"{num_rows:,} of {len(validation):,} rows, every {config.eval_every:,} steps"
 
 
 def describe(values: Mapping[str, Any], *, short: bool = False) -> str:

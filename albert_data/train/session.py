@@ -1,19 +1,16 @@
-"""The state of a training run: makes one update of it, saves it to a checkpoint, restores it.
-
-An update is a function of the state before it, of its number and of its batch: dropout is seeded by (seed, step,
-rank). So a resumed run makes the same updates as one that was not stopped.
-"""
+"""The state of a training run: makes one update of it, says whether it can go on, saves and restores it."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
@@ -23,6 +20,7 @@ from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
 from albert_data.train.attention import explain_padding
 from albert_data.train.batch import Batch
+from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -45,6 +43,10 @@ from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
 
 _MAX_SECONDS = 1e9  # thirty years
+# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
+MIN_SCALE = 1.0
+MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 skipped updates to get there
+_ROWS_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,6 @@ class Session:
 
     network: the model, inside DistributedDataParallel if there are several ranks.
     obstacle: why the model is not compiled although the settings ask for it.
-    seconds: spent on the run so far, evaluations included. schedule_begin, work_seconds: see Budget.
     """
 
     config: TrainConfig
@@ -77,15 +78,6 @@ class Session:
     is_compiled: bool = False
     obstacle: str | None = None
     step: int = 0
-    seconds: float = 0.0
-    schedule_begin: float | None = None
-    work_seconds: dict[str, float] = field(default_factory=dict)
-
-    def gradients(self, *, are_final: bool) -> AbstractContextManager[object]:
-        """A context for a backward pass: the ranks exchange gradients only in the last one of a step."""
-        if isinstance(self.network, DistributedDataParallel) and not are_final:
-            return self.network.no_sync()
-        return nullcontext()
 
 
 def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
@@ -154,19 +146,6 @@ def make_loader(
     return loader, obstacle
 
 
-def describe_rows(loader: ShardLoader, precision: Precision, obstacle: str | None) -> list[str]:
-    """Say for a GPU whether rows are packed; a run that resumes keeps what it began with.
-
-    Raises ConfigError if that is packs, and the device can't compute them.
-    """
-    if loader.is_packed and obstacle is not None:
-        raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
-    if precision.device.type != "cuda":
-        return []
-    padded = f"padded ({obstacle or 'as when the run began'})"
-    return [f"rows        {'packed, without padding' if loader.is_packed else padded}"]
-
-
 def start_session(
     config: TrainConfig,
     shape: AlbertConfig,
@@ -177,7 +156,13 @@ def start_session(
 ) -> Session:
     """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`."""
     torch.manual_seed(config.seed)
-    model = _make_model(shape)
+    try:
+        model = Albert(shape)
+    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
+        num_bytes = 4 * count_parameters(shape).all
+        raise ConfigError(
+            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
+        ) from error
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
     with explain_out_of_memory(precision.device_info):
@@ -211,16 +196,6 @@ def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.
     return network
 
 
-def _make_model(shape: AlbertConfig) -> Albert:
-    try:
-        return Albert(shape)
-    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
-        num_bytes = 4 * count_parameters(shape).all
-        raise ConfigError(
-            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
-        ) from error
-
-
 def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
     """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
 
@@ -236,9 +211,11 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
     optimizer.zero_grad()
     measured = []
     for number, batch in enumerate(batches):
-        with session.gradients(are_final=number == len(batches) - 1):
+        is_final, network = number == len(batches) - 1, session.network
+        # The ranks exchange gradients only in the last backward pass of a step.
+        with nullcontext() if is_final or not isinstance(network, DistributedDataParallel) else network.no_sync():
             with session.precision.autocast():
-                output = session.network(batch)
+                output = network(batch)
             # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
             # the gradient of the mean over all labels of the step.
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
@@ -267,7 +244,40 @@ def _apply(session: Session) -> None:
     session.step += 1
 
 
-def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> Path:
+def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> str | None:
+    """Return why the run can't go on, and what to do; None if it can. All ranks agree on which. Waits for the device.
+
+    One batch may cause a skipped update, and the next ones are fine. But a run that skips all of them learns nothing,
+    and weights that are not finite never become finite again.
+    rows: of this rank in the last update, by their numbers in the training split of the shards in `folder`.
+    """
+    step, num_in_row = session.step, session.tally.num_in_row()
+    scale = session.scaler.get_scale()
+    if scale < MIN_SCALE:
+        return (
+            f"float16 can't hold the gradients: the loss scale fell to {scale:g} by step {step}; start another run "
+            "with --precision bf16 or fp32, or with a lower --lr"
+        )
+    with torch.no_grad():
+        norms = torch.stack([torch.linalg.vector_norm(p) for p in session.model.parameters()])
+    if not norms.isfinite().all():
+        return (
+            f"the weights are not finite at step {step}; no checkpoint has such weights; "
+            "start another run with a lower --lr"
+        )
+    if session.precision.is_scaled or num_in_row < MAX_IN_ROW:
+        return None
+    numbers = sorted(row for part in rows for row in part.tolist())
+    named = ", ".join(map(str, numbers[:_ROWS_NAMED]))
+    more = f" and {len(numbers) - _ROWS_NAMED} more" if len(numbers) > _ROWS_NAMED else ""
+    return (
+        f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
+        f"{step}, of training rows {named}{more}; look at these rows with `albert-data inspect {folder} --row N`, "
+        "or start another run with a lower --lr"
+    )
+
+
+def save_session(session: Session, budget: Budget, run: Path, loader_state: dict[str, int]) -> Path:
     """Write a checkpoint of the state between two updates."""
     sums, tally = session.tally.state_dict()
     return save_checkpoint(
@@ -276,9 +286,9 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
         weights=session.model.state_dict(),
         tensors={**pack_optimizer(session.optimizer), **sums},
         state={
-            "seconds": session.seconds,
-            "schedule_begin": session.schedule_begin,
-            "work_seconds": session.work_seconds,
+            "seconds": budget.seconds,
+            "schedule_begin": budget.schedule_begin,
+            "work_seconds": budget.work_seconds,
             "loader": loader_state,
             "scaler": session.scaler.state_dict(),
             "tally": tally,
@@ -289,11 +299,14 @@ def save_session(session: Session, run: Path, loader_state: dict[str, int]) -> P
     )
 
 
-def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
-    """Restore the newest checkpoint. If there is none, the run was stopped before its first one and starts again."""
+def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str, Any]:
+    """Restore the newest checkpoint, and return the options of Budget that continue the clock.
+
+    If there is none, the run was stopped before its first one and starts again.
+    """
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        return
+        return {}
     weights, tensors, state = load_checkpoint(checkpoints[-1])
     try:
         _check_state(state)
@@ -308,10 +321,10 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> None:
             session.tally.begin_line()
         if state["step"] > session.tally.num_in_row() and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
-        session.step, session.seconds = int(state["step"]), float(state["seconds"])
-        session.schedule_begin = None if state["schedule_begin"] is None else float(state["schedule_begin"])
-        session.work_seconds.update(state.get("work_seconds", {}))  # checkpoints of earlier versions lack it
+        session.step = int(state["step"])
         loader.load_state_dict(state["loader"])
+        # Checkpoints of earlier versions lack work_seconds.
+        return {name: state.get(name) for name in ("seconds", "schedule_begin", "work_seconds")}
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
             f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "

@@ -87,34 +87,27 @@ _PAPER_NOTES = """\
 
 def describe_sizes(name: str) -> str:
     """Describe a preset: its shape, its parameters by part, and the paper's table."""
-    return f"{_describe_shape(name)}\n\n{describe_parts(MODEL_PRESETS[name])}\n\n{describe_paper()}"
+    c = MODEL_PRESETS[name]
+    return (
+        f"Preset {name}\n"
+        f"  E {c.embedding_size:,}, H {c.hidden_size:,}, {c.num_layers} layers, {c.num_heads} heads, "
+        f"feed-forward {c.ffn_size:,}\n"
+        f"  {c.vocab_size:,} pieces, {c.max_positions:,} positions, share {c.share}, groups {c.num_groups}, "
+        f"inner groups {c.num_inner_groups}, dropout {c.dropout}\n\n{describe_parts(c)}\n\n{describe_paper()}"
+    )
 
 
 def sizes_to_dict(name: str) -> dict[str, Any]:
     """The same as values that JSON can hold."""
     config = MODEL_PRESETS[name]
-    return {"preset": name, "config": asdict(config), "parameters": parts_to_dict(config), "paper": _paper_to_list()}
+    paper = [{"name": row.name, "paper_millions": row.millions, **parts_to_dict(row.config)} for row in PAPER]
+    return {"preset": name, "config": asdict(config), "parameters": parts_to_dict(config), "paper": paper}
 
 
 def parts_to_dict(config: AlbertConfig) -> dict[str, int]:
     """The parameters of each part, and the sums of them that are shown."""
     sizes = count_parameters(config)
     return {**asdict(sizes), "encoder": sizes.without_heads, "all": sizes.all}
-
-
-def _paper_to_list() -> list[dict[str, Any]]:
-    return [{"name": row.name, "paper_millions": row.millions, **parts_to_dict(row.config)} for row in PAPER]
-
-
-def _describe_shape(name: str) -> str:
-    c = MODEL_PRESETS[name]
-    groups = f"share {c.share}, groups {c.num_groups}, inner groups {c.num_inner_groups}"
-    return (
-        f"Preset {name}\n"
-        f"  E {c.embedding_size:,}, H {c.hidden_size:,}, {c.num_layers} layers, {c.num_heads} heads, "
-        f"feed-forward {c.ffn_size:,}\n"
-        f"  {c.vocab_size:,} pieces, {c.max_positions:,} positions, {groups}, dropout {c.dropout}"
-    )
 
 
 def describe_parts(config: AlbertConfig) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from albert_data.train.budget import Budget
 from albert_data.train.config import TrainConfig
-from albert_data.train.estimate import MIN_UPDATES, Estimate
+from albert_data.train.report import MIN_UPDATES, Estimate
 
 CPU = torch.device("cpu")
 
@@ -80,10 +80,10 @@ def test_on_a_gpu_updates_are_timed_to_their_end(run, monkeypatch):
 
 
 def test_a_run_tells_its_estimate_among_its_lines(toys, use_shards, tmp_path, monkeypatch, capsys):
-    from albert_data.train import estimate, loop
+    from albert_data.train import loop, report
 
     use_shards(toys.make_shards(40))
-    monkeypatch.setattr(estimate, "MAX_SECONDS", 1e-9)
+    monkeypatch.setattr(report, "MAX_SECONDS", 1e-9)
     loop.train(tmp_path, tmp_path / "run", TrainConfig(preset="tiny", steps=4, batch_tokens=256, device="cpu"))
     # Once, after two updates: later ones do not wait for the GPU.
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("about ")]

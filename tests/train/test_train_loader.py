@@ -145,10 +145,10 @@ def test_ids_are_int32_and_labels_int64_up_to_the_largest():
     assert {t.dtype for t in (batch.masked_indices_N, batch.masked_labels_N, batch.sop_labels_B)} == {torch.int64}
 
 
-@pytest.mark.parametrize(("mask_prob", "ngram"), [(0.15, 3), (0.01, 1), (0.5, 10)])
-def test_the_mask_capacity_exceeds_the_mean_and_is_never_more_than_the_cells(mask_prob, ngram):
+@pytest.mark.parametrize(("mask_prob", "span_len"), [(0.15, 2), (0.01, 1), (0.5, 5.5)])
+def test_the_mask_capacity_exceeds_the_mean_and_is_never_more_than_the_cells(mask_prob, span_len):
     for num_cells in (64, 4096, 2**20):
-        found = choose_mask_capacity(num_cells, mask_prob=mask_prob, ngram=ngram)
+        found = choose_mask_capacity(num_cells, mask_prob=mask_prob, span_len=span_len)
         assert found % 64 == 0
         assert mask_prob * num_cells <= found <= num_cells
 
@@ -190,13 +190,13 @@ def test_all_batches_of_a_bucket_have_one_shape(toys):
     batches = [batch for _ in range(3) for batch in loader]
     shapes = {tuple(tuple(getattr(batch, name).shape) for name in TENSORS) for batch in batches}
     assert len(shapes) == len({batch.input_ids_BT.shape[1] for batch in batches}) <= 4
-    assert loader.epoch == 3
+    assert loader.epochs_read == 3
 
 
 def test_every_iterator_yields_an_epoch(toys):
     loader = ShardLoader(toys.make_shards(45), batch_tokens=256)
     for epoch in range(3):
-        assert loader.epoch == epoch
+        assert loader.epochs_read == epoch
         assert sorted(row for batch in loader for row in batch.rows) == list(range(45))
 
 
@@ -359,7 +359,7 @@ def test_resuming_reads_no_row_that_was_read_before(toys, monkeypatch):
     read = []
     monkeypatch.setattr(type(shards), "rows", lambda self, rows: read.append(rows))
     late.load_state_dict(loader.state_dict())
-    assert late.epoch == loader.epoch == 1
+    assert late.state_dict()["epoch"] == loader.state_dict()["epoch"] == 1
     assert read == []
 
 

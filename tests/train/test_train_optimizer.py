@@ -93,7 +93,7 @@ def test_lamb_is_the_formula_matrix_by_matrix():
 
 def test_lamb_leaves_weights_without_a_gradient_alone():
     weight = torch.nn.Parameter(torch.ones(2, 2))
-    Lamb([{"params": [weight]}], lr=1.0).step()
+    Lamb([{"params": [weight]}], {"lr": 1.0}).step()
     assert (weight == 1).all()
 
 

@@ -236,6 +236,16 @@ def test_holds_tells_which_positions_exist(place):
     assert not batch_order.holds(Position(*place))
 
 
+def test_two_readers_of_neighbouring_windows_cut_each_window_once(monkeypatch, small_windows):
+    cuts = []
+    monkeypatch.setattr(order, "cut_batches", lambda *given: cuts.append(given) or cut_batches(*given))
+    batch_order = BatchOrder(np.full(200, 10), batch_tokens=64 * 5, seed=0)
+    for window in range(5):
+        for _ in range(2):
+            batch_order.window(0, window), batch_order.window(0, window + 1)
+    assert len(cuts) == 6
+
+
 def test_epochs_and_seeds_differ():
     lengths = np.full(200, 10)
     first, other = (BatchOrder(lengths, batch_tokens=64 * 20, seed=seed) for seed in (0, 1))

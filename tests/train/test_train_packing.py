@@ -5,26 +5,32 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_rows import mean_loss
 
 from albert_data.errors import ConfigError
 from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, attention, loop, order, session
 from albert_data.train.attention import PackedRows, attend_packed, explain_padding, try_varlen
 from albert_data.train.batch import Batch, BatchShape, collate, empty_batch
+from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.distributed import Ranks
 from albert_data.train.flops import training_flops
+from albert_data.train.loader import Splits
 from albert_data.train.model import Albert
 from albert_data.train.order import BatchOrder, Pack, Position, choose_pack, pack_batches
 from albert_data.train.precision import Precision
-from albert_data.train.session import describe_rows, make_loader
+from albert_data.train.report import describe_start
+from albert_data.train.session import make_loader
 
 CPU = torch.device("cpu")
 SMALL = AlbertConfig(
@@ -290,10 +296,11 @@ def both_batches(toys) -> tuple[Batch, Batch]:
 def outcomes(model: Albert, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     model.zero_grad()
     output = model(batch)
-    output.loss.backward()
+    loss = mean_loss(output, batch)
+    loss.backward()
     has_label, has_pair = batch.masked_labels_N != -1, batch.sop_labels_B != -1
     logits = torch.cat([output.mlm_logits_NV[has_label].flatten(), output.sop_logits_B2[has_pair].flatten()])
-    return output.loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
+    return loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
 
 
 def assert_equal_outcomes(one, other) -> None:
@@ -397,8 +404,12 @@ def test_rows_are_packed_where_the_kernel_gives_the_right_results(monkeypatch, r
     ],
 )
 def test_the_start_says_on_a_gpu_whether_rows_are_packed(toys, packed, obstacle, line):
-    loader = ShardLoader(toys.make_shards(20), batch_tokens=512, packed=packed)
-    assert describe_rows(loader, make_precision(), obstacle) == [line]
+    shards = toys.make_shards(20)
+    loader = ShardLoader(shards, batch_tokens=512, packed=packed)
+    made = SimpleNamespace(config=CONFIG, model=small_model(), precision=make_precision(), ranks=Ranks(), obstacle=None)
+    splits = Splits(folder=Path(), train=shards, validation=None)
+    lines = describe_start(made, loader, obstacle, splits, Budget(CONFIG, 5, began=0.0))
+    assert [one for one in lines if one.startswith("rows")] == [line]
 
 
 @pytest.mark.parametrize(("micro_tokens", "num_ranks"), [(64, 1), (None, 8)])

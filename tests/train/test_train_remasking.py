@@ -18,7 +18,7 @@ from shard_fixtures import to_version_1
 from toy_language import make_sentences
 
 from albert_data.errors import ShardError
-from albert_data.examples.spans import ngram_shares
+from albert_data.examples.spans import span_shares
 from albert_data.files import read_json
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer import words_version_1
@@ -172,7 +172,7 @@ def test_the_shares_are_those_of_the_build(shards):
         same = 0.1 / len(shards.tokenizer.ordinary_ids)  # a random piece may be the original
         for count, share in zip(kinds, (0.8, 0.1 - same, 0.1 + same), strict=True):
             assert abs(count / num - share) <= 5 * np.sqrt(share * (1 - share) / num)
-        for count, share in zip(spans[1:], ngram_shares(3), strict=True):
+        for count, share in zip(spans[1:], span_shares(3), strict=True):
             assert abs(count / spans.sum() - share) <= 5 * np.sqrt(share * (1 - share) / spans.sum())
 
 

@@ -14,6 +14,7 @@ from albert_data.errors import ConfigError
 from albert_data.train import loop, session
 from albert_data.train.budget import Budget
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.compiling import warm_up
 from albert_data.train.config import RECIPES
 from albert_data.train.distributed import ALONE
 from albert_data.train.evaluation import evaluate, fixed_batches, fixed_shapes
@@ -21,7 +22,6 @@ from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert
 from albert_data.train.precision import choose_precision
 from albert_data.train.session import choose_shape, start_session, update
-from albert_data.train.warming import warm_up
 
 CPU = torch.device("cpu")
 TINY = dataclasses.replace(

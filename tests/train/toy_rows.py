@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from shard_fixtures import NO_TOTALS
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from albert_data.examples.ragged import Examples
@@ -15,6 +16,7 @@ from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
+from albert_data.train.model import Output
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST_ORDINARY = 5
@@ -75,6 +77,11 @@ class FakeShards:
             mask_offsets=mask_offsets,
             document_keys=all_rows.document_keys[indices],
         )
+
+
+def mean_loss(output: Output, batch: Batch) -> Tensor:
+    """The loss of an update with this batch alone."""
+    return output.mlm_nats / max(batch.num_masked, 1) + output.sop_nats / max(batch.num_pairs, 1)
 
 
 class Epoch(IterableDataset):

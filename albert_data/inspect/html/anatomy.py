@@ -18,7 +18,7 @@ from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.wording import count_of
+from albert_data.wording import count_of, format_share
 
 _NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows that are ranked by counts alone; how many of the best are decoded
 _TOKENS = 72  # about as many fit on a screen
@@ -95,7 +95,7 @@ def read_segments(shards: Shards, row: int) -> list[Segment]:
     return [
         Segment(
             name=name,
-            spans=_find_spans(list(_find_words(example, begin, end, shards, rule))),
+            spans=_find_spans(list(_find_words(example, begin, end, shards, rule)), manifest.config.examples.span_gap),
             sentences=_find_sentences(example, begin, end, shards),
         )
         for name, begin, end in bounds
@@ -121,10 +121,13 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
         yield word
 
 
-def _find_spans(words: list[Word]) -> list[tuple[bool, list[Word]]]:
-    """A span is a longest sequence of masked words: the build leaves a word between two spans unmasked."""
+def _find_spans(words: list[Word], gap: int) -> list[tuple[bool, list[Word]]]:
+    """A span is a longest sequence of masked words, or without a gap between spans, each masked word."""
     groups = groupby(words, key=lambda word: all(piece.kind != PLAIN for piece in word))
-    return [(is_masked, list(group)) for is_masked, group in groups]
+    spans = [(is_masked, list(group)) for is_masked, group in groups]
+    if gap:
+        return spans
+    return [(m, part) for m, group in spans for part in ([[word] for word in group] if m else [group])]
 
 
 def _find_sentences(example: Example, begin: int, end: int, shards: Shards) -> list[str]:
@@ -213,7 +216,7 @@ def _render_words(segments: Sequence[Segment], language: str, statistics: Statis
     says = (
         "Each box is a word. Dashed lines inside it separate the pieces of the vocabulary that spell it. A frame holds "
         "a masked span of neighbouring words, all of whose pieces are to be predicted; below is what the model sees."
-        if statistics.config.whole_word
+        if statistics.config.masks_words
         else "Each box is a piece: this set masks single pieces, not whole words. A frame holds a masked span of "
         "neighbouring pieces, all of which are to be predicted; below each is what the model sees."
     )
@@ -230,7 +233,7 @@ def _render_words(segments: Sequence[Segment], language: str, statistics: Statis
 
 def _name_unit(statistics: Statistics) -> str:
     """What is masked as a whole. A set that masks single pieces has words of one piece each."""
-    return "word" if statistics.config.whole_word else "piece"
+    return "word" if statistics.config.masks_words else "piece"
 
 
 def _render_span(is_masked: bool, words: Sequence[Word], unit: str) -> str:
@@ -250,22 +253,27 @@ def _render_piece(piece: Piece) -> str:
 def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> str:
     lens = [len(words) for segment in segments for is_masked, words in segment.spans if is_masked]
     unit = _name_unit(statistics)
-    counts = {f"spans_of_{n}": lens.count(n) for n in range(1, statistics.config.ngram + 1)}
-    says = (
-        f"A span has at most {statistics.config.ngram} {unit}s. Lengths are drawn so that the share of the spans with "
-        f"n {unit}s is in proportion to 1/n. Spans are drawn until "
-        f"{format_figure('share', statistics.config.mask_prob)} of the tokens are masked."
+    config = statistics.config
+    counts = {f"spans_of_{n}": lens.count(n) for n in range(1, config.longest_span + 1)}
+    share = "1/n" if config.masking == "ngram" else "0.8 to the power of n"
+    lengths = (
+        f"A span has at most {config.longest_span} {unit}s. Lengths are drawn so that the share of the spans with n "
+        f"{unit}s is in proportion to {share}. Spans"
+        if config.span_gap
+        else f"Single {unit}s are masked. They"
     )
-    labels = [count_of(n, unit) for n in range(1, statistics.config.ngram + 1)]
+    says = f"{lengths} are drawn until {format_figure('share', config.mask_prob)} of the tokens are masked."
+    labels = [count_of(n, unit) for n in range(1, config.longest_span + 1)]
     return _render_shares(says, "span", labels, counts, statistics)
 
 
 def _render_kinds(segments: Sequence[Segment], statistics: Statistics) -> str:
     kinds = [piece.kind for segment in segments for _, words in segment.spans for word in words for piece in word]
     counts = {name: kinds.count(kind) for kind, (name, _) in _KINDS.items()}
+    to_mask, random, kept = (format_share(share, 0) for share in statistics.config.replace_shares)
     says = (
-        "Each masked token is drawn by itself: eight in ten show [MASK], one in ten shows a piece drawn at random, and "
-        "one in ten stays. All are to be predicted, so the model can't trust what it sees."
+        f"Each masked token is drawn by itself: {to_mask} show [MASK], {random} show a piece drawn at random, and "
+        f"{kept} stay. All are to be predicted, so the model can't trust what it sees."
     )
     return _render_shares(says, "shown", [label for _, label in _KINDS.values()], counts, statistics)
 

@@ -110,8 +110,8 @@ def _draw_beside_intended(
 
 
 def _draw_ngrams(statistics: Measured) -> Chart:
-    ngram = next(iter(statistics.values())).config.ngram
-    figures = {f"spans_of_{n}": str(n) for n in range(1, ngram + 1)}
+    longest = next(iter(statistics.values())).config.longest_span
+    figures = {f"spans_of_{n}": str(n) for n in range(1, longest + 1)}
     return _draw_beside_intended(statistics, "ngrams", "Masked spans against p(n)", figures, "words in a span")
 
 

@@ -83,7 +83,7 @@ def _describe(manifest: Manifest) -> str:
         f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}",
         f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {config.max_seq_len:,} tokens",
-        "whole words masked" if config.whole_word else "single pieces masked",
+        "whole words masked" if config.masks_words else "single pieces masked",
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
     )

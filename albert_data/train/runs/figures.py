@@ -68,11 +68,6 @@ class RunFigures:
         return max((int(line["step"]) for line in self.lines), default=0)
 
     @property
-    def final_validation(self) -> Line | None:
-        """The last validation so far, also of a run that is not finished."""
-        return next((line for line in reversed(self.lines) if line["split"] == "validation"), None)
-
-    @property
     def unigram_loss(self) -> float | None:
         """The MLM loss of frequencies alone; measured at the end of a run, so None in one that was stopped."""
         found = [value for line in self.lines if (value := number(line, "unigram_loss")) is not None]

@@ -107,8 +107,8 @@ def _budget(config: dict[str, Any], last_step: int) -> str:
 
 
 def describe_outcome(run: RunFigures) -> Iterator[str]:
-    """The last validation figures beside those of a model that learnt nothing from context."""
-    last = run.final_validation
+    """The last validation figures so far, beside those of a model that learnt nothing from context."""
+    last = next((line for line in reversed(run.lines) if line["split"] == "validation"), None)
     if last is None:
         yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
         return

@@ -49,9 +49,7 @@ def _finite(value: Any) -> Any:
 
 
 def _describe_curves(figures: RunFigures) -> str:
-    lines = [
-        "Validation      step   MLM loss   right   SOP loss   right",
-    ]
+    lines = ["Validation      step   MLM loss   right   SOP loss   right"]
     found = [line for line in figures.lines if line["split"] == "validation"]
     for line in thin(found, MOST_LINES):
         loss, right, sop_loss, sop_right = (number(line, name) for name in _FIGURES)

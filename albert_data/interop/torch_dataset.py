@@ -1,0 +1,230 @@
+"""Rows of a shard folder as a data set of PyTorch, under the names that a model of transformers gives its inputs.
+
+In: a finished shard folder, and the model that is to read it. Out: rows as tensors, and padded batches of them.
+transformers computes a mean of the losses over the labels of a batch that are not -100. A batch without any such label
+has the loss NaN, in each of the two tasks; `ShardDataset.collate` says what is done about that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset
+
+from albert_data.config import check_range
+from albert_data.errors import ConfigError, ShardError
+from albert_data.interop.masked_lm import count_positions
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import open_shards, to_row_number
+from albert_data.shards.rows import locate_masks
+from albert_data.train.remasking import Remasker
+
+IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
+LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
+_IDS, _TYPES, _VALID, _LABELS = "input_ids", "token_type_ids", "attention_mask", "labels"
+_SENTENCE_LABELS = ("sentence_order_label", "next_sentence_label")  # of ALBERT; of BERT and models like it
+Row = dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a model is given. sentence_label: the name of its label of the pair, None for a model without that task.
+
+    max_len: the longest row that it can compute.
+    """
+
+    sentence_label: str | None = _SENTENCE_LABELS[0]
+    has_types: bool = True
+    has_mask: bool = True
+    max_len: int = 1 << 30
+
+
+class ShardDataset(Dataset[Row]):
+    """The rows of a split, memory-mapped, as a map-style data set of PyTorch.
+
+        rows = ShardDataset("shards", model)
+        Trainer(model, args, train_dataset=rows, data_collator=rows.collate).train()
+
+    A row is a dict of int64 tensors: input_ids, token_type_ids (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`) and labels,
+    each as long as the row, and the label of the pair, a scalar: 0 in order, 1 swapped. Labels are -100 where nothing
+    is to be predicted, and where a row has no pair. Inputs that the model does not take are left out.
+
+    With `remask` epoch 0 has the stored masks, and each later one new masks, a function of (seed, epoch, row).
+    `set_epoch` begins an epoch. Workers of a DataLoader see the epoch in shared memory, also persistent ones.
+
+    It can be pickled, and then opens its folder again.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        model: nn.Module | None = None,
+        *,
+        split: str = "train",
+        remask: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Open a split. model: decides which inputs a row has; without one they are those of AlbertForPreTraining.
+
+        remask: by default only in the training split, so that all evaluations have the same masks.
+        Raises ShardError if the split is missing, empty or damaged, ConfigError if the model can't learn from it.
+        """
+        self._shards = open_shards(folder, split)
+        if not len(self._shards):
+            raise ShardError(f"{folder}: the split {split} has no rows; build the shards from more text")
+        check_range("seed", seed, 0, 2**63 - 1)
+        manifest = self._shards.manifest
+        self._pad_id = manifest.tokenizer.pad_id
+        self._inputs = Inputs() if model is None else _choose_inputs(model, manifest)
+        totals = manifest.splits[split]
+        if self._inputs.sentence_label and totals.num_unpaired == totals.num_rows:
+            raise ConfigError(
+                f"{folder}: no row of the split {split} has a pair, so there is no {self._inputs.sentence_label}; "
+                "train a masked language model without this label, such as AlbertForMaskedLM"
+            )
+        remask = split == "train" if remask is None else remask
+        self._remask = Remasker(manifest, self._shards.tokenizer, seed=seed) if remask else None
+        # In shared memory: workers copy the data set when they start, and persistent ones start only once.
+        self._epoch = torch.tensor(-1)  # -1: `set_epoch` was not called yet
+        _share(self._epoch)
+        self._read(np.zeros(1, np.int64), epoch=1)  # loads the kernels, so that forked workers have them
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _share(self._epoch)  # does nothing in a worker, which is given the same memory
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the masks of this epoch from now on. Call it in the main process, before the epoch's iterator is made.
+
+        transformers' Trainer calls it, except on several processes; see `__getitems__`.
+        """
+        check_range("epoch", epoch, 0, 2**31 - 1)
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, index: SupportsIndex) -> Row:
+        return self.__getitems__([to_row_number(index, len(self))])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Row]:
+        """Return several rows: a DataLoader asks for those of a batch at once.
+
+        Raises ConfigError on several processes if new masks are to be drawn and `set_epoch` was never called.
+        """
+        epoch = int(self._epoch)
+        if epoch < 0 and self._remask is not None and os.environ.get("WORLD_SIZE", "1") != "1":
+            # accelerate calls the sampler's set_epoch or the data set's, and here the sampler has one.
+            raise ConfigError(
+                "nobody calls set_epoch, so all epochs would have the same masks: with transformers' Trainer set "
+                "TrainingArguments(accelerator_config={'use_seedable_sampler': False}), in your own loop call "
+                "set_epoch(epoch), or use the stored masks with remask=False"
+            )
+        return self._read(np.asarray(indices), max(epoch, 0))
+
+    def _read(self, numbers: np.ndarray, epoch: int) -> list[Row]:
+        examples = self._shards.rows(numbers)
+        if epoch and self._remask is not None:
+            examples = self._remask(examples, numbers, epoch)
+        lengths = np.diff(examples.offsets)
+        flat = {_IDS: examples.input_ids.astype(np.int64), _LABELS: np.full(len(examples.input_ids), IGNORED, np.int64)}
+        flat[_LABELS][locate_masks(examples)] = examples.masked_ids
+        if self._inputs.has_types:
+            positions = np.arange(len(examples.input_ids)) - np.repeat(examples.offsets[:-1], lengths)
+            # [CLS] A [SEP] is two tokens longer than A, and a row without B ends there.
+            flat[_TYPES] = (positions >= np.repeat(examples.segment_a_len + 2, lengths)).astype(np.int64)
+        columns: dict[str, Sequence[Tensor]] = {
+            name: torch.split(torch.from_numpy(values), lengths.tolist()) for name, values in flat.items()
+        }
+        if self._inputs.sentence_label is not None:
+            labels = np.where(examples.sop_label < 0, IGNORED, examples.sop_label).astype(np.int64)
+            columns[self._inputs.sentence_label] = torch.from_numpy(labels).unbind()
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def collate(self, rows: Sequence[Row]) -> Row:
+        """Pad rows to the longest, rounded up to a multiple of 8, and make a batch of them. attention_mask: int64.
+
+        Where no row has a pair, or no token is masked, the batch gets one more row. It has labels of that task only,
+        so the mean loss of the other task is that of the given rows. Which row that is depends on the tokens given.
+        """
+        rows = self._complete(list(rows))
+        lengths = torch.tensor([len(row[_IDS]) for row in rows])
+        longest = int(lengths.max())
+        padded = max(longest, min(-(-longest // LEN_MULTIPLE) * LEN_MULTIPLE, self._inputs.max_len))
+        batch = {}
+        for name in rows[0]:
+            values = [row[name] for row in rows]
+            if name == self._inputs.sentence_label:
+                batch[name] = torch.stack(values)
+                continue
+            fill = {_IDS: self._pad_id, _LABELS: IGNORED}.get(name, 0)
+            batch[name] = F.pad(pad_sequence(values, True, fill), (0, padded - longest), value=fill)
+        if self._inputs.has_mask:
+            batch[_VALID] = (torch.arange(padded) < lengths[:, None]).long()
+        return batch
+
+    def _complete(self, rows: list[Row]) -> list[Row]:
+        """Add a row if the loss of a task would be the mean over no label: 0 / 0."""
+        tasks = [name for name in (_LABELS, self._inputs.sentence_label) if name is not None]
+        lacking = [name for name in tasks if not any(_has_label(row, name) for row in rows)]
+        if not lacking:
+            return rows
+        # The first fitting row from a place on that differs from batch to batch, so that no row is learned by heart.
+        begin = sum(int(row[_IDS].sum()) for row in rows)
+        for number in range(begin, begin + len(self)):
+            found = self[number % len(self)]
+            if all(_has_label(found, name) for name in lacking):
+                others = {name: torch.full_like(found[name], IGNORED) for name in tasks if name not in lacking}
+                return [*rows, {**found, **others}]
+        raise ShardError(f"no row of the split has {' and '.join(lacking)}; build the shards from more text")
+
+
+def _share(tensor: Any) -> None:
+    tensor.share_memory_()
+
+
+def _has_label(row: Row, name: str) -> bool:
+    return bool((row[name] != IGNORED).any())
+
+
+def _choose_inputs(model: nn.Module, manifest: Manifest) -> Inputs:
+    """Return what the model takes. Raises ConfigError if it is not made for the task or for these rows."""
+    kind, names = type(model).__name__, inspect.signature(model.forward).parameters
+    sentence_label = next((name for name in _SENTENCE_LABELS if name in names), None)
+    is_masked_lm = any(parent.__name__.endswith("ForMaskedLM") for parent in type(model).__mro__)
+    if _LABELS not in names or not (is_masked_lm or sentence_label):
+        raise ConfigError(
+            f"{kind} does not learn from masked rows; give a model such as AlbertForPreTraining, BertForPreTraining or "
+            "RobertaForMaskedLM"
+        )
+    config: Any = model.config
+    vocab_size, pad_id = manifest.tokenizer.vocab_size, manifest.tokenizer.pad_id
+    if config.vocab_size < vocab_size:
+        raise ConfigError(
+            f"the {kind} has {config.vocab_size:,} pieces, but the shards' tokenizer has {vocab_size:,}; "
+            f"make it with vocab_size={vocab_size}"
+        )
+    if config.pad_token_id not in (None, pad_id):
+        # A real piece of this id would get no gradient, and RoBERTa would not count it as a position.
+        raise ConfigError(
+            f"the {kind} pads with id {config.pad_token_id}, but the shards' <pad> is {pad_id}; "
+            f"make it with pad_token_id={pad_id}"
+        )
+    max_len, longest = count_positions(model), manifest.config.examples.max_seq_len
+    if max_len < longest:
+        raise ConfigError(
+            f"the {kind} has positions for {max_len} tokens, but rows of the shards have up to {longest}; "
+            f"make it with more positions, or build the shards with --max-seq-len {max_len}"
+        )
+    has_types = _TYPES in names and getattr(config, "type_vocab_size", 2) > 1
+    return Inputs(sentence_label=sentence_label, has_types=has_types, has_mask=_VALID in names, max_len=max_len)

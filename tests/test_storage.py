@@ -1,0 +1,246 @@
+"""Where files lie: what the disk promises, that nothing else is needed, and that a URL is refused with one line."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import Corpus, InterruptedEngine
+from flat_store import Died, FlatStore
+
+import albert_data
+from albert_data import storage
+from albert_data.cli.main import run
+from albert_data.errors import StorageError
+from albert_data.files import write_bytes
+from albert_data.shards.reader import open_shards
+from albert_data.storage import DEVICE, FILE, FOLDER, LINK, PIPE, Disk, find_kind, find_storage
+from albert_data.tokenizer.model import Tokenizer
+
+DISK = Disk()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
+        yield
+
+
+# ---- another storage ----
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def flat(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlatStore]:
+    """The corpus and OUT lie in a store, and no longer on the disk."""
+    store = FlatStore(corpus.path, out)
+    store.take(corpus.path)
+    monkeypatch.setattr(storage, "_disk", store)
+    yield store
+    assert not out.exists()
+    for name, data in store.files(corpus.path).items():
+        (corpus.path / name).write_bytes(data)
+        os.utime(corpus.path / name, ns=(0, store.status(corpus.path / name).modified_ns))
+
+
+def digest(store: FlatStore, folder: Path) -> dict[str, str]:
+    return {name: sha256(data).hexdigest() for name, data in store.files(folder).items()}
+
+
+def test_a_build_from_and_into_a_store_without_folders_and_renames_makes_the_same_bytes(
+    corpus: Corpus, out: Path, flat: FlatStore
+):
+    with pytest.raises(KeyboardInterrupt):
+        corpus.build(out, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
+    assert corpus.build(out).resumed_tasks == fixtures.CORPUS_TASKS
+    assert digest(flat, out) == corpus.files
+    assert corpus.build(out).was_finished
+    read = sum(len(open_shards(out, split).rows(range(3))) for split in ("train", "validation"))
+    assert read == 6
+
+
+def count_changes(store: FlatStore, work: Callable[[], object]) -> int:
+    before = store.changes_left
+    work()
+    return before - store.changes_left
+
+
+# The last changes: the shards, publishing, cleaning up.
+@pytest.mark.parametrize("from_end", range(1, 70, 6))
+def test_a_build_into_a_store_that_dies_at_a_change_resumes_to_the_same_bytes(
+    from_end: int, corpus: Corpus, out: Path, flat: FlatStore
+):
+    changes = count_changes(flat, lambda: corpus.build(out, seed=5))
+    flat.changes_left = changes - from_end
+    with pytest.raises(Died):
+        corpus.build(out, overwrite=True)
+    flat.changes_left = 1 << 30
+    is_older = b'"seed": 5' in flat.files(out).get("manifest.json", b"")
+    corpus.build(out, overwrite=is_older)
+    assert digest(flat, out) == corpus.files
+
+
+# ---- the disk ----
+
+
+def test_a_path_is_described_by_what_lies_there(tmp_path: Path):
+    (tmp_path / "file").write_bytes(b"four")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "lost").symlink_to("nothing")
+    os.mkfifo(tmp_path / "pipe")
+    kinds = {"file": FILE, "link": FILE, "pipe": PIPE, "lost": None, "none": None, "file/below": None, "": FOLDER}
+    assert {name: find_kind(tmp_path / name) for name in kinds} == kinds
+    assert [find_kind(tmp_path / name, follow=False) for name in ("file", "link", "lost")] == [FILE, LINK, LINK]
+    assert find_kind("/dev/null") == DEVICE
+    assert find_kind("zero\0byte") is None
+    assert DISK.status(tmp_path / "link") == DISK.status(tmp_path / "file")
+    assert DISK.status(tmp_path / "file").num_bytes == 4
+
+
+def test_a_file_that_is_replaced_has_another_status(tmp_path: Path):
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    before = DISK.status(path)
+    assert DISK.read(path, most=3) == (b"one", before)
+    write_bytes(path, b"two")
+    os.utime(path, ns=(0, before.modified_ns))
+    assert DISK.status(path) != before
+
+
+def test_no_more_of_a_file_is_read_than_asked_for(tmp_path: Path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    with pytest.raises(ValueError, match="it has 10 bytes; at most 9 are allowed"):
+        DISK.read(path, most=9)
+    for begin, size, wanted in ((0, 4, b"0123"), (8, 4, b"89"), (20, 4, b""), (0, 0, b"")):
+        buffer = bytearray(size)
+        assert DISK.read_into(path, begin, memoryview(buffer)) == len(wanted)
+        assert bytes(buffer) == wanted.ljust(size, b"\0")
+
+
+def test_a_pipe_in_place_of_a_file_is_read_without_waiting(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    assert DISK.read(tmp_path / "pipe", most=10)[0] == b""
+
+
+def test_what_is_missing_is_no_error_where_it_is_to_be_gone(tmp_path: Path):
+    assert DISK.list_names(tmp_path / "missing") == []
+    DISK.remove(tmp_path / "missing")
+    DISK.remove_leftovers(tmp_path / "missing")
+    DISK.remove_empty(tmp_path / "missing")
+    (tmp_path / "file").touch()
+    DISK.remove_empty(tmp_path)
+    assert DISK.list_names(tmp_path) == ["file"]
+
+
+def test_only_our_own_temporary_files_are_left_over(tmp_path: Path):
+    ours, others = ".albert-data-0123456789abcdef.tmp", {"x.tmp", ".albert-data-0123.tmp", "y.json"}
+    for name in (ours, *others):
+        (tmp_path / name).touch()
+    (tmp_path / ours.replace("0", "a")).symlink_to("y.json")
+    DISK.remove_leftovers(tmp_path)
+    assert set(os.listdir(tmp_path)) == {*others, ours.replace("0", "a")}
+
+
+def test_the_last_file_is_published_when_the_others_are_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made, out, events = tmp_path / "made", tmp_path / "out", []
+    made.write_bytes(b"a shard")
+    out.mkdir()
+    replace, sync = os.replace, Disk.sync
+    monkeypatch.setattr(os, "replace", lambda old, new: (events.append(f"name {Path(new).name}"), replace(old, new)))
+    monkeypatch.setattr(Disk, "sync", lambda self, path: (events.append(f"sync {path.name}"), sync(self, path))[1])
+    files = {"a/first": made, "a/moved before": tmp_path / "gone", "b/second": b"content", "last": b"all are there"}
+    DISK.publish(out, files, scratch=tmp_path / "scratch")
+    events = [event for event in events if event != "name scratch"]  # the content, before it is moved
+    assert events[:2] == ["name first", "name second"]
+    assert sorted(events[2:4]) == ["sync a", "sync b"]
+    assert events[4:] == ["name last", "sync out"]
+    assert (out / "a/first").read_bytes() == b"a shard"
+    assert (out / "last").read_bytes() == b"all are there"
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+def test_a_lock_excludes_others_until_it_is_freed(tmp_path: Path):
+    path = tmp_path / "lock"
+    free = DISK.lock(path, b"mark", 0)
+    with pytest.raises(BlockingIOError):
+        DISK.lock(path, b"mark", 0)
+    threading.Timer(0.1, free).start()
+    DISK.lock(path, b"mark", 10)()
+    assert path.read_bytes() == b"mark"
+
+
+# ---- URLs ----
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
+    return tmp_path
+
+
+REFUSED = "is not on a disk, and nothing else can be read or written; copy it to a disk first"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "build s3://bucket/x -o out",
+        "build in.txt s3://bucket/*.txt:de -o out",
+        "build in.txt -o s3://bucket/x",
+        "build in.txt --tokenizer gs://bucket/x -o out",
+        "vocab hf://datasets/x -o out",
+        "vocab in.txt -o s3://bucket/x",
+        "quickstart in.txt -o s3://bucket/x",
+        "inspect s3://bucket/x",
+        "inspect in.txt --html s3://bucket/x",
+        "audit s3://bucket/x",
+        "verify s3://bucket/x",
+    ],
+)
+def test_a_url_is_refused_in_one_line_and_nothing_is_made(
+    arguments: str, here: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run(arguments.split()) == 1
+    message = capsys.readouterr().err
+    [url] = [word for word in arguments.split() if "://" in word]
+    assert message.startswith(f"Error: {url} {REFUSED}")
+    assert message.count("\n") == 1
+    assert os.listdir(here) == ["in.txt"]
+
+
+@pytest.mark.parametrize("make", [str, Path], ids=["str", "Path"])
+def test_the_library_refuses_urls_too_even_if_pathlib_dropped_a_slash(make: Callable[[str], Any], here: Path):
+    url = make("s3://bucket/x")
+    for call in (
+        lambda: albert_data.build(url, "out"),
+        lambda: albert_data.build("in.txt", url),
+        lambda: albert_data.train_vocab("in.txt", url),
+        lambda: albert_data.open_shards(url),
+        lambda: albert_data.load_tokenizer(url),
+    ):
+        with pytest.raises(StorageError, match=f"^s3://bucket/x {REFUSED}"):
+            call()
+    assert os.listdir(here) == ["in.txt"]
+
+
+def test_a_colon_in_a_name_makes_no_url(here: Path):
+    (here / "corpus:").mkdir()
+    for path in ("corpus:/a.txt", Path("corpus:/a.txt"), "c:/a", Path("c:/a"), "a:b", "/s3://b", "./s3://b", "://b"):
+        assert find_storage(path) is find_storage(".")

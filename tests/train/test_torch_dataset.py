@@ -1,0 +1,381 @@
+"""A data set gives models of transformers the rows of the shards, each kind of model its inputs, labels and masks."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from inspect_fixtures import SMALL, get_tokenizer, make_examples, write_folder, write_sentences
+from torch.utils.data import DataLoader
+
+from albert_data.errors import ConfigError, ShardError
+from albert_data.interop import ShardDataset
+from albert_data.shards.reader import open_shards
+from albert_data.train import ShardLoader
+from albert_data.train.batch import collate
+
+pytest.importorskip("safetensors", reason="the train extra is not installed")
+transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+huggingface = pytest.importorskip("albert_data.interop.huggingface")
+
+IGNORED = -100
+SIZES = {
+    **{"vocab_size": 380, "max_position_embeddings": 64, "hidden_size": 32, "num_hidden_layers": 2},
+    **{"num_attention_heads": 2, "intermediate_size": 64, "pad_token_id": 0},
+}
+OWN_SPECIALS = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+
+
+def make_albert(name: str = "AlbertForPreTraining", **settings: object):
+    config = transformers.AlbertConfig(**{**SIZES, "embedding_size": 16, **settings})
+    return getattr(transformers, name)(config)
+
+
+def make_bert(name: str = "BertForPreTraining", **settings: object):
+    return getattr(transformers, name)(transformers.BertConfig(**{**SIZES, **settings}))
+
+
+def make_roberta(**settings: object):
+    config = transformers.RobertaConfig(**{**SIZES, "type_vocab_size": 1, **settings})
+    return transformers.RobertaForMaskedLM(config)
+
+
+def make_modernbert():
+    return transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(**SIZES, **OWN_SPECIALS))
+
+
+def make_distilbert():
+    sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+    return transformers.DistilBertForMaskedLM(
+        transformers.DistilBertConfig(vocab_size=380, max_position_embeddings=64, **sizes)
+    )
+
+
+# Each kind of model: whether it has token types, and the name of its label of the pair.
+MODELS = {
+    "ALBERT": (make_albert, True, "sentence_order_label"),
+    "BERT": (make_bert, True, "next_sentence_label"),
+    "ALBERT without SOP": (lambda: make_albert("AlbertForMaskedLM"), True, None),
+    "BERT without NSP": (lambda: make_bert("BertForMaskedLM"), True, None),
+    "RoBERTa": (make_roberta, False, None),
+    "ModernBERT": (make_modernbert, False, None),
+    "DistilBERT": (make_distilbert, False, None),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Some 60 training rows, a third of them without a pair, in two record batches, and some validation rows."""
+    one = [get_tokenizer().encode([text])[0].tolist() for text in ("the river", "people walked unhappily . water the")]
+    parts = []
+    for seed in (1, 2):
+        documents = [part for document in write_sentences(12, seed) for part in (document, [one[len(document[0]) % 2]])]
+        parts.append(make_examples(documents, SMALL, 100 * seed))
+    validation = [make_examples(write_sentences(5, 3), SMALL, 300)]
+    return write_folder(tmp_path_factory.mktemp("dataset") / "shards", {"train": parts, "validation": validation})
+
+
+def describe_row(row, has_types: bool, sentence_label: str | None) -> dict[str, list[int] | int]:
+    """The reference: a row of the shards in the terms of a model, by plain Python."""
+    ids = row.input_ids.tolist()
+    labels = [IGNORED] * len(ids)
+    for position, original in zip(row.masked_positions.tolist(), row.masked_ids.tolist(), strict=True):
+        labels[position] = original
+    found: dict[str, list[int] | int] = {"input_ids": ids, "labels": labels}
+    if has_types:
+        first_sep = 1 + row.segment_a_len
+        found["token_type_ids"] = [int(position > first_sep) for position in range(len(ids))]
+    if sentence_label is not None:
+        found[sentence_label] = {0: 0, 1: 1, -1: IGNORED}[row.sop_label]
+    return found
+
+
+def pad(rows: list[dict[str, list[int] | int]], has_mask: bool = True) -> dict[str, list]:
+    """The reference of `collate`."""
+    longest = max(len(row["input_ids"]) for row in rows)
+    padded = next(size for size in range(8, 1000, 8) if size >= longest)
+    fill = {"input_ids": 0, "labels": IGNORED, "token_type_ids": 0}
+    batch = {
+        name: [row[name] + [fill[name]] * (padded - len(row[name])) if name in fill else row[name] for row in rows]
+        for name in rows[0]
+    }
+    if has_mask:
+        batch["attention_mask"] = [[1] * len(row["input_ids"]) + [0] * (padded - len(row["input_ids"])) for row in rows]
+    return batch
+
+
+def to_lists(batch: dict[str, torch.Tensor]) -> dict[str, list]:
+    assert {values.dtype for values in batch.values()} == {torch.int64}
+    return {name: values.tolist() for name, values in batch.items()}
+
+
+# ---- rows ----
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kind_of_model_gets_the_rows_of_the_shards_and_a_loss(folder, name):
+    make, *inputs = MODELS[name]
+    model, shards = make(), open_shards(folder)
+    rows = ShardDataset(folder, model)
+    assert len(rows) == len(shards)
+    numbers = range(0, len(shards), 7)
+    for number in numbers:
+        assert to_lists(rows[number]) == describe_row(shards[number], *inputs)
+    batch = rows.collate(rows.__getitems__(numbers))
+    assert to_lists(batch) == pad([describe_row(shards[number], *inputs) for number in numbers])
+    assert model(**batch).loss.isfinite()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_data_loader_gives_each_row_once_with_workers_too(folder, num_workers):
+    rows, shards = ShardDataset(folder), open_shards(folder)
+    loader = DataLoader(rows, batch_size=16, num_workers=num_workers, collate_fn=rows.collate)
+    wanted = [describe_row(row, True, "sentence_order_label") for row in shards]
+    batches = [wanted[at : at + 16] for at in range(0, len(wanted), 16)]
+    assert [to_lists(batch) for batch in loader] == [pad(batch) for batch in batches]
+
+
+def test_transformers_finds_the_lengths_to_group_rows_by(folder):
+    sampler = transformers.trainer_pt_utils.LengthGroupedSampler(8, dataset=ShardDataset(folder))
+    assert sampler.lengths == open_shards(folder).lengths.tolist()
+
+
+def test_a_model_without_an_attention_mask_gets_none(folder):
+    sizes = {name: SIZES[name] for name in SIZES if name != "num_attention_heads"}
+    model = transformers.FNetForPreTraining(transformers.FNetConfig(**sizes))
+    rows = ShardDataset(folder, model)
+    batch = rows.collate([rows[0], rows[-1]])
+    assert set(batch) == {"input_ids", "labels", "token_type_ids", "next_sentence_label"}
+    assert model(**batch).loss.isfinite()
+
+
+def test_padding_ends_at_the_last_position_of_the_model(folder):
+    rows = ShardDataset(folder, make_bert(max_position_embeddings=36))
+    long = {name: torch.ones(33, dtype=torch.int64) for name in ("input_ids", "token_type_ids", "labels")}
+    assert rows.collate([{**long, "next_sentence_label": torch.tensor(1)}])["input_ids"].shape == (1, 36)
+
+
+@torch.no_grad()
+def test_the_loss_in_transformers_is_that_of_our_own_model(folder, tmp_path):
+    theirs = make_albert().eval()
+    theirs.save_pretrained(tmp_path)
+    ours, shards = huggingface.import_model(tmp_path), open_shards(folder)
+    for numbers in (np.arange(20), np.arange(30, len(shards))):
+        examples = shards.rows(numbers)
+        assert {-1, 0, 1} == set(examples.sop_label.tolist())
+        rows = ShardDataset(folder, theirs)
+        batch = rows.collate(rows.__getitems__(numbers))
+        torch.testing.assert_close(theirs(**batch).loss, ours(collate(examples, pad_id=0)).loss, atol=1e-5, rtol=0)
+
+
+# ---- batches that lack a label ----
+
+
+def numbers_with(rows: ShardDataset, *, pair: bool, masks: bool) -> list[int]:
+    return [
+        number
+        for number, row in enumerate(rows)
+        if (row["sentence_order_label"] >= 0) == pair and bool((row["labels"] >= 0).any()) == masks
+    ]
+
+
+@torch.no_grad()
+def test_a_batch_without_a_pair_gets_one_row_with_a_pair_so_that_its_loss_is_a_number(folder):
+    model = make_albert().eval()
+    rows = ShardDataset(folder, model)
+    singles = numbers_with(rows, pair=False, masks=True)
+    seen = set()
+    for number in singles[:8]:
+        batch = rows.collate([rows[number]])
+        assert len(batch["input_ids"]) == 2
+        assert batch["sentence_order_label"].tolist()[0] == IGNORED
+        assert batch["sentence_order_label"].tolist()[1] in (0, 1)
+        assert (batch["labels"][1] == IGNORED).all(), "its masks do not count"
+        length = len(rows[number]["labels"])
+        assert batch["labels"][0, :length].equal(rows[number]["labels"])
+        assert model(**batch).loss.isfinite()
+        assert to_lists(rows.collate([rows[number]])) == to_lists(batch)
+        seen.add(str(batch["input_ids"][1].tolist()))
+    assert len(seen) > 1, "not always the same row"
+
+
+@torch.no_grad()
+def test_a_batch_without_masks_gets_one_row_with_masks(folder):
+    for model in (make_albert().eval(), make_distilbert().eval()):
+        rows = ShardDataset(folder, model)
+        bare = {**rows[0], "labels": torch.full_like(rows[0]["labels"], IGNORED)}
+        batch = rows.collate([bare])
+        assert len(batch["input_ids"]) == 2
+        assert (batch["labels"][1] != IGNORED).any()
+        assert model(**batch).loss.isfinite()
+
+
+def test_a_batch_with_all_labels_gets_no_row(folder):
+    rows = ShardDataset(folder)
+    mixed = [numbers_with(rows, pair=True, masks=True)[0], numbers_with(rows, pair=False, masks=True)[0]]
+    assert len(rows.collate(rows.__getitems__(mixed))["input_ids"]) == 2
+
+
+def test_shards_without_any_pair_are_refused_for_a_model_that_learns_from_pairs(tmp_path):
+    one = [get_tokenizer().encode(["the river people water"])[0].tolist()]
+    write_folder(tmp_path / "shards", {"train": [make_examples([one] * 5, SMALL)]})
+    with pytest.raises(ConfigError, match=r"no row .* has a pair.*AlbertForMaskedLM"):
+        ShardDataset(tmp_path / "shards", make_albert())
+    assert len(ShardDataset(tmp_path / "shards", make_albert("AlbertForMaskedLM"))) == 5
+
+
+# ---- epochs ----
+
+
+def read_loader_epoch(folder: Path, epoch: int, seed: int) -> dict[int, tuple[list[int], dict[int, int]]]:
+    """The ids and the masks of each row of an epoch, by our own loader."""
+    loader = ShardLoader(folder, batch_tokens=512, seed=seed)
+    loader.load_state_dict({**loader.state_dict(), "epoch": epoch})
+    found: dict[int, tuple[list[int], dict[int, int]]] = {}
+    for batch in loader:
+        row_len = batch.input_ids_BT.shape[1]
+        masks: list[dict[int, int]] = [{} for _ in batch.rows]
+        for place, label in zip(batch.masked_indices_N.tolist(), batch.masked_labels_N.tolist(), strict=True):
+            if label >= 0:
+                masks[place // row_len][place % row_len] = label
+        for at, row in enumerate(batch.rows.tolist()):
+            found[row] = (batch.input_ids_BT[at, : int(batch.valid_BT[at].sum())].tolist(), masks[at])
+    return found
+
+
+def read_masks(rows) -> dict[int, tuple[list[int], dict[int, int]]]:
+    return {
+        number: (
+            row["input_ids"].tolist(),
+            {at: label for at, label in enumerate(row["labels"].tolist()) if label >= 0},
+        )
+        for number, row in enumerate(rows)
+    }
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 5])
+def test_the_masks_of_an_epoch_are_those_of_our_own_training(folder, epoch):
+    rows = ShardDataset(folder, seed=7)
+    rows.set_epoch(epoch)
+    assert read_masks(rows) == read_loader_epoch(folder, epoch, seed=7)
+
+
+def take_first(rows: list[dict[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
+    return [{name: values.clone() for name, values in row.items()} for row in rows]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_epoch_reaches_persistent_workers(folder, method):
+    rows = ShardDataset(folder)
+    loader = DataLoader(
+        rows,
+        batch_size=16,
+        num_workers=1,
+        persistent_workers=True,
+        multiprocessing_context=method,
+        collate_fn=take_first,
+    )
+    for epoch in (0, 1, 2):
+        rows.set_epoch(epoch)
+        assert read_masks(row for batch in loader for row in batch) == read_loader_epoch(folder, epoch, seed=0)
+
+
+def test_evaluation_has_the_stored_masks_in_every_epoch(folder):
+    for settings in ({"split": "validation"}, {"remask": False}):
+        rows = ShardDataset(folder, **settings)
+        before = read_masks(rows)
+        rows.set_epoch(3)
+        assert read_masks(rows) == before
+
+
+@pytest.mark.parametrize("copy_it", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
+def test_a_copy_has_the_rows_and_an_epoch_of_its_own(folder, copy_it):
+    rows = ShardDataset(folder, make_roberta(), seed=2)
+    rows.set_epoch(1)
+    copied = copy_it(rows)
+    assert read_masks(copied) == read_masks(rows)
+    rows.set_epoch(2)
+    assert read_masks(copied) == read_loader_epoch(folder, 1, seed=2)
+    assert copied._epoch.is_shared()
+
+
+def test_several_processes_without_set_epoch_are_told_what_to_do(folder, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    rows = ShardDataset(folder)
+    with pytest.raises(ConfigError, match="use_seedable_sampler"):
+        rows[0]
+    rows.set_epoch(0)
+    assert len(rows[0]) == 4
+    assert len(ShardDataset(folder, remask=False)[0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("num_processes", "is_seedable", "is_told"), [(1, True, True), (2, True, False), (2, False, True)]
+)
+def test_accelerate_tells_the_epoch_except_beside_its_own_sampler_on_several_processes(
+    folder, num_processes, is_seedable, is_told
+):
+    """What the message of the test above relies on. The Trainer makes its loaders so."""
+    accelerate = pytest.importorskip("accelerate", reason="accelerate, which the Trainer needs, is not installed")
+    accelerate.Accelerator(cpu=True)
+    rows = ShardDataset(folder)
+    loader = accelerate.data_loader.prepare_data_loader(
+        DataLoader(rows, batch_size=8, shuffle=True, collate_fn=rows.collate),
+        num_processes=num_processes,
+        process_index=0,
+        use_seedable_sampler=is_seedable,
+    )
+    loader.set_epoch(4)
+    assert int(rows._epoch) == (4 if is_told else -1)
+
+
+# ---- what can't be done, in one line ----
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: make_albert("AlbertForSequenceClassification"), "does not learn from masked rows"),
+        (lambda: make_albert("AlbertModel"), "AlbertModel does not learn from masked rows"),
+        (lambda: transformers.ElectraForPreTraining(transformers.ElectraConfig(**SIZES)), "does not learn"),
+        (lambda: make_bert(vocab_size=100), r"has 100 pieces.*tokenizer has 380.*vocab_size=380"),
+        (lambda: make_roberta(pad_token_id=1), r"pads with id 1.*<pad> is 0.*pad_token_id=0"),
+        (lambda: make_bert(max_position_embeddings=24), r"positions for 24 tokens.*up to 32.*--max-seq-len 24"),
+        (lambda: make_roberta(max_position_embeddings=32), r"positions for 31 tokens.*up to 32"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(folder, make, words):
+    with pytest.raises(ConfigError, match=words):
+        ShardDataset(folder, make())
+
+
+def test_a_split_or_a_row_that_is_not_there_is_an_error(folder, tmp_path):
+    with pytest.raises(ShardError, match="no split 'test'"):
+        ShardDataset(folder, split="test")
+    with pytest.raises(ShardError):
+        ShardDataset(tmp_path)
+    rows = ShardDataset(folder)
+    with pytest.raises(IndexError, match="row 1000"):
+        rows[1000]
+    assert to_lists(rows[-1]) == to_lists(rows[len(rows) - 1])
+    with pytest.raises(ConfigError, match="epoch"):
+        rows.set_epoch(-1)
+    empty = write_folder(tmp_path / "empty", {"validation": [make_examples(write_sentences(2, 3), SMALL)]})
+    with pytest.raises(ShardError, match="train has no rows"):
+        ShardDataset(empty)
+
+
+def test_the_data_set_needs_no_transformers_and_the_package_no_torch():
+    code = (
+        "import sys, albert_data.interop\n"
+        "assert 'torch' not in sys.modules\n"
+        "albert_data.interop.ShardDataset\n"
+        "assert 'torch' in sys.modules and 'transformers' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
