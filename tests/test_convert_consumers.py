@@ -28,7 +28,7 @@ def shards(tmp_path: Path, dtype: Any) -> Path:
 def test_datasets_gives_typed_columns(shards: Path, tmp_path: Path, dtype: Any):
     datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     out = tmp_path / "out"
-    convert(shards, out, "parquet", card={"license": "cc0-1.0", "languages": ["en"]})
+    convert(shards, out, "parquet", card={"license": "cc0-1.0", "language": ["en"]})
     loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
     for split in SPLITS:
         features, name = loaded[split].features, np.dtype(dtype).name

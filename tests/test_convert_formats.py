@@ -204,7 +204,7 @@ def test_parquet_files_have_typed_columns(shards: Path, out: Path):
 
 def test_the_card_names_what_is_there(shards: Path, out: Path):
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
-    convert(shards, out, "parquet", card={"license": "cc0-1.0", "languages": ["en", "no"]})
+    convert(shards, out, "parquet", card={"license": "cc0-1.0", "language": ["en", "no"]})
     _, metadata, text = (out / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     card = yaml.safe_load(metadata)
     assert card["license"] == "cc0-1.0"

@@ -85,17 +85,10 @@ def convert(
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     bar = Bar(tells_stages=False)
-    card = {**({"license": license} if license else {}), **({"languages": list(languages)} if languages else {})}
+    card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
     try:
-        done = convert_shards(
-            shards,
-            output,
-            to,
-            MultiprocessEngine(workers),
-            splits=(split,) if split else (),
-            card=card,
-            progress=bar,
-        )
+        engine, splits = MultiprocessEngine(workers), (split,) if split else ()
+        done = convert_shards(shards, output, to, engine, splits=splits, card=card, progress=bar)
     finally:
         bar.close()
     show(_describe(done, output))

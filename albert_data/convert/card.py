@@ -1,13 +1,13 @@
 """The dataset card of a conversion to Parquet: README.md with the metadata that the Hugging Face Hub and datasets read.
 
-Source: huggingface.co/docs/hub/datasets-cards and `DatasetInfo` of datasets. Texts of the user and of a manifest are
-written as JSON strings, which are YAML too.
+Source: huggingface.co/docs/hub/datasets-cards and `DatasetInfo` of datasets. Each value is written as JSON, which is
+YAML too. Beyond ASCII text stays as it is: JSON escapes half characters, which YAML refuses.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from albert_data import __version__
@@ -47,13 +47,12 @@ _SOURCE = "| `source` | the language of the document |\n"
 _SPECIALS = ("pad", "unk", "cls", "sep", "mask")
 
 
-def make_card(
-    manifest: Manifest, features: Features, files: SplitFiles, license: str | None, languages: tuple[str, ...]
-) -> bytes:
-    """The bytes of README.md. files: of each split that was converted."""
+def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadata: Mapping[str, Any]) -> bytes:
+    """The bytes of README.md. files: of each split that was converted; metadata: what the user says of the data."""
     examples, tokenizer = manifest.config.examples, manifest.tokenizer
+    values = {**metadata, **_make_metadata(features, files)}
     text = _CARD.format(
-        metadata="\n".join(_write_metadata(features, files, license, languages)),
+        metadata="\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()),
         num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
         max_seq_len=examples.max_seq_len,
         documents=manifest.counts.documents,
@@ -70,42 +69,29 @@ def make_card(
     return text.encode()
 
 
-def _write_metadata(
-    features: Features, files: SplitFiles, license: str | None, languages: tuple[str, ...]
-) -> Iterator[str]:
-    """The lines of YAML."""
-    if license:
-        yield f"license: {_quote(license)}"
-    if languages:
-        yield from ("language:", *(f"- {_quote(language)}" for language in languages))
-    yield from ("task_categories:", "- fill-mask", "tags:", "- albert-data", "- sentence-order-prediction")
-    yield from ("dataset_info:", "  features:")
-    for name, feature in features:
-        yield f"  - name: {name}"
-        yield from _write_feature(feature)
-    yield "  splits:"
-    for split, entries in files.items():
-        yield f"  - name: {split}"
-        yield f"    num_bytes: {sum(entry.row_bytes or 0 for entry in entries)}"
-        yield f"    num_examples: {sum(entry.num_rows for entry in entries)}"
-    flat = [entry for entries in files.values() for entry in entries]
-    yield f"  download_size: {sum(entry.num_bytes for entry in flat)}"
-    yield f"  dataset_size: {sum(entry.row_bytes or 0 for entry in flat)}"
-    yield from ("configs:", "- config_name: default", "  data_files:")
-    for split in files:
-        yield from (f"  - split: {split}", f"    path: data/{split}-*")
+def _make_metadata(features: Features, files: SplitFiles) -> dict[str, Any]:
+    row_bytes = {split: sum(entry.row_bytes or 0 for entry in entries) for split, entries in files.items()}
+    num_rows = {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()}
+    info = {
+        "features": [{"name": name, **_describe(feature)} for name, feature in features],
+        "splits": [{"name": split, "num_bytes": row_bytes[split], "num_examples": num_rows[split]} for split in files],
+        "download_size": sum(entry.num_bytes for entries in files.values() for entry in entries),
+        "dataset_size": sum(row_bytes.values()),
+    }
+    return {
+        "task_categories": ["fill-mask"],
+        "tags": ["albert-data", "sentence-order-prediction"],
+        "dataset_info": info,
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": split, "path": f"data/{split}-*"} for split in files],
+            }
+        ],
+    }
 
 
-def _write_feature(feature: dict[str, Any]) -> Iterator[str]:
+def _describe(feature: Mapping[str, Any]) -> dict[str, Any]:
     if "names" in feature:
-        yield from ("    dtype:", "      class_label:", "        names:")
-        yield from (f"          '{number}': {_quote(name)}" for number, name in enumerate(feature["names"]))
-    elif "feature" in feature:
-        yield f"    sequence: {feature['feature']['dtype']}"
-    else:
-        yield f"    dtype: {feature['dtype']}"
-
-
-def _quote(text: str) -> str:
-    """A text as a JSON string. Beyond ASCII it stays as it is: JSON escapes half characters, which YAML refuses."""
-    return json.dumps(text, ensure_ascii=False)
+        return {"dtype": {"class_label": {"names": dict(enumerate(feature["names"]))}}}
+    return {"sequence": feature["feature"]["dtype"]} if "feature" in feature else {"dtype": feature["dtype"]}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from albert_data.pipeline.warming import compile_with_notice
 from albert_data.shards.manifest import SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.reader import check_split
-from albert_data.shards.row_bounds import Bounds
 from albert_data.storage import find_storage
 
 _MEASURE_ROWS = 1 << 30  # at once: nothing is copied
@@ -56,7 +56,7 @@ def convert_shards(
     """Write the rows of a shard folder to the folder `out`.
 
     to: one of convert.FORMATS; splits: those to convert, or all that have rows.
-    card: "license" (an identifier of the Hugging Face Hub) and "languages" (codes), for the card of "parquet".
+    card: "license" (an identifier of the Hugging Face Hub) and "language" (codes), for the card of "parquet".
     Raises ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept then, so the
     same call resumes.
     """
@@ -76,10 +76,7 @@ def convert_shards(
             files = _convert(job, tasks, engine, progress)
             read.check_current()
             _seal(folder, writer, files)
-        folder.publish()
-        record = folder.read_finished()
-        assert record is not None, "it was published just now"
-        return Conversion(record=record, was_finished=False)
+        return Conversion(record=folder.publish(), was_finished=False)
     finally:
         folder.close()
 
@@ -126,7 +123,7 @@ def _make_writer(source: Source, to: str, card: Mapping[str, Any], engine: Engin
     if to == "parquet":
         from albert_data.convert.parquet import ParquetWriter  # pyarrow.parquet loads in a tenth of a second
 
-        return ParquetWriter(source, license=card.get("license"), languages=tuple(card.get("languages", ())))
+        return ParquetWriter(source, card)
     # Over all splits, even if one is converted: a trainer has one number for training and evaluation.
     tasks = _list_tasks(source.folder, source.manifest, ())
     largest = max(largest for _, largest in engine.run(MaskCounter(source), tasks))
@@ -158,29 +155,29 @@ class ConvertJob:
         self.folder.keep_entries(task, entries)
         return entries
 
-    def prepare(self) -> None:
-        """Run the kernels on a row, so that forked workers have them."""
-        row = self.source.make_row()
-        list(Bounds.from_manifest(self.source.manifest).find_faults(row))
-        self.writer.prepare(row)
+    def prepare(self, tasks: list[ConvertTask]) -> None:
+        """Run the kernels on the first row, so that forked workers have them."""
+        for row in islice(chain.from_iterable(self.source.read(task, 1) for task in tasks), 1):
+            self.writer.encode(row)
 
 
 def _convert(
     job: ConvertJob, tasks: list[ConvertTask], engine: Engine, progress: Progress
 ) -> dict[str, list[FileEntry]]:
     """Convert all shards that a killed command has not converted. Returns the files of each split, in order."""
-    compile_with_notice(job.prepare, progress)
+    kept = {task: entries for task in tasks if (entries := job.folder.read_entries(task)) is not None}
+    left = [task for task in tasks if task not in kept]
+    compile_with_notice(partial(job.prepare, left), progress)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
-    kept = [(task, entries) for task in tasks if (entries := job.folder.read_entries(task)) is not None]
-    done: dict[str, list[FileEntry]] = {task.name: entries for task, entries in kept}
-    for task, entries in chain(kept, engine.run(job, [task for task in tasks if task.name not in done])):
-        done[task.name] = entries
+    done = dict[ConvertTask, list[FileEntry]]()
+    for task, entries in chain(kept.items(), engine.run(job, left)):
+        done[task] = entries
         for entry in entries:  # while workers convert the next ones
             sync_path(find_place(job.folder.work, entry.name))
         progress.advance(task.shard.num_bytes)
     files: dict[str, list[FileEntry]] = {}
     for task in tasks:
-        files.setdefault(task.split, []).extend(done[task.name])
+        files.setdefault(task.split, []).extend(done[task])
     return files
 
 

@@ -161,11 +161,14 @@ class ConversionFolder:
         values = {**record, "plan": self.plan}
         write_json(self.work / RECORD_NAME, {**values, _SEAL: _hash(values)})
 
-    def publish(self) -> None:
-        """Give all files their names in DIR, the record last."""
-        names = (*_list_files(self.read_sealed()), RECORD_NAME)
+    def publish(self) -> dict[str, Any]:
+        """Give all files their names in DIR, and the record last, which is returned. Call it after `seal`."""
+        record = self.read_sealed()
+        assert record is not None, "seal wrote it"
+        names = (*_list_files(record), RECORD_NAME)
         self._storage.publish(self.path, {name: find_place(self.work, name) for name in names}, self.work)
         self._remove_receipts()
+        return record
 
     def sweep(self) -> None:
         """Remove the working folder, if a command was killed just before it did that itself."""

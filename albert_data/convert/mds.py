@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from albert_data.convert.writers import HASH, ConvertTask, FileEntry, Source, SplitFiles, make_entry, new_file
+from albert_data.convert.writers import HASH, ConvertTask, FileEntry, Source, SplitFiles, Writer, make_entry, new_file
 from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, kernel, pointer, put, store_u64
 
@@ -28,11 +29,11 @@ _PART_BYTES = 16 << 20
 _ROW_BYTES = 64
 
 
-class MDSWriter:
+class MDSWriter(Writer):
     """SPLIT/shard.00000.mds for each shard; shard.00000.1.mds and so on if one has more than SIZE_LIMIT bytes."""
 
     def __init__(self, source: Source) -> None:
-        ids, self.facts = np.dtype(source.id_dtype), dict[str, int]()
+        ids = np.dtype(source.id_dtype)
         columns = {  # in the order of their names, as MDSWriter sorts them
             "document_key": ("uint64", 8),
             "input_ids": (f"ndarray:{ids.name}", None),
@@ -53,10 +54,7 @@ class MDSWriter:
             "version": 2,
         }
         self._header = json.dumps(self._config, sort_keys=True).encode()
-        self.max_rows = max(1, _PART_BYTES // (_ROW_BYTES + source.max_seq_len * (2 * ids.itemsize + 2)))
-
-    def prepare(self, rows: Examples) -> None:
-        self.encode(rows)
+        self.max_rows = source.count_rows(_PART_BYTES)
 
     def encode(self, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
         """The samples of these rows, one after another (uint8), and where each ends (int64)."""
@@ -102,29 +100,14 @@ class MDSWriter:
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """index.json of each split."""
-        return {f"{split}/{INDEX_NAME}": self._make_index(entries) for split, entries in files.items()}
+        indexes = {
+            split: {"shards": list(map(self._list_shard, entries)), "version": 2} for split, entries in files.items()
+        }
+        return {f"{split}/{INDEX_NAME}": json.dumps(index, sort_keys=True).encode() for split, index in indexes.items()}
 
-    def _make_index(self, entries: list[FileEntry]) -> bytes:
-        shards = [
-            {
-                **self._config,
-                "raw_data": {
-                    "basename": Path(entry.name).name,
-                    "bytes": entry.num_bytes,
-                    "hashes": {HASH: entry.hash},
-                },
-                "samples": entry.num_rows,
-                "zip_data": None,
-            }
-            for entry in entries
-        ]
-        return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
-
-
-@helper
-def array_len(count: int, num_bytes: int) -> I64:
-    """The bytes of an array of `count` values that take `num_bytes`, with its head."""
-    return (2 if count < 1 << 8 else 3 if count < 1 << 16 else 5) + num_bytes
+    def _list_shard(self, entry: FileEntry) -> dict[str, Any]:
+        data = {"basename": Path(entry.name).name, "bytes": entry.num_bytes, "hashes": {HASH: entry.hash}}
+        return {**self._config, "raw_data": data, "samples": entry.num_rows, "zip_data": None}
 
 
 @helper
@@ -158,13 +141,14 @@ def encode_samples(
         begin, first = rows.offsets[row], rows.mask_offsets[row]
         num_ids, num_masks = rows.offsets[row + 1] - begin, rows.mask_offsets[row + 1] - first
         # Each store writes eight bytes; the next one overwrites those that are too many.
-        store_u64(data, at, U64(array_len(num_ids, num_ids * id_bytes)))
-        store_u64(data, at + 4, U64(array_len(num_masks, num_masks * id_bytes)))
-        store_u64(data, at + 8, U64(array_len(num_masks, num_masks * 2)))
+        ids_end = put_array(data, at + 20, ids, begin, num_ids, id_bytes)
+        originals_end = put_array(data, ids_end, originals, first, num_masks, id_bytes)
+        end = put_array(data, originals_end, positions, first, num_masks, 2)
+        store_u64(data, at, U64(ids_end - at - 20))
+        store_u64(data, at + 4, U64(originals_end - ids_end))
+        store_u64(data, at + 8, U64(end - originals_end))
         store_u64(data, at + 12, rows.document_keys[row])
-        at = put_array(data, at + 20, ids, begin, num_ids, id_bytes)
-        at = put_array(data, at, originals, first, num_masks, id_bytes)
-        at = put_array(data, at, positions, first, num_masks, 2)
+        at = end
         store_u64(data, at, U64(rows.segment_a_len[row]))
         put(data, at + 4, np.uint8(rows.sop_label[row]))
         at += 5

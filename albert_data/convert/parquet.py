@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 
 from albert_data.convert.card import Features, make_card
-from albert_data.convert.writers import ConvertTask, FileEntry, Source, SplitFiles, make_entry, new_file
+from albert_data.convert.writers import ConvertTask, FileEntry, Source, SplitFiles, Writer, make_entry, new_file
 from albert_data.examples.ragged import Examples
-from albert_data.shards.schema import SOURCE, to_record_batch
+from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
 CARD_NAME = "README.md"
 ORDERS = ("in_order", "swapped")  # the names of sop_label 0 and 1
@@ -29,23 +28,20 @@ _BATCH_VALUES = 1 << 16  # encoded at once: 6 % faster than pyarrow's 1,024
 _PACKED = "DELTA_BINARY_PACKED"
 
 
-class ParquetWriter:
+class ParquetWriter(Writer):
     """One file for each shard, under the names of the Hugging Face Hub: data/train-00000-of-00012.parquet."""
 
-    def __init__(self, source: Source, *, license: str | None, languages: tuple[str, ...]) -> None:
+    def __init__(self, source: Source, metadata: Mapping[str, Any]) -> None:
         manifest = source.manifest
-        self._license, self._languages, self.facts = license, languages, dict[str, int]()
-        self._manifest, self._shard_schema = manifest, source.schema
+        self._manifest, self._metadata = manifest, metadata
+        self._shard_schema = shard_schema(source.id_dtype, has_source=manifest.sources is not None)
         labels = {"sop_label": ORDERS, **({SOURCE: manifest.sources} if manifest.sources else {})}
         self._features: Features = [(field.name, _describe(field, labels)) for field in self._shard_schema]
         fields = [field.with_type(pyarrow.int64()) if field.name in labels else field for field in self._shard_schema]
         info = {"info": {"features": dict(self._features)}}
         self._schema = pyarrow.schema(fields, metadata={"huggingface": json.dumps(info)})
         self._labels = list(labels)
-        self.max_rows = max(1, _PART_BYTES // (64 + source.max_seq_len * (2 * np.dtype(source.id_dtype).itemsize + 2)))
-
-    def prepare(self, rows: Examples) -> None:
-        self._to_batch(rows)
+        self.max_rows = source.count_rows(_PART_BYTES)
 
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         name = f"data/{task.split}-{task.number:05d}-of-{task.count:05d}.parquet"
@@ -63,20 +59,20 @@ class ParquetWriter:
                 write_statistics=False,  # of ids and keys they say nothing
             ) as writer:
                 for rows in parts:
-                    batch = self._to_batch(rows)
+                    batch = self.encode(rows)
                     writer.write_batch(batch)
                     num_rows, row_bytes = num_rows + len(rows), row_bytes + batch.nbytes
             sink.flush()
         return [make_entry(name, num_rows, file, row_bytes)]
 
-    def _to_batch(self, rows: Examples) -> pyarrow.RecordBatch:
+    def encode(self, rows: Examples) -> pyarrow.RecordBatch:
         batch = to_record_batch(rows, self._shard_schema)
         columns = [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
         return pyarrow.record_batch(columns, schema=self._schema)
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """The dataset card."""
-        return {CARD_NAME: make_card(self._manifest, self._features, files, self._license, self._languages)}
+        return {CARD_NAME: make_card(self._manifest, self._features, files, self._metadata)}
 
 
 def _describe(field: pyarrow.Field, labels: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.convert.crc32c import make_tables, masked_crc
-from albert_data.convert.writers import ConvertTask, FileEntry, SplitFiles, make_entry, new_file
+from albert_data.convert.writers import ConvertTask, FileEntry, Writer, make_entry, new_file
 from albert_data.errors import ShardError
 from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer, put, store_u64
@@ -55,27 +55,23 @@ class Constants(NamedTuple):
     crc: np.ndarray
 
 
-class TFRecordWriter:
+class TFRecordWriter(Writer):
     """One file for each shard: SPLIT/shard-00000.tfrecord."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.facts = {"max_seq_length": shape.max_seq_len, "max_predictions_per_seq": shape.max_predictions}
-        most = _ROW_BYTES + _TOKEN_BYTES * shape.max_seq_len + _MASK_BYTES * shape.max_predictions
-        self.max_rows = max(1, _BUFFER_BYTES // most)
-        self._most = most
+        self._most = _ROW_BYTES + _TOKEN_BYTES * shape.max_seq_len + _MASK_BYTES * shape.max_predictions
+        self.max_rows = max(1, _BUFFER_BYTES // self._most)
         offsets = np.cumsum([0, *map(len, _NAMES)], dtype=np.int64)
         self._constants = Constants(np.frombuffer(b"".join(_NAMES), np.uint8), offsets, make_tables())
-
-    def prepare(self, rows: Examples) -> None:
-        self.encode(rows)
 
     def encode(self, rows: Examples) -> np.ndarray:
         """The records of these rows, framed: uint8. Raises ShardError for a row with too many masks."""
         if np.diff(rows.mask_offsets).max(initial=0) > self.shape.max_predictions:
             raise ShardError("a shard has changed since its masks were counted; give the same command again")
         out = np.empty(len(rows) * self._most, np.uint8)
-        return out[: encode_records(rows.arrays, self.shape, self._constants, out)]
+        return out[encode_records(rows.arrays, self.shape, self._constants, out) :]
 
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         name, num_rows = f"{task.split}/shard-{task.number:05d}.tfrecord", 0
@@ -85,148 +81,112 @@ class TFRecordWriter:
                 num_rows += len(rows)
         return [make_entry(name, num_rows, file)]
 
-    def describe(self, files: SplitFiles) -> dict[str, bytes]:
-        return {}
 
-
-@helper
-def varint_len(value: U64) -> I64:
-    """How many bytes protobuf needs for a number below 2**35."""
-    return (
-        I64(1)
-        + I64(value > U64(0x7F))
-        + I64(value > U64(0x3FFF))
-        + I64(value > U64(0x1FFFFF))
-        + I64(value > U64(0xFFFFFFF))
-    )
+# A record is written from its end to its start: a length precedes what it counts, so it is known when its turn comes.
+# Each helper writes what ends at `at`, and returns where that begins. A store of eight bytes may reach further down, to
+# what is written later.
 
 
 @helper
 def put_varint(out: Pointer, at: int, value: U64) -> I64:
-    """Write a number below 2**35, seven bits a byte, the lowest first. Returns where it ends.
-
-    Eight bytes are written, without a branch; what follows overwrites those that are too many.
-    """
+    """Write a number below 2**35 as protobuf does: seven bits a byte, the lowest first."""
     spread = value & U64(0x7F)
     spread |= (value & U64(0x3F80)) << U64(1)
     spread |= (value & U64(0x1FC000)) << U64(2)
     spread |= (value & U64(0xFE00000)) << U64(3)
     spread |= (value & U64(0x7F0000000)) << U64(4)
-    count = varint_len(value)
+    more = I64(value > U64(0x7F)) + I64(value > U64(0x3FFF)) + I64(value > U64(0x1FFFFF)) + I64(value > U64(0xFFFFFFF))
     # All bytes except the last have the highest bit.
-    store_u64(out, at, spread | (U64(0x80808080) & ((U64(1) << U64(8 * (count - 1))) - U64(1))))
-    return at + count
-
-
-@helper
-def feature_len(name_len: int, num_bytes: int) -> I64:
-    """The bytes of an entry of `Features.feature` whose packed values take `num_bytes`, with its own tag and length."""
-    inner = 1 + varint_len(U64(num_bytes)) + num_bytes  # Int64List or FloatList
-    feature = 1 + varint_len(U64(inner)) + inner
-    entry = (2 + name_len) + 1 + varint_len(U64(feature)) + feature
-    return 1 + varint_len(U64(entry)) + entry
+    spread |= U64(0x80808080) & ((U64(1) << U64(8 * more)) - U64(1))
+    store_u64(out, at - 8, spread << U64(56 - 8 * more))
+    return at - 1 - more
 
 
 @helper
 def put_tag(out: Pointer, at: int, tag: int, num_bytes: int) -> I64:
-    """Write a tag and the length of what follows. Returns where that begins."""
+    """Write a tag and the length of what follows."""
+    at = put_varint(out, at, U64(num_bytes)) - 1
     put(out, at, np.uint8(tag))
-    return put_varint(out, at + 1, U64(num_bytes))
+    return at
 
 
 @helper
-def put_head(out: Pointer, at: int, constants: Constants, number: int, tag: int, num_bytes: int) -> I64:
-    """Write all of a feature but its packed values, which take `num_bytes`. Returns where these begin."""
+def put_head(out: Pointer, at: int, end: int, constants: Constants, number: int, tag: int) -> I64:
+    """Write all of a feature except its packed values, which are there already, up to `end`."""
+    at = put_tag(out, at, _FIRST, end - at)
+    at = put_tag(out, at, tag, end - at)
+    at = put_tag(out, at, _SECOND, end - at)
     name_at, name_end = constants.name_offsets[number], constants.name_offsets[number + 1]
-    inner = 1 + varint_len(U64(num_bytes)) + num_bytes
-    feature = 1 + varint_len(U64(inner)) + inner
-    at = put_tag(out, at, _FIRST, (2 + name_end - name_at) + 1 + varint_len(U64(feature)) + feature)
-    at = put_tag(out, at, _FIRST, name_end - name_at)
-    for i in range(name_at, name_end):
+    for i in range(name_end - 1, name_at - 1, -1):
+        at -= 1
         put(out, at, constants.names[i])
-        at += 1
-    at = put_tag(out, at, _SECOND, feature)
-    at = put_tag(out, at, tag, inner)
-    return put_tag(out, at, _FIRST, num_bytes)
+    at = put_tag(out, at, _FIRST, name_end - name_at)
+    return put_tag(out, at, _FIRST, end - at)
 
 
 @helper
 def fill(out: Pointer, at: int, value: int, count: int) -> I64:
-    """Write a byte `count` times. Returns where it ends."""
+    """Write a byte `count` times."""
     for i in range(count):
-        put(out, at + i, np.uint8(value))
-    return at + count
-
-
-@helper
-def measure_varints(values: Pointer, begin: int, end: int) -> I64:
-    """How many bytes protobuf needs for these values."""
-    total = I64(0)
-    for i in range(begin, end):
-        total += varint_len(U64(item(values, i)))
-    return total
+        put(out, at - 1 - i, np.uint8(value))
+    return at - count
 
 
 @helper
 def put_varints(out: Pointer, at: int, values: Pointer, begin: int, end: int) -> I64:
-    for i in range(begin, end):
+    for i in range(end - 1, begin - 1, -1):
         at = put_varint(out, at, U64(item(values, i)))
     return at
 
 
+@helper
+def put_crc(out: Pointer, at: int, crc: U64) -> I64:
+    for i in range(4):
+        put(out, at - 4 + i, np.uint8(crc >> U64(8 * i)))
+    return at - 4
+
+
 @kernel
 def encode_records(rows: ExampleArrays, shape: Shape, constants: Constants, out: np.ndarray) -> I64:
-    """Write the record of each row to `out`, one after another. Returns how many bytes they take.
+    """Write the record of each row to the end of `out`, one after another. Returns where the first begins.
 
     out: uint8, with _ROW_BYTES, _TOKEN_BYTES and _MASK_BYTES of room for each row, possible token and possible mask.
     """
     data, tables = pointer(out), pointer(constants.crc)
     ids, originals, positions = pointer(rows.input_ids), pointer(rows.masked_ids), pointer(rows.masked_positions)
-    lens = np.diff(constants.name_offsets)
-    pad_len, at = varint_len(U64(shape.pad_id)), I64(0)
-    for row in range(len(rows.segment_a_len)):
+    at = I64(len(out))
+    for row in range(len(rows.segment_a_len) - 1, -1, -1):
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         first, last = rows.mask_offsets[row], rows.mask_offsets[row + 1]
         padding, no_masks = shape.max_seq_len - (end - begin), shape.max_predictions - (last - first)
-        label = rows.sop_label[row]
-        id_bytes = measure_varints(ids, begin, end) + padding * pad_len
-        original_bytes = measure_varints(originals, first, last) + no_masks
-        position_bytes = measure_varints(positions, first, last) + no_masks
-        weight_bytes, label_bytes = 4 * shape.max_predictions, I64(10 if label < 0 else 1)
+        label, num_first = rows.sop_label[row], rows.segment_a_len[row] + 2  # [CLS] A [SEP] is segment 0
 
-        features = feature_len(lens[_INPUT_IDS], id_bytes) + feature_len(lens[_INPUT_MASK], shape.max_seq_len)
-        features += feature_len(lens[_MASKED_IDS], original_bytes) + feature_len(lens[_POSITIONS], position_bytes)
-        features += feature_len(lens[_WEIGHTS], weight_bytes) + feature_len(lens[_LABELS], label_bytes)
-        features += feature_len(lens[_SEGMENTS], shape.max_seq_len)
-        num_bytes = 1 + varint_len(U64(features)) + features
-
-        store_u64(data, at, U64(num_bytes))
-        store_u64(data, at + 8, masked_crc(tables, data, at, 8))  # of eight bytes the last four are overwritten
-        record = at + 12
-        at = put_tag(data, record, _FIRST, features)
-        at = put_head(data, at, constants, _INPUT_IDS, _INTEGERS, id_bytes)
-        at = put_varints(data, at, ids, begin, end)
+        at = record_end = at - 4
+        # A row without a pair has nothing after [CLS] A [SEP].
+        at = fill(data, fill(data, fill(data, at, 0, padding), 1, end - begin - num_first), 0, num_first)
+        at = stop = put_head(data, at, record_end, constants, _SEGMENTS, _INTEGERS)
+        # -1 as a varint is 64 bits that are all 1: nine bytes of seven bits, and one more.
+        at = fill(data, fill(data, at, 1 if label < 0 else label, 1), 0xFF, 9 if label < 0 else 0)
+        at = stop = put_head(data, at, stop, constants, _LABELS, _INTEGERS)
+        at = fill(data, at, 0, 4 * no_masks)
+        for _ in range(first, last):
+            store_u64(data, at - 8, U64(0x3F800000) << U64(32))  # 1.0 in float32
+            at -= 4
+        at = stop = put_head(data, at, stop, constants, _WEIGHTS, _FLOATS)
+        at = put_varints(data, fill(data, at, 0, no_masks), positions, first, last)
+        at = stop = put_head(data, at, stop, constants, _POSITIONS, _INTEGERS)
+        at = put_varints(data, fill(data, at, 0, no_masks), originals, first, last)
+        at = stop = put_head(data, at, stop, constants, _MASKED_IDS, _INTEGERS)
+        at = fill(data, fill(data, at, 0, padding), 1, end - begin)
+        at = stop = put_head(data, at, stop, constants, _INPUT_MASK, _INTEGERS)
         for _ in range(padding):
             at = put_varint(data, at, U64(shape.pad_id))
-        at = put_head(data, at, constants, _INPUT_MASK, _INTEGERS, shape.max_seq_len)
-        at = fill(data, fill(data, at, 1, end - begin), 0, padding)
-        at = put_head(data, at, constants, _MASKED_IDS, _INTEGERS, original_bytes)
-        at = fill(data, put_varints(data, at, originals, first, last), 0, no_masks)
-        at = put_head(data, at, constants, _POSITIONS, _INTEGERS, position_bytes)
-        at = fill(data, put_varints(data, at, positions, first, last), 0, no_masks)
-        at = put_head(data, at, constants, _WEIGHTS, _FLOATS, weight_bytes)
-        for _ in range(first, last):
-            store_u64(data, at, U64(0x3F800000))  # 1.0 in float32
-            at += 4
-        at = fill(data, at, 0, 4 * no_masks)
-        at = put_head(data, at, constants, _LABELS, _INTEGERS, label_bytes)
-        # -1 as a varint is 64 bits that are all 1: nine bytes of seven bits, and one more.
-        at = fill(data, fill(data, at, 0xFF, label_bytes - 1), 1 if label < 0 else label, 1)
-        at = put_head(data, at, constants, _SEGMENTS, _INTEGERS, shape.max_seq_len)
-        # [CLS] A [SEP] is segment 0; a row without a pair has nothing after that.
-        num_first = rows.segment_a_len[row] + 2
-        at = fill(data, fill(data, at, 0, num_first), 1, end - begin - num_first)
-        at = fill(data, at, 0, padding)
-        store_u64(data, at, masked_crc(tables, data, record, at - record))
-        at += 4
+        at = put_varints(data, at, ids, begin, end)
+        at = put_head(data, at, stop, constants, _INPUT_IDS, _INTEGERS)
+        at = put_tag(data, at, _FIRST, record_end - at)
+
+        put_crc(data, record_end + 4, masked_crc(tables, data, at, record_end - at))
+        store_u64(data, at - 12, U64(record_end - at))
+        put_crc(data, at, masked_crc(tables, data, at - 12, 8))
+        at -= 12
     return at

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
-import pyarrow
 import xxhash
 
 from albert_data.examples.ragged import Examples
@@ -18,7 +19,6 @@ from albert_data.files import HashingFile, replace_file
 from albert_data.shards.manifest import Manifest, ShardEntry
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import slice_rows
-from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch
 
 HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
 
@@ -77,9 +77,9 @@ class Source:
     def max_seq_len(self) -> int:
         return self.manifest.config.examples.max_seq_len
 
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return shard_schema(self.id_dtype, has_source=self.manifest.sources is not None)
+    def count_rows(self, num_bytes: int) -> int:
+        """How many rows of the greatest length may be held at once."""
+        return max(1, num_bytes // (64 + self.max_seq_len * (2 * np.dtype(self.id_dtype).itemsize + 2)))
 
     def read(self, task: ConvertTask, max_rows: int) -> Iterator[Examples]:
         """Yield the rows of one shard in order, at most `max_rows` at once. Raises ShardError as `open_shards` does."""
@@ -93,23 +93,8 @@ class Source:
             for begin in range(0, len(batch), max_rows):
                 yield slice_rows(batch, begin, min(begin + max_rows, len(batch)))
 
-    def make_row(self) -> Examples:
-        """A row of no text, [CLS] [SEP], as it comes out of a shard: kernels distinguish arrays that are read-only."""
-        row = Examples(
-            input_ids=np.zeros(2, self.id_dtype),
-            offsets=np.array([0, 2]),
-            segment_a_len=np.zeros(1, np.int32),
-            sop_label=np.full(1, -1, np.int8),
-            masked_positions=np.zeros(0, np.uint16),
-            masked_ids=np.zeros(0, self.id_dtype),
-            mask_offsets=np.zeros(2, np.int64),
-            document_keys=np.zeros(1, np.uint64),
-            sources=None if self.manifest.sources is None else np.zeros(1, np.uint16),
-        )
-        return from_record_batch(to_record_batch(row, self.schema))
 
-
-class Writer(Protocol):
+class Writer(ABC):
     """Writes one format. It can be pickled, and a worker uses it for one shard after another.
 
     max_rows: the most rows of an Examples that `write` may be given, so that its buffers stay small.
@@ -117,16 +102,19 @@ class Writer(Protocol):
     """
 
     max_rows: int
-    facts: dict[str, int]
+    facts: Mapping[str, int] = MappingProxyType({})
 
-    def prepare(self, rows: Examples) -> None:
-        """Compile or load what `write` needs. rows: some of the kind that it will get."""
+    @abstractmethod
+    def encode(self, rows: Examples) -> object:
+        """The rows as `write` puts them into a file."""
 
+    @abstractmethod
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         """Write the rows of one shard to one or more files in the working folder."""
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """The small files that say what the others are, by name."""
+        return {}
 
 
 def new_hash() -> Any:
