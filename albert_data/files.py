@@ -120,13 +120,13 @@ def hash_file(path: Path, advance: Callable[[int], object] | None = None, digest
 
     advance: called with the number of bytes that were read.
     """
-    digest = digest or sha256()
+    hashing = digest or sha256()
     with find_storage(path).open(path) as file:
         while chunk := file.read(1 << 20):
-            digest.update(chunk)
+            hashing.update(chunk)
             if advance is not None:
                 advance(len(chunk))
-    return digest.hexdigest()
+    return hashing.hexdigest()
 
 
 class HashingFile:

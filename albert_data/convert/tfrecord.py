@@ -96,9 +96,9 @@ def put_varint(out: Pointer, at: int, value: U64) -> I64:
     spread |= (value & U64(0xFE00000)) << U64(3)
     spread |= (value & U64(0x7F0000000)) << U64(4)
     more = I64(value > U64(0x7F)) + I64(value > U64(0x3FFF)) + I64(value > U64(0x1FFFFF)) + I64(value > U64(0xFFFFFFF))
+    unused = U64(56 - 8 * more)  # bits
     # All bytes except the last have the highest bit.
-    spread |= U64(0x80808080) & ((U64(1) << U64(8 * more)) - U64(1))
-    store_u64(out, at - 8, spread << U64(56 - 8 * more))
+    store_u64(out, at - 8, (spread << unused) | (U64(0x80808080808080) & (U64(0xFFFFFFFFFFFFFFFF) << unused)))
     return at - 1 - more
 
 
@@ -127,15 +127,15 @@ def put_head(out: Pointer, at: int, end: int, constants: Constants, number: int,
 @helper
 def fill(out: Pointer, at: int, value: int, count: int) -> I64:
     """Write a byte `count` times."""
-    for i in range(count):
-        put(out, at - 1 - i, np.uint8(value))
+    for i in range(at - count, at):
+        put(out, i, np.uint8(value))
     return at - count
 
 
 @helper
 def put_varints(out: Pointer, at: int, values: Pointer, begin: int, end: int) -> I64:
-    for i in range(end - 1, begin - 1, -1):
-        at = put_varint(out, at, U64(item(values, i)))
+    for i in range(end - begin):
+        at = put_varint(out, at, U64(item(values, end - 1 - i)))
     return at
 
 
