@@ -115,22 +115,25 @@ def read_json(path: Path) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def hash_file(path: Path, advance: Callable[[int], object] | None = None) -> str:
-    """Return the SHA-256 of a file, in hexadecimal. advance: called with the number of bytes that were read."""
-    digest = sha256()
+def hash_file(path: Path, advance: Callable[[int], object] | None = None, digest: Any = None) -> str:
+    """Return the hash of a file, in hexadecimal: SHA-256 unless another is given.
+
+    advance: called with the number of bytes that were read.
+    """
+    hashing = digest or sha256()
     with find_storage(path).open(path) as file:
         while chunk := file.read(1 << 20):
-            digest.update(chunk)
+            hashing.update(chunk)
             if advance is not None:
                 advance(len(chunk))
-    return digest.hexdigest()
+    return hashing.hexdigest()
 
 
 class HashingFile:
-    """A binary file that hashes and counts the bytes written to it."""
+    """A binary file that hashes and counts the bytes written to it. digest: SHA-256 unless another is given."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._digest = file, sha256()
+    def __init__(self, file: BinaryIO, digest: Any = None) -> None:
+        self._file, self._digest = file, digest or sha256()
         self.num_bytes = 0
 
     @property

@@ -1,7 +1,7 @@
 """Where files lie: what readers and writers need of a storage, and the disk, which is the only one so far.
 
-Every reader and writer of corpus/, pipeline/ and shards/ asks `find_storage` for the storage of a path, and touches no
-file in another way. docs/architecture.md says what a store of objects will have to do for each operation.
+Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
+touches no file in another way. docs/architecture.md says what a store of objects will have to do for each operation.
 """
 
 from __future__ import annotations

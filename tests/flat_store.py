@@ -88,7 +88,7 @@ class FlatStore(Disk):
         return io.BufferedReader(io.BytesIO(self._get(path)[0])) if self._is_here(path) else super().open(path)
 
     def read(self, path: Path, most: int) -> tuple[bytes, Status]:
-        return self._get(path)
+        return self._get(path) if self._is_here(path) else super().read(path, most)
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         data = self._get(path)[0][begin : begin + len(buffer)]
@@ -96,7 +96,7 @@ class FlatStore(Disk):
         return len(data)
 
     def map(self, path: Path) -> pyarrow.Buffer:
-        return pyarrow.py_buffer(self._get(path)[0])
+        return pyarrow.py_buffer(self._get(path)[0]) if self._is_here(path) else super().map(path)
 
     @contextmanager
     def create(self, path: Path, *, sync: bool = True) -> Iterator[Any]:

@@ -23,6 +23,7 @@ COMMANDS = {
     "inspect": "Show what is in a shard folder.",
     "audit": "Look for what makes shards bad for pretraining.",
     "verify": "Check a shard folder against its manifest.",
+    "convert": "Write shards in the format of another trainer.",
     "train": "Pretrain a small ALBERT on a shard folder.",
     "runs": "Show training runs side by side.",
     "score": "Measure which of two sentences a model finds likelier.",

@@ -1,0 +1,116 @@
+"""`albert-data convert`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from albert_data.cli.entry import fast_imports
+from albert_data.cli.options import PATH, shards_argument, workers_option
+from albert_data.cli.output import show, tell
+from albert_data.convert import FORMATS
+from albert_data.interrupts import say_when_interrupted
+
+if TYPE_CHECKING:
+    from albert_data.convert.conversion import Conversion
+
+
+def _check_code(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    for code in (value,) if isinstance(value, str) else value or ():
+        if not re.fullmatch(r"[A-Za-z0-9.+-]{1,64}", code):
+            raise click.BadParameter(f"{code[:40]!r} is no code of the Hugging Face Hub, such as apache-2.0 or en")
+    return value
+
+
+@click.command()
+@shards_argument
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    required=True,
+    metavar="DIR",
+    help="Folder to write. It must be new or empty.",
+)
+@click.option(
+    "--to",
+    type=click.Choice(FORMATS),
+    required=True,
+    help="Format: for Hugging Face datasets, for mosaicml-streaming, or for Google's ALBERT trainer.",
+)
+@click.option("--split", type=click.Choice(("train", "validation")), help="Convert only this split.")
+@click.option(
+    "--license",
+    metavar="ID",
+    callback=_check_code,
+    help="With parquet: licence for the dataset card, as in apache-2.0.",
+)
+@click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    metavar="CODE",
+    callback=_check_code,
+    help="With parquet: language of the text, for the dataset card. May be given several times.",
+)
+@workers_option
+def convert(
+    shards: Path,
+    output: Path,
+    to: str,
+    split: str | None,
+    license: str | None,
+    languages: tuple[str, ...],
+    workers: int,
+) -> None:
+    """Write the rows of a shard folder in the format of another trainer.
+
+    DIR gets all of its files or none. After an interruption, the same command resumes.
+
+    \b
+    Example:
+      albert-data convert shards -o dataset --to parquet --license mit
+      albert-data convert shards -o streams --to mds
+      albert-data convert shards -o records --to tfrecord
+    """
+    if to != "parquet" and (license or languages):
+        raise click.UsageError("--license and --language are for the dataset card of --to parquet")
+    with fast_imports():
+        from albert_data.cli.progress import Bar
+        from albert_data.convert.conversion import convert_shards
+        from albert_data.pipeline.engine import MultiprocessEngine
+
+    say_when_interrupted("Interrupted; the same command resumes the conversion.")
+    bar = Bar(tells_stages=False)
+    card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
+    try:
+        engine, splits = MultiprocessEngine(workers), (split,) if split else ()
+        done = convert_shards(shards, output, to, engine, splits=splits, card=card, progress=bar)
+    finally:
+        bar.close()
+    show(_describe(done, output))
+    show(_describe_next(done, output, to))
+    if to == "parquet" and not (license and languages):
+        tell(f"Before you share it, add license and language to {output / 'README.md'} (or give --license, --language)")
+
+
+def _describe(done: Conversion, output: Path) -> str:
+    from albert_data.wording import count_of
+
+    files = [entry for entry in done.record["files"] if "num_bytes" in entry]
+    rows, size = sum(done.record["num_rows"].values()), sum(entry["num_bytes"] for entry in files)
+    what = f"{count_of(rows, 'row')} in {count_of(len(files), 'file')}, {size / 1e6:,.1f} MB"
+    return f"{output}: {what}{'; it was finished before' if done.was_finished else ''}"
+
+
+def _describe_next(done: Conversion, output: Path, to: str) -> str:
+    split = next(iter(done.record["num_rows"]))
+    if to == "parquet":
+        return f"Next, in Python: datasets.load_dataset({str(output)!r})"
+    if to == "mds":
+        return f"Next, in Python: streaming.StreamingDataset(local={str(output / split)!r}, batch_size=32)"
+    lengths = " ".join(f"--{name}={done.record[name]}" for name in ("max_seq_length", "max_predictions_per_seq"))
+    return f"Next: python -m albert.run_pretraining --input_file='{output / split}/*.tfrecord' {lengths}"

@@ -1,0 +1,97 @@
+"""The dataset card of a conversion to Parquet: README.md with the metadata that the Hugging Face Hub and datasets read.
+
+Source: huggingface.co/docs/hub/datasets-cards and `DatasetInfo` of datasets. Each value is written as JSON, which is
+YAML too. Beyond ASCII text stays as it is: JSON escapes half characters, which YAML refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from albert_data import __version__
+from albert_data.convert.writers import SplitFiles
+from albert_data.shards.manifest import Manifest
+
+# Each column with its description in the schema of the files, which the metadata repeats in its own words.
+Features = list[tuple[str, dict[str, Any]]]
+
+_CARD = """\
+---
+{metadata}
+---
+# ALBERT pretraining examples
+
+{num_rows:,} examples of masked language modelling and sentence order prediction, `[CLS] A [SEP] B [SEP]` of at most
+{max_seq_len} tokens, from {documents:,} documents. Built by albert-data {built_by}, converted by {version}.
+
+| column | meaning |
+|---|---|
+| `input_ids` | the tokens, with the masks applied |
+| `segment_a_len` | tokens of segment A, without [CLS] and [SEP] |
+| `sop_label` | `in_order`, `swapped`, or -1 for an example of one segment, which has no order |
+| `masked_positions` | the positions to predict, counted from [CLS] |
+| `masked_ids` | the original tokens there |
+| `document_key` | a hash of the document that the example comes from |
+{source}
+Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (SHA-256 of its SentencePiece model:
+`{tokenizer}`).
+
+    import datasets
+    examples = datasets.load_dataset(".", split="{split}")
+
+{percent:g} % of the maskable tokens are masked, in spans of 1 to {ngram} words.
+"""
+_SOURCE = "| `source` | the language of the document |\n"
+_SPECIALS = ("pad", "unk", "cls", "sep", "mask")
+
+
+def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadata: Mapping[str, Any]) -> bytes:
+    """The bytes of README.md. files: of each split that was converted; metadata: what the user says of the data."""
+    examples, tokenizer = manifest.config.examples, manifest.tokenizer
+    values = {**metadata, **_make_metadata(features, files)}
+    text = _CARD.format(
+        metadata="\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()),
+        num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
+        max_seq_len=examples.max_seq_len,
+        documents=manifest.counts.documents,
+        built_by=manifest.albert_data_version,
+        version=__version__,
+        source=_SOURCE if manifest.sources else "",
+        special_ids=", ".join(f"{name} {getattr(tokenizer, f'{name}_id')}" for name in _SPECIALS),
+        vocab_size=tokenizer.vocab_size,
+        tokenizer=tokenizer.sha256,
+        split=next(iter(files)),
+        percent=100 * examples.mask_prob,
+        ngram=examples.ngram,
+    )
+    return text.encode()
+
+
+def _make_metadata(features: Features, files: SplitFiles) -> dict[str, Any]:
+    row_bytes = {split: sum(entry.row_bytes or 0 for entry in entries) for split, entries in files.items()}
+    num_rows = {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()}
+    info = {
+        "features": [{"name": name, **_describe(feature)} for name, feature in features],
+        "splits": [{"name": split, "num_bytes": row_bytes[split], "num_examples": num_rows[split]} for split in files],
+        "download_size": sum(entry.num_bytes for entries in files.values() for entry in entries),
+        "dataset_size": sum(row_bytes.values()),
+    }
+    return {
+        "task_categories": ["fill-mask"],
+        "tags": ["albert-data", "sentence-order-prediction"],
+        "dataset_info": info,
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": split, "path": f"data/{split}-*"} for split in files],
+            }
+        ],
+    }
+
+
+def _describe(feature: Mapping[str, Any]) -> dict[str, Any]:
+    if "names" in feature:
+        return {"dtype": {"class_label": {"names": dict(enumerate(feature["names"]))}}}
+    return {"sequence": feature["feature"]["dtype"]} if "feature" in feature else {"dtype": feature["dtype"]}

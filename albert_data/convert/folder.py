@@ -1,0 +1,219 @@
+"""DIR of a conversion: what it may hold before, what a kill leaves in it, and how it gets all of its files at once.
+
+    DIR/conversion.json      written last: what was converted and to what, and the name, size and hash of each file
+    DIR/.convert/lock        locked by the running command; its text marks the folder as one of a conversion
+                 plan.json   what is converted, and to what
+                 train-00000.receipt ...   for each finished shard: what was written for it
+                 the files, until all are there
+                 conversion.json   written when all are there; from then on the files are published in DIR
+
+DIR must be empty, except for hidden files, such as those of git. So nothing is ever replaced, and what is removed lies
+in .convert. Receipts are not synced: each file is compared with the hash of its receipt before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from albert_data.convert.writers import ConvertTask, FileEntry, find_place, new_hash
+from albert_data.errors import OutputError
+from albert_data.files import hash_file, is_regular, is_there, read_bytes, read_json, to_json, write_bytes, write_json
+from albert_data.pipeline.receipts import read_receipt, write_receipt
+from albert_data.pipeline.workdir import LOCK_SECONDS
+from albert_data.storage import FOLDER, find_kind, find_storage
+
+RECORD_NAME = "conversion.json"
+_WORK, _LOCK, _PLAN, _RECEIPT_SUFFIX = ".convert", "lock", "plan.json", ".receipt"
+_MARK = b"albert-data convert\n"
+_SEAL = "record_sha256"  # of all other values
+
+
+class ConversionFolder:
+    """DIR, and the working folder in it. plan: what decides every byte that is written."""
+
+    def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
+        self.path, self.plan, self.work = path, dict(plan), path / _WORK
+        self._storage = find_storage(path)
+        self._unlock: Callable[[], None] | None = None
+        self._made_path = False
+
+    def read_finished(self) -> dict[str, Any] | None:
+        """The record of a finished conversion with the same plan; None if DIR holds none yet.
+
+        Raises OutputError if DIR is no folder, or holds another conversion or one whose files were changed since.
+        """
+        if is_there(self.path) and find_kind(self.path) != FOLDER:
+            raise OutputError(f"output {self.path} is no folder; name another one")
+        path = self.path / RECORD_NAME
+        if not is_there(path):
+            return None
+        record = _read_record(path)
+        if record is None:
+            raise OutputError(f"{path} is not as `albert-data convert` writes it; name another folder")
+        self._compare(record["plan"], f"{self.path} holds a finished conversion", "name another folder")
+        for entry in record["files"]:
+            path = self.path / entry["name"]
+            size = self._storage.status(path).num_bytes if is_regular(path) else None
+            if size is None or size != entry.get("num_bytes", size):  # the user may edit a file without a size
+                raise OutputError(f"{path} was changed or removed since the conversion; name another folder")
+        return record
+
+    def _compare(self, there: Mapping[str, Any], what: str, advice: str) -> None:
+        """Raise OutputError, naming a difference, unless `there` is the plan."""
+        for key in {**self.plan, **there}:
+            old, new = there.get(key, "none"), self.plan.get(key, "none")
+            if old != new:
+                raise OutputError(f"{what} of another kind: {key} is {old!s:.80} there and {new!s:.80} here; {advice}")
+
+    def begin(self) -> None:
+        """Lock DIR, and resume what a killed command left there or begin anew.
+
+        Raises OutputError if DIR holds anything else, or another command is writing to it.
+        """
+        self._take_lock()
+        self._storage.remove_leftovers(self.work)
+        plan = _read(self.work / _PLAN)
+        if self._holds_files():
+            unfinished = f"{self.path} holds an unfinished conversion"
+            self._compare(plan or {}, unfinished, f"run that command to its end, or remove {self.work}")
+        self._check_foreign()
+        if plan != self.plan:
+            write_json(self.work / _PLAN, self.plan)
+
+    def _take_lock(self) -> None:
+        try:
+            self._check_work()
+            self._made_path = not is_there(self.path)
+            self._storage.make_folder(self.work)
+            # If a command has just been killed, its workers have to end first.
+            self._unlock = self._storage.lock(self.work / _LOCK, _MARK, LOCK_SECONDS)
+        except BlockingIOError as error:
+            raise OutputError(f"another conversion is writing to {self.path}; wait for it to end") from error
+        except OSError as error:
+            raise OutputError(f"output {self.path} can't be written: {error.strerror}; name another folder") from error
+
+    def _check_work(self) -> None:
+        """Raise OutputError unless .convert is missing, was made by a conversion, or holds nothing."""
+        if find_kind(self.work, follow=False) not in (None, FOLDER):
+            raise OutputError(f"{self.work} is not a folder of a conversion; move it away, or name another folder")
+        lock, names = self.work / _LOCK, set(self._storage.list_names(self.work))
+        mark = read_bytes(lock) if is_regular(lock) else None
+        if mark is not None and _MARK.startswith(mark):  # a command that was killed at once may have written a part
+            names.remove(_LOCK)
+        if names and mark != _MARK and _read(self.work / _PLAN) is None:
+            raise OutputError(f"{self.work} holds {min(names)}, but no plan of a conversion; name another folder")
+
+    def _holds_files(self) -> bool:
+        """Whether a shard was converted, or a file of one."""
+        return not {_LOCK, _PLAN}.issuperset(self._storage.list_names(self.work))
+
+    def _check_foreign(self) -> None:
+        """Raise OutputError if DIR holds anything except hidden files, and what a killed command published there."""
+        names = _list_files(self.read_sealed())
+        parents = {name.partition("/")[0] for name in names if "/" in name}
+        parents = {parent for parent in parents if find_kind(self.path / parent, follow=False) == FOLDER}
+        found = [name for name in self._storage.list_names(self.path) if not name.startswith(".")]
+        for parent in parents:
+            found += [f"{parent}/{name}" for name in self._storage.list_names(self.path / parent)]
+        for name in sorted(found):
+            if name not in parents and not (name in names and self._is_published(name)):
+                raise OutputError(
+                    f"{self.path} holds {name}, which no conversion wrote; move it away, or name another folder"
+                )
+
+    def _is_published(self, name: str) -> bool:
+        """Whether a file in DIR is ours: it is no longer in .convert, or it is the same there."""
+        here, there = find_place(self.work, name), self.path / name
+        return not is_there(here) or (is_regular(there) and hash_file(here) == hash_file(there))
+
+    def read_entries(self, task: ConvertTask) -> list[FileEntry] | None:
+        """What was written for a shard before a kill; None if it is not there, whole and unchanged."""
+        try:
+            entries = [FileEntry(**entry) for entry in (read_receipt(self._receipt(task)) or {})["files"]]
+            hashes = [hash_file(find_place(self.work, entry.name), digest=new_hash()) for entry in entries]
+        except (OSError, KeyError, TypeError):
+            return None
+        return entries if hashes == [entry.hash for entry in entries] else None
+
+    def keep_entries(self, task: ConvertTask, entries: Iterable[FileEntry]) -> None:
+        """Write the receipt of a shard."""
+        write_receipt(self._receipt(task), {"files": [entry.to_values() for entry in entries]})
+
+    def _receipt(self, task: ConvertTask) -> Path:
+        return self.work / f"{task.name}{_RECEIPT_SUFFIX}"
+
+    def read_sealed(self) -> dict[str, Any] | None:
+        """The record, if a command was killed while it published the files."""
+        return _read_record(self.work / RECORD_NAME)
+
+    def seal(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+        """All shards are converted: write the files that describe them, and then the record.
+
+        Raises OutputError if something has appeared in DIR meanwhile.
+        """
+        self._check_foreign()
+        for name, data in files.items():
+            write_bytes(find_place(self.work, name), data)
+        self._storage.sync(self.work)
+        values = {**record, "plan": self.plan}
+        write_json(self.work / RECORD_NAME, {**values, _SEAL: _hash(values)})
+
+    def publish(self) -> dict[str, Any]:
+        """Give all files their names in DIR, and the record last, which is returned. Call it after `seal`."""
+        record = self.read_sealed()
+        assert record is not None, "seal wrote it"
+        names = (*_list_files(record), RECORD_NAME)
+        self._storage.publish(self.path, {name: find_place(self.work, name) for name in names}, self.work)
+        self._remove_receipts()
+        return record
+
+    def sweep(self) -> None:
+        """Remove the working folder, if a command was killed just before it did that itself."""
+        if is_there(self.work):
+            self._take_lock()
+            self._remove_receipts()
+            self.close()
+
+    def _remove_receipts(self) -> None:
+        for name in self._storage.list_names(self.work):
+            if name.endswith(_RECEIPT_SUFFIX) or name == RECORD_NAME:  # a store may copy the record and not move it
+                self._storage.remove(self.work / name)
+
+    def close(self) -> None:
+        """Free the lock. If nothing was converted, or all is published, leave nothing but that in DIR."""
+        if self._unlock is None:
+            return
+        if not self._holds_files():
+            for name in (_PLAN, _LOCK):
+                self._storage.remove(self.work / name)
+            self._storage.remove_empty(self.work)
+            if self._made_path:
+                self._storage.remove_empty(self.path)
+        self._unlock()
+        self._unlock = None
+
+
+def _list_files(record: Mapping[str, Any] | None) -> list[str]:
+    return [entry["name"] for entry in record["files"]] if record else []
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None if there is none, it is damaged, or it is a link, which no conversion writes."""
+    try:
+        return read_json(path) if is_regular(path) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    """The values of a record, all as they were written; None otherwise."""
+    record = _read(path) or {}
+    seal = record.pop(_SEAL, None)
+    return record if seal == _hash(record) else None
+
+
+def _hash(values: Mapping[str, Any]) -> str:
+    return sha256(to_json(values)).hexdigest()

@@ -1,0 +1,139 @@
+"""What every format has in common: the rows of a shard go in, whole files and a line about each come out."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from albert_data.examples.ragged import Examples
+from albert_data.files import HashingFile, replace_file
+from albert_data.shards.manifest import Manifest, ShardEntry
+from albert_data.shards.reader import Shards
+from albert_data.shards.rows import slice_rows
+
+HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertTask:
+    """One shard. number: of `count` shards of its split, from 0 on."""
+
+    split: str
+    number: int
+    count: int
+    shard: ShardEntry
+
+    @property
+    def name(self) -> str:
+        return f"{self.split}-{self.number:05d}"
+
+    def describe(self) -> str:
+        return f"shard {self.shard.file}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """A file that was written. name: relative to DIR; hash: HASH of its bytes, in hexadecimal.
+
+    row_bytes: what its rows take in memory as Arrow columns, for formats whose description needs it.
+    """
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    hash: str
+    row_bytes: int | None = None
+
+    def to_values(self) -> dict[str, Any]:
+        """For JSON."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+SplitFiles = Mapping[str, list[FileEntry]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished shard folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def id_dtype(self) -> type[Any]:
+        """uint16 or uint32, as docs/format.md has it."""
+        return np.uint16 if self.manifest.tokenizer.vocab_size <= 1 << 16 else np.uint32
+
+    @property
+    def max_seq_len(self) -> int:
+        return self.manifest.config.examples.max_seq_len
+
+    def count_rows(self, num_bytes: int) -> int:
+        """How many rows of the greatest length may be held at once."""
+        return max(1, num_bytes // (64 + self.max_seq_len * (2 * np.dtype(self.id_dtype).itemsize + 2)))
+
+    def read(self, task: ConvertTask, max_rows: int) -> Iterator[Examples]:
+        """Yield the rows of one shard in order, at most `max_rows` at once. Raises ShardError as `open_shards` does."""
+        alone = {task.split: dataclasses.replace(self.manifest.splits[task.split], shards=(task.shard,))}
+        shards = Shards(self.folder, task.split, dataclasses.replace(self.manifest, splits=alone))
+        shards.folder = self.folder / task.shard.file  # its messages number the rows of this file
+        for batch in shards.batches():
+            if batch.input_ids.dtype != self.id_dtype:  # by another writer; the ids are below vocab_size, so they fit
+                ids = {name: getattr(batch, name).astype(self.id_dtype) for name in ("input_ids", "masked_ids")}
+                batch = dataclasses.replace(batch, **ids)
+            for begin in range(0, len(batch), max_rows):
+                yield slice_rows(batch, begin, min(begin + max_rows, len(batch)))
+
+
+class Writer(ABC):
+    """Writes one format. It can be pickled, and a worker uses it for one shard after another.
+
+    max_rows: the most rows of an Examples that `write` may be given, so that its buffers stay small.
+    facts: what a reader of the format has to be told, for conversion.json.
+    """
+
+    max_rows: int
+    facts: Mapping[str, int] = MappingProxyType({})
+
+    @abstractmethod
+    def encode(self, rows: Examples) -> object:
+        """The rows as `write` puts them into a file."""
+
+    @abstractmethod
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+        """Write the rows of one shard to one or more files in the working folder."""
+
+    def describe(self, files: SplitFiles) -> dict[str, bytes]:
+        """The small files that say what the others are, by name."""
+        return {}
+
+
+def new_hash() -> Any:
+    """HASH of nothing yet: ten times as fast as SHA-256. It shows damage, not forgery."""
+    return xxhash.xxh3_128()
+
+
+def find_place(work: Path, name: str) -> Path:
+    """Where a file of DIR lies until all are there: no folders are needed below the working folder."""
+    return work / name.replace("/", "_")
+
+
+@contextmanager
+def new_file(work: Path, name: str) -> Iterator[HashingFile]:
+    """Open a file for writing; it gets its name when it is complete. The caller of `Writer.write` syncs it."""
+    with replace_file(find_place(work, name), sync=False) as file:
+        yield HashingFile(file, new_hash())
+
+
+def make_entry(name: str, num_rows: int, file: HashingFile, row_bytes: int | None = None) -> FileEntry:
+    """The entry of a file that is complete."""
+    return FileEntry(name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest(), row_bytes=row_bytes)

@@ -1,0 +1,232 @@
+"""Shard folders to convert, and slow readers of TFRecord and MDS files that share no code with the writers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+from row_fixtures import Row, make_examples, numbered_rows
+from shard_fixtures import change_manifest, describe_folder, seal
+
+from albert_data.convert.conversion import convert_shards
+from albert_data.shards.manifest import MANIFEST_NAME
+from albert_data.shards.schema import shard_schema, write_shard
+
+MAX_SEQ_LEN = 16
+# Some rows have no masks, some no pair; the second shard of training is empty, the third has two record batches.
+ROWS: dict[str, list[list[list[Row]]]] = {
+    "train": [[numbered_rows(20)], [[]], [numbered_rows(9, 20), numbered_rows(5, 40)]],
+    "validation": [[numbered_rows(4, 70)]],
+}
+
+
+class Inline:
+    """An engine of this process."""
+
+    def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
+        for task in tasks:
+            yield task, job(task)
+
+
+def write_folder(
+    folder: Path,
+    splits: Mapping[str, Sequence[Sequence[list[Row]]]] = ROWS,
+    *,
+    dtype: type = np.uint16,
+    sources: Sequence[str] = (),
+    compression: str = "none",
+    max_seq_len: int = MAX_SEQ_LEN,
+) -> Path:
+    """A finished build of these rows: of each split the shards, of each shard the record batches. A row's source is its
+    number in the batch, modulo the number of sources.
+    """
+    schema = shard_schema(dtype, has_source=bool(sources))
+    names: dict[str, list[str]] = {}
+    for split, shards in splits.items():
+        (folder / split).mkdir(parents=True)
+        names[split] = [f"{split}/shard-{number:05d}.arrow" for number in range(len(shards))]
+        for name, batches in zip(names[split], shards, strict=True):
+            parts = [make_examples(rows, dtype, _number(rows, sources)) for rows in batches]
+            write_shard(folder / name, parts, schema, compression)
+    manifest = describe_folder(folder, names, vocab_size=1 << (16 if dtype is np.uint16 else 20))
+    manifest["config"]["max_seq_len"] = max_seq_len
+    if sources:
+        manifest["sources"] = list(sources)
+    (folder / MANIFEST_NAME).write_text(json.dumps(seal(manifest)))
+    return folder
+
+
+def _number(rows: list[Row], sources: Sequence[str]) -> list[int] | None:
+    return [number % len(sources) for number in range(len(rows))] if sources else None
+
+
+def rows_of(split: str) -> list[Row]:
+    return [row for shard in ROWS[split] for batch in shard for row in batch]
+
+
+def convert(shards: Path, out: Path, to: str, **settings: Any) -> dict[str, Any]:
+    """The record of a conversion in this process."""
+    return dict(convert_shards(shards, out, to, settings.pop("engine", Inline()), **settings).record)
+
+
+def read_mds(folder: Path) -> list[dict[str, Any]]:
+    """The samples of a split: the arrays as (dtype, list), the rest as numbers. Every byte of every file is used."""
+    index = json.loads((folder / "index.json").read_text())
+    assert index["version"] == 2
+    samples = []
+    for shard in index["shards"]:
+        data = (folder / shard["raw_data"]["basename"]).read_bytes()
+        assert len(data) == shard["raw_data"]["bytes"]
+        (count,) = struct.unpack_from("<I", data)
+        assert count == shard["samples"]
+        offsets = struct.unpack_from(f"<{count + 1}I", data, 4)
+        config = json.loads(data[4 * count + 8 : offsets[0]])
+        assert config == {key: shard[key] for key in config}
+        assert offsets[-1] == len(data)
+        samples += [parse_sample(data[begin:end], shard) for begin, end in pairwise(offsets)]
+    return samples
+
+
+def parse_sample(data: bytes, shard: Mapping[str, Any]) -> dict[str, Any]:
+    """shard: the columns, as in index.json."""
+    sizes = list(shard["column_sizes"])
+    at = 0
+    for i, size in enumerate(sizes):
+        if size is None:
+            (sizes[i],) = struct.unpack_from("<I", data, at)
+            at += 4
+    sample: dict[str, Any] = {}
+    for name, encoding, size in zip(shard["column_names"], shard["column_encodings"], sizes, strict=True):
+        value, at = data[at : at + size], at + size
+        if encoding.startswith("ndarray:"):
+            width = 1 << (value[0] & 3)
+            assert value[0] >> 2 == 1, "one dimension"
+            length = int.from_bytes(value[1 : 1 + width], "little")
+            dtype = encoding.partition(":")[2]
+            item = {"uint16": "H", "uint32": "I"}[dtype]
+            sample[name] = (dtype, list(struct.unpack(f"<{length}{item}", value[1 + width :])))
+        else:
+            sample[name] = int.from_bytes(value, "little", signed=encoding.startswith("int"))
+    assert at == len(data)
+    return sample
+
+
+def read_tfrecord(folder: Path) -> list[dict[str, list[float]]]:
+    """The records of a split."""
+    return [record for path in sorted(folder.glob("*.tfrecord")) for record in parse_tfrecord(path.read_bytes())]
+
+
+def parse_tfrecord(data: bytes) -> list[dict[str, list[float]]]:
+    """The features of each record. Both checksums of each are compared."""
+    at, found = 0, []
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        record = data[at + 12 : at + 12 + length]
+        assert struct.unpack_from("<I", data, at + 8) == (masked_crc32c(data[at : at + 8]),)
+        assert struct.unpack_from("<I", data, at + 12 + length) == (masked_crc32c(record),)
+        found.append(dict(_read_features(record)))
+        at += 16 + length
+    return found
+
+
+def masked_crc32c(data: bytes) -> int:
+    """Bit by bit, as the polynomial is defined."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _read_features(record: bytes) -> Iterator[tuple[str, list[float]]]:
+    [(one, features)] = _fields(record)
+    assert one == 1
+    for number, entry in _fields(features):
+        (name_at, name), (value_at, feature) = _fields(entry)
+        [(kind, values)] = _fields(feature)
+        [(packed_at, packed)] = _fields(values)
+        assert (number, name_at, value_at, packed_at) == (1, 1, 2, 1)
+        if kind == 2:
+            yield name.decode(), list(struct.unpack(f"<{len(packed) // 4}f", packed))
+        else:
+            assert kind == 3
+            yield name.decode(), [value - (value >> 63 << 64) for value in _varints(packed)]
+
+
+def _fields(data: bytes) -> list[tuple[int, bytes]]:
+    """The number and content of each field. All have a length."""
+    found, at = [], 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        length, at = _varint(data, at)
+        assert tag & 7 == 2
+        assert at + length <= len(data)
+        found.append((tag >> 3, data[at : at + length]))
+        at += length
+    return found
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        yield value
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 128:
+            assert shift == 7 or data[at - 1], "the shortest form"
+            return value, at
+
+
+def google_features(row: Row, max_seq_len: int, max_predictions: int, pad_id: int) -> dict[str, list[float]]:
+    """What Google's `write_instance_to_example_files` makes of a row; -1 as it is."""
+    ids, a_len, label, masks, _ = row
+    padding, no_masks = max_seq_len - len(ids), max_predictions - len(masks)
+    return {
+        "input_ids": [*ids, *[pad_id] * padding],
+        "input_mask": [1] * len(ids) + [0] * padding,
+        "segment_ids": [int(i >= a_len + 2) for i in range(len(ids))] + [0] * padding,
+        "masked_lm_positions": [position for position, _ in masks] + [0] * no_masks,
+        "masked_lm_ids": [original for _, original in masks] + [0] * no_masks,
+        "masked_lm_weights": [1.0] * len(masks) + [0.0] * no_masks,
+        "next_sentence_labels": [label],
+    }
+
+
+def mds_sample(row: Row, dtype: str = "uint16") -> dict[str, Any]:
+    """A row as `read_mds` gives it."""
+    ids, a_len, label, masks, key = row
+    return {
+        "document_key": key,
+        "input_ids": (dtype, ids),
+        "masked_ids": (dtype, [original for _, original in masks]),
+        "masked_positions": ("uint16", [position for position, _ in masks]),
+        "segment_a_len": a_len,
+        "sop_label": label,
+    }
+
+
+def read_parquet(folder: Path, split: str) -> list[Row]:
+    rows = []
+    for path in sorted((folder / "data").glob(f"{split}-*.parquet")):
+        for row in pyarrow.parquet.read_table(path).to_pylist():
+            masks = list(zip(row["masked_positions"], row["masked_ids"], strict=True))
+            rows.append((row["input_ids"], row["segment_a_len"], row["sop_label"], masks, row["document_key"]))
+    return rows
+
+
+def set_vocab_size(folder: Path, vocab_size: int) -> None:
+    change_manifest(folder, lambda manifest: manifest["tokenizer"].update(vocab_size=vocab_size))

@@ -1,0 +1,456 @@
+"""`convert` writes all of DIR or nothing, resumes to the same bytes, and touches no file of the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import build_fixtures
+import convert_fixtures as fixtures
+import pytest
+from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
+from convert_fixtures import convert, write_folder
+from flat_store import Died, FlatStore
+from row_fixtures import numbered_rows
+from shard_fixtures import change_manifest
+
+from albert_data import storage
+from albert_data.cli.main import run
+from albert_data.convert import FORMATS, folder
+from albert_data.errors import OutputError, ShardError
+from albert_data.pipeline.engine import MultiprocessEngine
+
+NUM_SHARDS = 4  # of the fixture, in both splits
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    build_fixtures.skip_syncing(monkeypatch)
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "shards")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def reference(shards: Path, tmp_path: Path) -> dict[str, str]:
+    """The files of an undisturbed conversion to MDS."""
+    convert(shards, tmp_path / "reference", "mds")
+    return digest_folder(tmp_path / "reference")
+
+
+def visible(path: Path) -> list[str]:
+    return sorted(name for name in os.listdir(path) if not name.startswith("."))
+
+
+# ---- the same bytes ----
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("engine", [MultiprocessEngine(1), MultiprocessEngine(2), PicklingEngine()])
+def test_workers_and_engines_change_no_byte(to: str, engine: Any, shards: Path, tmp_path: Path):
+    convert(shards, tmp_path / "one", to)
+    record = convert(shards, tmp_path / "two", to, engine=engine)
+    assert digest_folder(tmp_path / "one") == digest_folder(tmp_path / "two")
+    written = json.loads((tmp_path / "two" / "conversion.json").read_text())
+    assert written == {**record, "record_sha256": written["record_sha256"]}
+
+
+@pytest.mark.parametrize("done", range(NUM_SHARDS))
+def test_an_interrupted_conversion_shows_nothing_and_resumes(
+    done: int, shards: Path, out: Path, reference: dict[str, str]
+):
+    with pytest.raises(KeyboardInterrupt):
+        convert(shards, out, "mds", engine=InterruptedEngine(done))
+    assert not out.exists() if done == 0 else visible(out) == []
+    left = CountingEngine()
+    convert(shards, out, "mds", engine=left)
+    assert left.count == NUM_SHARDS - done
+    assert digest_folder(out) == reference
+
+
+class CountingEngine(fixtures.Inline):
+    """Counts the tasks that are left to do."""
+
+    count = 0
+
+    def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
+        for task, result in super().run(job, tasks):
+            self.count += 1
+            yield task, result
+
+
+def test_a_conversion_into_a_store_that_dies_at_any_change_resumes(
+    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    """Changes: lock, plan, files, receipts, record, publishing, cleaning up."""
+    store = FlatStore(out)
+    monkeypatch.setattr(storage, "_disk", store)
+    before = store.changes_left
+    convert(shards, out, "mds")
+    changes = before - store.changes_left
+    assert changes > 20
+    for moment in range(changes):
+        store = FlatStore(out)
+        monkeypatch.setattr(storage, "_disk", store)
+        store.changes_left = moment
+        with pytest.raises(Died):
+            convert(shards, out, "mds")
+        found = store.files(out)
+        is_finished = "conversion.json" in found
+        assert not is_finished or reference.keys() <= found.keys()
+        store.changes_left = before
+        left = CountingEngine()
+        convert(shards, out, "mds", engine=left)
+        assert not is_finished or left.count == 0
+        assert {name: sha256(data).hexdigest() for name, data in store.files(out).items()} == reference
+    assert not out.exists()
+
+
+def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced(
+    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    def die(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.Disk, "publish", die)
+        with pytest.raises(KeyboardInterrupt):
+            convert(shards, out, "mds")
+    mine = out / "train" / "index.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(OutputError, match=r"holds train/index\.json, which no conversion wrote"):
+        convert(shards, out, "mds")
+    assert mine.read_text() == "mine"
+    shutil.rmtree(mine.parent)
+    mine.parent.symlink_to(shards)
+    with pytest.raises(OutputError, match="holds train, which no conversion wrote"):
+        convert(shards, out, "mds")
+    mine.parent.unlink()
+    left = CountingEngine()
+    convert(shards, out, "mds", engine=left)
+    assert left.count == 0
+    assert digest_folder(out) == reference
+
+
+@pytest.mark.parametrize("count", [1, 5, 9])
+def test_a_conversion_killed_at_any_moment_resumes(count: int, tmp_path: Path, out: Path):
+    """count: how many files were there when the workers and their parent were killed."""
+    shards = write_folder(tmp_path / "large", {"train": [[numbered_rows(2000, at)] for at in range(0, 16_000, 2000)]})
+    convert(shards, tmp_path / "reference", "tfrecord")
+    pid = build_fixtures.fork(lambda: convert(shards, out, "tfrecord", engine=MultiprocessEngine(2)))
+    build_fixtures.wait_until(
+        lambda: len([*out.rglob("*.tfrecord")]) >= count or (out / "conversion.json").exists() or count > 8
+    )
+    build_fixtures.kill_group(pid)
+    convert(shards, out, "tfrecord", engine=MultiprocessEngine(2))
+    assert digest_folder(out) == digest_folder(tmp_path / "reference")
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "removed"])
+def test_a_file_that_a_crash_damaged_is_written_again(damage: str, shards: Path, out: Path, reference: dict[str, str]):
+    with pytest.raises(KeyboardInterrupt):
+        convert(shards, out, "mds", engine=InterruptedEngine(2))
+    file = out / ".convert" / "train_shard.00000.mds"
+    data = file.read_bytes()
+    if damage == "removed":
+        file.unlink()
+    else:
+        file.write_bytes(data[:-1] if damage == "cut" else data[:-1] + bytes([data[-1] ^ 1]))
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+
+
+def test_a_finished_conversion_is_left_as_it_is(shards: Path, out: Path):
+    convert(shards, out, "parquet")
+    (out / "README.md").write_text("My own card.")
+    before = digest_folder(out)
+    left = CountingEngine()
+    convert(shards, out, "parquet", engine=left)
+    assert left.count == 0
+    assert digest_folder(out) == before
+
+
+def test_what_a_kill_left_after_the_end_is_swept(shards: Path, out: Path, reference: dict[str, str]):
+    convert(shards, out, "mds")
+    (out / ".convert").mkdir()
+    (out / ".convert" / "lock").touch()
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+    assert not (out / ".convert").exists()
+
+
+@pytest.mark.parametrize("splits", [("train",), ("validation",), ("train", "validation")])
+def test_only_the_named_splits_are_converted(splits: tuple[str, ...], shards: Path, out: Path):
+    record = convert(shards, out, "mds", splits=splits)
+    assert visible(out) == ["conversion.json", *sorted(splits)]
+    assert set(record["num_rows"]) == set(splits)
+
+
+# ---- the user's files ----
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train/mine.txt", "README.md", "conversion.json"])
+def test_a_folder_with_other_files_is_refused_and_kept(name: str, shards: Path, out: Path):
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("mine")
+    before = digest_folder(out)
+    with pytest.raises(OutputError, match="name another folder"):
+        convert(shards, out, "mds")
+    assert digest_folder(out) == before
+    assert not (out / ".convert").exists()
+
+
+def test_hidden_files_such_as_those_of_git_may_be_there(shards: Path, out: Path, reference: dict[str, str]):
+    (out / ".git").mkdir(parents=True)
+    (out / ".gitattributes").write_text("*.mds binary")
+    convert(shards, out, "mds")
+    found = digest_folder(out)
+    assert found.pop(".gitattributes")
+    assert found == reference
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(shards: Path, out: Path, reference: dict[str, str]):
+    class Appearing(fixtures.Inline):
+        def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
+            yield from super().run(job, tasks)
+            (out / "validation").mkdir()
+            (out / "validation" / "mine").write_text("mine")
+
+    with pytest.raises(OutputError, match="holds validation, which no conversion wrote"):
+        convert(shards, out, "mds", engine=Appearing())
+    assert (out / "validation" / "mine").read_text() == "mine"
+    shutil.rmtree(out / "validation")
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+
+
+def test_nothing_is_written_through_a_link(shards: Path, out: Path, tmp_path: Path):
+    (tmp_path / "elsewhere").mkdir()
+    out.mkdir()
+    (out / ".convert").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="is not a folder of a conversion"):
+        convert(shards, out, "mds")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_working_folder_of_somebody_else_is_refused(shards: Path, out: Path):
+    (out / ".convert").mkdir(parents=True)
+    (out / ".convert" / "mine").write_text("mine")
+    with pytest.raises(OutputError, match="holds mine, but no plan of a conversion"):
+        convert(shards, out, "mds")
+    assert (out / ".convert" / "mine").read_text() == "mine"
+
+
+def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(folder, "LOCK_SECONDS", 0)
+
+    class Twice(fixtures.Inline):
+        def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
+            with pytest.raises(OutputError, match="another conversion is writing to"):
+                convert(shards, out, "mds")
+            yield from super().run(job, tasks)
+
+    convert(shards, out, "mds", engine=Twice())
+    assert fixtures.read_mds(out / "train")
+
+
+# ---- what is refused ----
+
+
+def test_an_unfinished_conversion_of_another_kind_stays(shards: Path, out: Path, reference: dict[str, str]):
+    with pytest.raises(KeyboardInterrupt):
+        convert(shards, out, "mds", engine=InterruptedEngine(2))
+    with pytest.raises(OutputError, match=r"unfinished conversion of another kind: to is mds there and parquet here"):
+        convert(shards, out, "parquet")
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+
+
+def test_a_conversion_that_was_killed_before_its_first_file_binds_to_nothing(
+    shards: Path, out: Path, reference: dict[str, str]
+):
+    (out / ".convert").mkdir(parents=True)
+    (out / ".convert" / f".albert-data-{'0' * 16}.tmp").touch()
+    (out / ".convert" / "plan.json").write_text('{"to": "parquet"}')
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+
+
+def test_a_finished_conversion_of_another_kind_or_with_changed_files_is_refused(shards: Path, out: Path):
+    convert(shards, out, "mds")
+    with pytest.raises(OutputError, match="finished conversion of another kind: to is mds there and tfrecord here"):
+        convert(shards, out, "tfrecord")
+    (out / "train" / "shard.00000.mds").write_bytes(b"")
+    with pytest.raises(OutputError, match=r"shard\.00000\.mds was changed or removed since"):
+        convert(shards, out, "mds")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[1]", b'{"files": 1}', None])
+def test_a_record_that_was_changed_is_refused(damage: bytes | None, shards: Path, out: Path):
+    convert(shards, out, "mds")
+    path = out / "conversion.json"
+    path.write_bytes(path.read_bytes().replace(b'"train": 34', b'"train": 35') if damage is None else damage)
+    with pytest.raises(OutputError, match="is not as `albert-data convert` writes it"):
+        convert(shards, out, "mds")
+
+
+@pytest.mark.parametrize("place", ["", "inside", "train"])
+def test_the_shard_folder_itself_is_no_place_for_the_result(place: str, shards: Path):
+    before = digest_folder(shards)
+    with pytest.raises(OutputError, match="lies inside the shard folder"):
+        convert(shards, shards / place, "mds")
+    assert digest_folder(shards) == before
+
+
+@pytest.mark.parametrize("kind", ["file", "fifo", "dangling link", "loop"])
+def test_an_output_that_is_no_folder_is_refused(kind: str, shards: Path, out: Path):
+    if kind == "file":
+        out.touch()
+    elif kind == "fifo":
+        os.mkfifo(out)
+    else:
+        out.symlink_to("nowhere" if kind == "dangling link" else out.name)
+    with pytest.raises(OutputError, match="is no folder"):
+        convert(shards, out, "mds")
+
+
+def test_splits_without_rows_are_named(tmp_path: Path, out: Path):
+    shards = write_folder(tmp_path / "shards", {"train": [[numbered_rows(3)]], "validation": []})
+    with pytest.raises(ShardError, match=r"split validation of .* holds no rows"):
+        convert(shards, out, "mds", splits=("validation",))
+    with pytest.raises(ShardError, match="holds no rows to convert"):
+        convert(write_folder(tmp_path / "empty", {"train": []}), out, "mds")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_shards_without_rows_are_no_error(to: str, tmp_path: Path, out: Path):
+    """A build makes none, but another program may."""
+    record = convert(write_folder(tmp_path / "shards", {"train": [[[]]]}), out, to)
+    assert record["num_rows"] == {"train": 0}
+
+
+def test_a_row_that_leaves_its_bounds_is_named(shards: Path, out: Path):
+    change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=25))
+    with pytest.raises(ShardError, match=r"train/shard-00002\.arrow, split train, row 5: masked_ids\[0\] is 25"):
+        convert(shards, out, "parquet")
+    left = (out / ".convert").glob("*.receipt")
+    assert sorted(path.name for path in left) == ["train-00000.receipt", "train-00001.receipt"]
+
+
+def test_shards_that_are_replaced_meanwhile_are_an_error(shards: Path, out: Path):
+    class Replacing(fixtures.Inline):
+        def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
+            yield from super().run(job, tasks)
+            change_manifest(shards, lambda manifest: None)
+
+    with pytest.raises(ShardError, match="was replaced meanwhile"):
+        convert(shards, out, "mds", engine=Replacing())
+    assert visible(out) == []
+
+
+def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
+    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space left on device"):
+            convert(shards, out, "mds")
+    assert not out.exists()
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+
+
+# ---- the command ----
+
+
+@pytest.mark.parametrize(
+    ("to", "num_files", "next_step"),
+    [
+        ("parquet", 4, "Next, in Python: datasets.load_dataset('out')"),
+        ("mds", 3, "Next, in Python: streaming.StreamingDataset(local='out/train', batch_size=32)"),
+        (
+            "tfrecord",
+            4,
+            "Next: python -m albert.run_pretraining --input_file='out/train/*.tfrecord' "
+            "--max_seq_length=16 --max_predictions_per_seq=2",
+        ),
+    ],
+)
+def test_the_command_says_what_it_wrote_and_how_to_read_it(
+    to: str,
+    num_files: int,
+    next_step: str,
+    shards: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    assert run(["convert", "shards", "-o", "out", "--to", to, "--workers", "1"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"out: 38 rows in {num_files} files, ")
+    assert said[1] == next_step
+    assert run(["convert", "shards", "-o", "out", "--to", to, "--workers", "2"]) == 0
+    assert "; it was finished before" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--to orc", "'orc' is not one of"),
+        ("", "Missing option '--to'"),
+        ("--to mds --split test", "'test' is not one of"),
+        ("--to mds --license mit", "are for the dataset card of --to parquet"),
+        ("--to parquet --language en:no", "is no code of the Hugging Face Hub"),
+    ],
+)
+def test_wrong_options_are_usage_errors(
+    options: str, message: str, shards: Path, out: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["convert", str(shards), "-o", str(out), *options.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_command_reminds_of_license_and_language(shards: Path, out: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["convert", str(shards), "-o", str(out), "--to", "parquet", "--workers", "1"]
+    assert run(command) == 0
+    assert "add license and language" in capsys.readouterr().err
+    shutil.rmtree(out)
+    assert run([*command, "--license", "cc0-1.0", "--language", "en"]) == 0
+    assert "add license" not in capsys.readouterr().err
+
+
+def test_an_unfinished_build_is_no_shard_folder(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "shards" / ".build").mkdir(parents=True)
+    assert run(["convert", str(tmp_path / "shards"), "-o", str(out), "--to", "mds"]) == 1
+    assert "is a build that is not finished" in capsys.readouterr().err
+
+
+def test_converting_imports_no_trainer(shards: Path, out: Path):
+    code = (
+        "import sys\nfrom albert_data.cli.main import run\n"
+        f"run(['convert', {str(shards)!r}, '-o', {str(out)!r}, '--to', 'tfrecord', '--workers', '1'])\n"
+        "assert not {'torch', 'tensorflow', 'datasets', 'streaming'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

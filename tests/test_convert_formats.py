@@ -1,0 +1,228 @@
+"""What `convert` writes is the format that its consumer reads, and holds every row."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import convert_fixtures as fixtures
+import numpy as np
+import pyarrow.parquet
+import pytest
+import xxhash
+from convert_fixtures import MAX_SEQ_LEN, convert, mds_sample, rows_of, write_folder
+from hypothesis import given
+from hypothesis import strategies as st
+from row_fixtures import Row, make_examples
+
+from albert_data.convert import mds, tfrecord
+from albert_data.convert.mds import MDSWriter
+from albert_data.convert.tfrecord import Shape, TFRecordWriter
+from albert_data.convert.writers import Source
+from albert_data.errors import ShardError
+from albert_data.shards.manifest_file import read_manifest
+
+KINDS: list[Any] = [np.uint16, np.uint32]
+SPLITS = ("train", "validation")
+SOURCES = ("de", "en", "zh")
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "shards")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@st.composite
+def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
+    """Rows within their bounds, of ids that need every length of a varint."""
+    ids = st.one_of(*(st.integers(0, min(bound, np.iinfo(dtype).max)) for bound in (3, 127, 2**14, 2**21, 2**32)))
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(0, 5))):
+        tokens = draw(st.lists(ids, min_size=2, max_size=MAX_SEQ_LEN))
+        positions = sorted(draw(st.sets(st.integers(0, len(tokens) - 1), max_size=4)))
+        masks = [(position, draw(ids)) for position in positions]
+        a_len, label = draw(st.integers(0, len(tokens) - 2)), draw(st.integers(-1, 1))
+        rows.append((tokens, a_len, label, masks, draw(st.integers(0, 2**64 - 1))))
+    return rows
+
+
+# ---- TFRecord ----
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@given(st.data())
+def test_a_tfrecord_is_what_googles_code_writes(dtype: Any, data: st.DataObject):
+    rows, pad_id = data.draw(rows_of_kind(dtype)), data.draw(st.sampled_from([0, 3, 300]))
+    encoded = TFRecordWriter(Shape(MAX_SEQ_LEN, 4, pad_id)).encode(make_examples(rows, dtype))
+    expected = [fixtures.google_features(row, MAX_SEQ_LEN, 4, pad_id) for row in rows]
+    assert fixtures.parse_tfrecord(encoded.tobytes()) == expected
+
+
+def test_a_record_needs_no_more_room_than_is_kept_for_it():
+    """The longest row: every id needs five bytes, most positions two, and the label ten."""
+    last = 2**32 - 1
+    row = ([last] * 8192, 4000, -1, [(at, last) for at in range(8192)], 0)
+    writer = TFRecordWriter(Shape(8192, 8192, last))
+    encoded = writer.encode(make_examples([row], np.uint32))
+    kept = tfrecord._ROW_BYTES + 8192 * (tfrecord._TOKEN_BYTES + tfrecord._MASK_BYTES)
+    assert kept - 500 < len(encoded) + 8 <= kept  # 8: the last store
+    [found] = fixtures.parse_tfrecord(encoded.tobytes())
+    assert found == fixtures.google_features(row, 8192, 8192, last)
+
+
+def test_no_mask_is_dropped_and_the_lengths_are_those_of_the_largest_row_of_all_splits(tmp_path: Path, out: Path):
+    most = ([7] * 9, 3, 0, [(at, at) for at in range(6)], 1)
+    shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]], "validation": [[[most]]]})
+    record = convert(shards, out, "tfrecord", splits=("train",))
+    assert (record["max_seq_length"], record["max_predictions_per_seq"]) == (MAX_SEQ_LEN, 6)
+    expected = [fixtures.google_features(row, MAX_SEQ_LEN, 6, 0) for row in rows_of("train")]
+    assert fixtures.read_tfrecord(out / "train") == expected
+
+
+def test_rows_without_any_mask_have_one_empty_place(tmp_path: Path, out: Path):
+    """A feature of length 0 would not be there at all."""
+    rows: list[Row] = [([2, 9, 3], 1, -1, [], 5)]
+    convert(write_folder(tmp_path / "shards", {"train": [[rows]]}), out, "tfrecord")
+    assert fixtures.read_tfrecord(out / "train") == [fixtures.google_features(rows[0], MAX_SEQ_LEN, 1, 0)]
+
+
+def test_a_shard_with_more_masks_than_were_counted_is_an_error():
+    rows = make_examples([([2, 9, 3], 1, -1, [(0, 1), (1, 1)], 5)])
+    with pytest.raises(ShardError, match="has changed since"):
+        TFRecordWriter(Shape(MAX_SEQ_LEN, 1, 0)).encode(rows)
+
+
+# ---- MDS ----
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@given(data=st.data())
+def test_an_mds_sample_holds_the_row(dtype: Any, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory):
+    folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
+    writer, rows = MDSWriter(Source(folder, read_manifest(folder))), data.draw(rows_of_kind(dtype))
+    samples, ends = writer.encode(make_examples(rows, dtype))
+    spans = pairwise([0, *ends.tolist()])
+    found = [fixtures.parse_sample(samples[begin:end].tobytes(), writer._config) for begin, end in spans]
+    assert found == [mds_sample(row, np.dtype(dtype).name) for row in rows]
+
+
+def test_a_long_array_has_its_length_in_two_bytes(tmp_path: Path, out: Path):
+    rows: list[Row] = [([1] * size, 0, -1, [], 5) for size in (255, 256, 300)]
+    convert(write_folder(tmp_path / "shards", {"train": [[rows]]}, max_seq_len=512), out, "mds")
+    assert fixtures.read_mds(out / "train") == [mds_sample(row) for row in rows]
+
+
+def test_a_shard_that_is_too_large_becomes_several_files(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mds, "SIZE_LIMIT", 1000)
+    monkeypatch.setattr(mds, "_PART_BYTES", 400)
+    convert(shards, out, "mds")
+    names = {path.name for path in (out / "train").glob("*.mds")}
+    assert names == {"shard.00000.mds", "shard.00000.1.mds", "shard.00002.mds", "shard.00002.1.mds"}
+    assert max(path.stat().st_size for path in (out / "train").glob("*.mds")) <= 1000
+    assert fixtures.read_mds(out / "train") == [mds_sample(row) for row in rows_of("train")]
+
+
+def test_the_index_has_the_hash_of_each_file(shards: Path, out: Path):
+    convert(shards, out, "mds")
+    entries = json.loads((out / "train" / "index.json").read_text())["shards"]
+    assert entries
+    for entry in entries:
+        data = (out / "train" / entry["raw_data"]["basename"]).read_bytes()
+        assert entry["raw_data"]["hashes"] == {"xxh3_128": xxhash.xxh3_128_hexdigest(data)}
+
+
+# ---- all formats ----
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("dtype", KINDS)
+def test_all_rows_of_both_splits_are_there_in_order(dtype: Any, compression: str, tmp_path: Path):
+    shards = write_folder(tmp_path / "shards", dtype=dtype, compression=compression)
+    records = {to: convert(shards, tmp_path / to, to) for to in ("mds", "parquet", "tfrecord")}
+    for split in SPLITS:
+        rows, name = rows_of(split), np.dtype(dtype).name
+        assert fixtures.read_mds(tmp_path / "mds" / split) == [mds_sample(row, name) for row in rows]
+        assert fixtures.read_parquet(tmp_path / "parquet", split) == rows
+        wanted = [fixtures.google_features(row, MAX_SEQ_LEN, 2, 0) for row in rows]
+        assert fixtures.read_tfrecord(tmp_path / "tfrecord" / split) == wanted
+    for record in records.values():
+        assert record["num_rows"] == {split: len(rows_of(split)) for split in SPLITS}
+
+
+def test_a_language_goes_with_its_row(tmp_path: Path):
+    shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]]}, sources=SOURCES)
+    for to in ("mds", "parquet"):
+        convert(shards, tmp_path / to, to)
+    numbers = [number % 3 for number in range(len(rows_of("train")))]
+    assert [sample["source"] for sample in fixtures.read_mds(tmp_path / "mds" / "train")] == numbers
+    table = pyarrow.parquet.read_table(next((tmp_path / "parquet" / "data").iterdir()))
+    assert table["source"].to_pylist() == numbers
+    features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    assert features["source"] == {"names": list(SOURCES), "_type": "ClassLabel"}
+
+
+def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
+    """Another program may have written the shards. What it wrote is in range, which is checked."""
+    shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]]}, dtype=np.uint32)
+    fixtures.set_vocab_size(shards, 1 << 16)
+    convert(shards, tmp_path / "out", "mds")
+    assert fixtures.read_mds(tmp_path / "out" / "train") == [mds_sample(row) for row in rows_of("train")]
+
+
+# ---- Parquet ----
+
+
+def test_parquet_files_have_typed_columns(shards: Path, out: Path):
+    convert(shards, out, "parquet")
+    assert sorted(path.name for path in (out / "data").iterdir()) == [
+        "train-00000-of-00003.parquet",
+        "train-00001-of-00003.parquet",
+        "train-00002-of-00003.parquet",
+        "validation-00000-of-00001.parquet",
+    ]
+    schema = pyarrow.parquet.read_schema(out / "data" / "train-00000-of-00003.parquet")
+    assert [str(column.type) for column in schema] == [
+        "list<element: uint16 not null>",
+        "int32",
+        "int64",
+        "list<element: uint16 not null>",
+        "list<element: uint16 not null>",
+        "uint64",
+    ]
+    features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+    assert features["sop_label"] == {"names": ["in_order", "swapped"], "_type": "ClassLabel"}
+    assert features["document_key"] == {"dtype": "uint64", "_type": "Value"}
+    assert features["masked_ids"] == {"feature": {"dtype": "uint16", "_type": "Value"}, "_type": "Sequence"}
+
+
+def test_the_card_names_what_is_there(shards: Path, out: Path):
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
+    convert(shards, out, "parquet", card={"license": "cc0-1.0", "language": ["en", "no"]})
+    _, metadata, text = (out / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    card = yaml.safe_load(metadata)
+    assert card["license"] == "cc0-1.0"
+    assert card["language"] == ["en", "no"]  # "no" without quotation marks would be false
+    info = card["dataset_info"]
+    assert [feature["name"] for feature in info["features"]][:2] == ["input_ids", "segment_a_len"]
+    assert {split["name"]: split["num_examples"] for split in info["splits"]} == {"train": 34, "validation": 4}
+    assert info["download_size"] == sum(path.stat().st_size for path in (out / "data").iterdir())
+    for entry in card["configs"][0]["data_files"]:
+        assert list(out.glob(entry["path"])), entry
+    assert "38 examples" in text
+
+
+def test_names_of_languages_can_not_leave_their_place_in_the_card(tmp_path: Path, out: Path):
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
+    names = ('a"\nlicense: mit', "b: c # d", "\U0001f600")
+    convert(write_folder(tmp_path / "shards", sources=names), out, "parquet")
+    card = yaml.safe_load((out / "README.md").read_text(encoding="utf-8").split("---\n")[1])
+    label = next(column for column in card["dataset_info"]["features"] if column["name"] == "source")["dtype"]
+    assert tuple(label["class_label"]["names"].values()) == names
+    assert "license" not in card
