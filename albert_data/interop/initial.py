@@ -105,8 +105,8 @@ def _tell_tokenizer(folder: Path, normalization: str, say: Say) -> None:
         )
     elif found != normalization:
         say(
-            f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the model "
-            f"learns more from shards that are built with --normalization {found}"
+            f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the "
+            f"weights fit better to shards that are built with --normalization {found}"
         )
 
 
