@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.errors import OutputError, TokenizerError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
-from albert_data.storage import find_storage
+from albert_data.storage import FOLDER, find_kind, find_storage
 from albert_data.tokenizer.alphabet import Alphabet
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
@@ -70,7 +70,7 @@ def _read_hashes(folder: Path) -> dict[str, str]:
 
 def check_normalization(path: Path, normalization: str) -> None:
     """Raise TokenizerError if a model or its folder is a vocabulary of `vocab`, trained with another normalization."""
-    folder = path if path.is_dir() else path.parent
+    folder = path if find_kind(path) == FOLDER else path.parent
     try:
         known = read_json(folder / SETTINGS_NAME)
     except (OSError, ValueError):
