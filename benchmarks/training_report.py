@@ -34,9 +34,9 @@ YOURSELF = """
     pip install -e '.[bench]'
     python -m benchmarks train SHARDS -o training-speed.md
 
-Without SHARDS everything except the part `run` is measured. On a CPU the models are presets tiny and mini, on a
-GPU those of the paper. The figures are written (.json beside the page) as they come. If the time of a command is limited, measure
-one part at a time into the same page:
+Without SHARDS everything except the part `run` is measured. On a CPU the models are presets tiny and mini, on a GPU
+those of the paper. The figures are written (.json beside the page) as they come. If the time of a command is limited,
+measure one part at a time into the same page:
 
     python -m benchmarks train --only ceiling,speed-128 -o training-speed.md
     python -m benchmarks train --only speed-512 --models base,large -o training-speed.md
