@@ -21,8 +21,6 @@ from benchmarks.training_report import write_report
 from benchmarks.training_rows import OURS, TRANSFORMERS, Ceiling, Speed, Training, read_row
 
 torch = pytest.importorskip("torch")
-from albert_data.train.batch import collate  # noqa: E402  (after the check for torch)
-
 SMALL = AlbertConfig(vocab_size=300, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
 
 
@@ -68,6 +66,7 @@ def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypat
 
 
 def test_batches_are_nearly_full_and_sound():
+    from albert_data.train.batch import collate
     from benchmarks.training import CLS, FIRST_ORDINARY, MASK, PAD, SEP, make_examples
 
     batch = collate(make_examples(SMALL, 6, 128), pad_id=PAD)
@@ -87,6 +86,7 @@ def test_batches_are_nearly_full_and_sound():
 
 def test_transformers_is_given_the_same_batch():
     pytest.importorskip("transformers")
+    from albert_data.train.batch import collate
     from benchmarks.training import PAD, make_examples, make_theirs, their_inputs
 
     batch = collate(make_examples(SMALL, 3, 128), pad_id=PAD)
@@ -101,6 +101,7 @@ def test_transformers_is_given_the_same_batch():
 
 
 def test_packed_rows_give_the_loss_of_padded_ones():
+    from albert_data.train.batch import collate
     from benchmarks.training import PAD, make_examples, make_ours, pack_rows
 
     examples = make_examples(SMALL, 11, 64)

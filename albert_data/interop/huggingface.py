@@ -34,7 +34,8 @@ from albert_data.train.reading import explain, read_object, show
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 # Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
 _ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
-# Loading a pickle may run code of whoever wrote it. These lines read tensors alone, and need no transformers.
+# A pickle can run any code while it is loaded, so it is refused. The error shows this program, which converts it:
+# `weights_only` reads nothing but tensors.
 _PICKLE_FILE = "pytorch_model.bin"
 _CONVERT = (
     "import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "

@@ -47,8 +47,8 @@ _VOCABULARY = ("embeddings.token.weight", "mlm_head.bias")  # the parameters wit
 def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: Say = lambda line: None) -> Initial:
     """Load weights to begin with.
 
-    shards: the folder to train on; its tokenizer may have more pieces than that of the weights. seed: of what is drawn.
-    say: is given a line for each thing that was drawn or left out.
+    shards: the folder of the rows to train on. Its tokenizer may have more pieces than the model has embeddings; the
+    missing ones are drawn at random from `seed`. say: called with a line for each part that was drawn or left out.
     Raises CheckpointError if the weights are missing or damaged, ConfigError for another kind of model or vocabulary.
     """
     origin, generator = path, torch.Generator().manual_seed(seed)

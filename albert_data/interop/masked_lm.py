@@ -129,7 +129,7 @@ def _load_model(transformers: Any, folder: Path) -> Any:
 def _load_tokenizer(transformers: Any, folder: Path) -> Any:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # as above
+    except Exception as error:  # of any type, for the same reason as in _load_model
         raise TokenizerError(f"{folder}: transformers can't load its tokenizer ({explain(error)})") from error
     if not tokenizer.is_fast:
         raise TokenizerError(

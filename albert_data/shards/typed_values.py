@@ -113,7 +113,7 @@ class Reading:
         return None
 
     def _read_config(self, value: object, where: str) -> Any:
-        """Read all settings from one flat object. Those of ExampleConfig must be there, but for later ones."""
+        """Read all settings from one flat object. Those of ExampleConfig must be there, except the ones in _LATER."""
 
         def build(**found: Any) -> BuildConfig:
             text = {name: found.pop(name) for name in _names(TextConfig) if name in found}

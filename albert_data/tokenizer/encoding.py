@@ -351,7 +351,8 @@ def bound_score(first: int, filled: int, work: Work) -> float:
     # Each id is added once, although each fragile chunk of the sentence asks for the bound.
     put(work.state, _NUM_SUMMED, filled - first)
     put(work.score, 0, total)
-    # Magnitudes are summed, as the sum of a part is larger than that of the whole where some scores are positive.
+    # The bound has to hold for every part of the sentence too. Scores of both signs cancel each other out in the sum of
+    # the whole, and a part may have a larger sum. So absolute values are summed.
     bound: float = total + item(work.state, _MAX_UNKNOWN) * abs(trie.settings.unknown_score)
     return bound
 

@@ -40,6 +40,7 @@ class _ByParameter(torch.optim.Optimizer):
                     self._step_parameter(group, p, p.grad)
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
+        """Update one parameter in place. Each optimiser has its own rule."""
         raise NotImplementedError
 
 
