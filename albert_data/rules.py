@@ -5,6 +5,7 @@ Each plan and manifest records them. If other rules made a set, the same command
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.metadata import version
 
 from albert_data.unicode_tables import unicode_version
@@ -15,6 +16,9 @@ RULES_VERSION = 2
 _LIBRARIES = ("pyarrow", "sentencepiece")
 
 
-def current_versions() -> tuple[int, str, dict[str, str]]:
-    """Return the versions of the rules, of the Unicode tables, and of each library."""
-    return RULES_VERSION, unicode_version(), {name: version(name) for name in _LIBRARIES}
+def current_versions(packages: Collection[str] = ()) -> tuple[int, str, dict[str, str]]:
+    """Return the versions of the rules, of the Unicode tables, and of each library.
+
+    packages: more libraries that the build's tokenizer uses. Raises PackageNotFoundError if one is not installed.
+    """
+    return RULES_VERSION, unicode_version(), {name: version(name) for name in (*_LIBRARIES, *packages)}

@@ -184,7 +184,7 @@ def test_what_normalisation_changes_character_by_character_is_learnt_without_it(
     texts = ["THE Ａrticle，中国！（ＡＢＣ）", *growing]
     expected = encode_by_sentencepiece(tokenizer, texts)
     with monkeypatch.context() as patch:
-        patch.setattr(tokenizer._chunks, "_learn", None)
+        patch.setattr(tokenizer._encoder.chunks, "_learn", None)
         assert encode(tokenizer, texts[:2]) == expected[:2]
     assert encode(tokenizer, texts) == expected
 
@@ -247,7 +247,7 @@ def test_nothing_behind_the_padding_is_read():
     guarded = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)) + page)
     assert protect(guarded, page, 0) == 0
     memory, lengths = np.frombuffer(pages, np.uint8), np.empty(1, np.int64)
-    encoder = Tokenizer(train().model, "model")._chunks  # its own, for other tests change the one they share
+    encoder = Tokenizer(train().model, "model")._encoder.chunks  # its own, for other tests change the one they share
     for filling in (".", "a", " ", "a. ", "中", "😀", "é!", "a中.."):
         for count in range(1, 150):
             size = count * len(filling.encode())
@@ -261,10 +261,10 @@ def test_a_vocabulary_of_wide_ids_gives_the_same():
     """As with over 65,536 pieces: their ids fit no slot."""
     tokenizer = train()
     wide = Tokenizer(tokenizer.model, "model")
-    rules = wide._chunks._rules
+    rules = wide._encoder.chunks._rules
     trie = rules.trie._replace(settings=rules.trie.settings._replace(is_wide=True))
-    wide._chunks._rules = rules._replace(trie=trie)
-    wide.id_dtype = wide._chunks._dtype = np.uint32
+    wide._encoder.chunks._rules = rules._replace(trie=trie)
+    wide.id_dtype = wide._encoder.chunks._dtype = np.uint32
     assert wide.encode(LINES)[0].dtype == np.uint32
     assert encode(wide, LINES) == encode_by_sentencepiece(tokenizer, LINES)
 

@@ -60,7 +60,7 @@ for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])
 rules = make_rules(total, BuildConfig(), tokenizer.id_dtype)
 runs = [folder / name for name in total.runs]
 ReduceJob(runs, folder, rules)(plan_reduce(total, BuildConfig(), rules)[0])
-assert len(tokenizer._chunks._table.slots) > 1 << 20, "the table did not grow"
+assert len(tokenizer._encoder.chunks._table.slots) > 1 << 20, "the table did not grow"
 print({name for name, _ in list_compiled() - before})
 """
 

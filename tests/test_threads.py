@@ -42,7 +42,7 @@ def run_beside(work: Callable[[int], Any]) -> list[Any]:
 
 
 def by_sentencepiece(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    found: list[list[int]] = tokenizer._processor.encode(texts)
+    found: list[list[int]] = tokenizer._kind.processor.encode(texts)
     return found
 
 
@@ -73,7 +73,7 @@ def test_a_tokenizer_pickles_and_copies_and_each_encodes_by_itself(duplicate: Ca
     assert (other.sha256, other.pieces, other.slow_reason) == (tokenizer.sha256, tokenizer.pieces, None)
     assert np.array_equal(other.encode(texts)[0], tokenizer.encode(texts)[0])
     assert len(pickle.dumps(tokenizer)) < len(tokenizer.model) + 1000
-    assert other._chunks is not tokenizer._chunks
+    assert other._encoder.chunks is not tokenizer._encoder.chunks
 
 
 @pytest.mark.parametrize("text", ["a string", b"bytes"])

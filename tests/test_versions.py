@@ -106,7 +106,7 @@ def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(build, "current_versions", lambda: there)
+        patch.setattr(build, "current_versions", lambda packages: there)
         if is_finished:
             corpus.build(out)
         else:

@@ -29,7 +29,8 @@ from albert_data.interrupts import say_when_interrupted
     "--tokenizer",
     type=PATH,
     metavar="PATH",
-    help="SentencePiece model, or a folder that contains one. Without it, a vocabulary is trained first.",
+    help="SentencePiece model, vocab.txt or tokenizer.json, or a folder that contains one. Without it, a vocabulary is "
+    "trained first.",
 )
 @normalization_option
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")

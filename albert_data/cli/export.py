@@ -30,7 +30,7 @@ from albert_data.cli.output import show
     "--tokenizer",
     type=PATH,
     metavar="PATH",
-    help="SentencePiece model of the shards, or its folder. Needed only if RUN contains none.",
+    help="Tokenizer of the shards, or its folder. Needed only if RUN contains none.",
 )
 def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.

@@ -32,7 +32,7 @@ _NAME_COLUMNS = 48
     "--tokenizer",
     type=PATH,
     metavar="PATH",
-    help="SentencePiece model of the shards, or its folder. Needed only if RUN contains none.",
+    help="Tokenizer of the shards, or its folder. Needed only if RUN contains none.",
 )
 @setting(ScoreConfig, "--batch-tokens", "Tokens that the model computes at once.", metavar="N")
 @setting(ScoreConfig, "--device", "Device to compute on.", metavar="auto|cpu|cuda[:N]")

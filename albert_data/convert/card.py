@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from albert_data import __version__
 from albert_data.convert.writers import SplitFiles
 from albert_data.shards.manifest import Manifest
+from albert_data.tokenizer.model import MODEL_NAME
 
 # Each column with its description in the schema of the files, which the metadata repeats in its own words.
 Features = list[tuple[str, dict[str, Any]]]
@@ -35,7 +37,7 @@ _CARD = """\
 | `masked_ids` | the original tokens there |
 | `document_key` | a hash of the document that the example comes from |
 {source}
-Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (SHA-256 of its SentencePiece model:
+Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (SHA-256 of its {model}:
 `{tokenizer}`).
 
     import datasets
@@ -62,6 +64,7 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
         special_ids=", ".join(f"{name} {getattr(tokenizer, f'{name}_id')}" for name in _SPECIALS),
         vocab_size=tokenizer.vocab_size,
         tokenizer=tokenizer.sha256,
+        model="SentencePiece model" if tokenizer.file.endswith(MODEL_NAME) else Path(tokenizer.file).name,
         split=next(iter(files)),
         percent=100 * examples.mask_prob,
         ngram=examples.ngram,

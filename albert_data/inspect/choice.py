@@ -73,7 +73,7 @@ def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
 def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[int]:
     """The rows, in order, that have `text` in a segment before masking. Upper and lower case differ."""
     needle = _normalise(text, shards.tokenizer).encode()
-    table, first = [_to_bytes(piece) for piece in shards.tokenizer.pieces], 0
+    table, first = [_to_bytes(piece) for piece in shards.tokenizer.piece_texts], 0
     for i in np.flatnonzero(shards.tokenizer.specials.is_special):
         table[i] = b"\0"  # no match crosses [SEP] or [CLS]: a command-line argument can't hold NUL
     for batch in shards.batches():

@@ -50,7 +50,7 @@ def decode_segments(example: Example, tokenizer: Tokenizer) -> Iterator[Segment]
 
 
 def _decode(example: Example, begin: int, end: int, tokenizer: Tokenizer) -> Iterator[Token]:
-    original, pieces = example.original_ids, tokenizer.pieces
+    original, pieces = example.original_ids, tokenizer.piece_texts
     is_masked = np.zeros(len(original), bool)
     is_masked[example.masked_positions] = True
     for masked, positions in groupby(range(begin, end), key=lambda at: bool(is_masked[at])):

@@ -22,12 +22,20 @@ from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.files import hash_file, write_bytes
-from albert_data.interop.huggingface_tokenizer import to_json, tokenizer_files
+from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.model_card import CARD_FILE, make_card
-from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.tokenizer_json import dump
 from albert_data.train.checkpoint import list_checkpoints, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
-from albert_data.train.folder import NORMALIZATION_KEY, RUN_FILE, TOKENIZER_KEY, check_types, read_run_file
+from albert_data.train.folder import (
+    NORMALIZATION_KEY,
+    RUN_FILE,
+    TOKENIZER_KEY,
+    check_types,
+    find_tokenizer,
+    read_run_file,
+)
 from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import explain, read_object, show
 
@@ -131,7 +139,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
         **({} if card is None or os.path.lexists(out / CARD_FILE) else {CARD_FILE: card}),
         **tokenizer_files(tokenizer, max_len=model.config.max_positions),
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
-        CONFIG_FILE: to_json({**config_to_huggingface(model.config), **_id_settings(tokenizer)}),
+        CONFIG_FILE: dump({**config_to_huggingface(model.config), **_id_settings(tokenizer)}),
     }
     for name in _ALSO_READ:
         if os.path.lexists(out / name):
@@ -305,8 +313,9 @@ def _newest(run: Path) -> Path:
 
 def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
     """Load the run's own tokenizer, or `given` if the run has none. If there are both, they must be equal."""
-    own = run / "tokenizer" / MODEL_NAME
-    normalization = str(read_run_file(run)["identity"].get(NORMALIZATION_KEY, "none"))
+    identity = read_run_file(run)["identity"]
+    own = find_tokenizer(run, str(identity.get(TOKENIZER_KEY)))
+    normalization = str(identity.get(NORMALIZATION_KEY, "none"))
     if not own.is_file():
         if given is None:
             raise ConfigError(
@@ -324,7 +333,8 @@ def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
 
 def _check_tokenizer(run: Path, tokenizer: Tokenizer, given: Path | None) -> None:
     """Raise TokenizerError unless it is the tokenizer that run.json names by its hash. given: for the message."""
-    known, own = read_run_file(run)["identity"].get(TOKENIZER_KEY), run / "tokenizer" / MODEL_NAME
+    known = read_run_file(run)["identity"].get(TOKENIZER_KEY)
+    own = find_tokenizer(run, str(known))
     if tokenizer.sha256 != known:
         advice = f"put that of its shards into {own.parent}" if own.is_file() else "give that of its shards"
         raise TokenizerError(

@@ -1,7 +1,8 @@
 """Makes the files that transformers' AutoTokenizer loads, from a SentencePiece model.
 
-In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json. tokenizer.json has pieces, scores
-and normalisation; transformers can derive these from spiece.model only if protobuf is installed.
+In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json (huggingface_json.py makes the files
+of other tokenizers). tokenizer.json has pieces, scores and normalisation; transformers can derive these from
+spiece.model only if protobuf is installed.
 A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class has rules of its own that can't be
 changed: two backticks or two apostrophes become a quotation mark, and text after [MASK] begins a new word, with "▁".
 A model without this dummy prefix is loaded as PreTrainedTokenizerFast, which takes every rule from tokenizer.json;
@@ -14,13 +15,14 @@ piece before a comma, and it also removes marks that are not combining character
 from __future__ import annotations
 
 import base64
-import json
 import math
 from typing import Any
 
 from albert_data.errors import TokenizerError
+from albert_data.interop.huggingface_json import json_files
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
+from albert_data.tokenizer.tokenizer_json import describe_special, describe_template, dump
 
 UNK_ID = 1  # fixed in AlbertTokenizer
 # What AlbertTokenizer makes of do_lower_case without keep_accents; for PreTrainedTokenizerFast.
@@ -34,7 +36,9 @@ _START = "\u0001"
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
-    """Return the three files by name. Raises TokenizerError for a model that `explain_unsupported` refuses."""
+    """Return the files by name. Raises TokenizerError for a model that `explain_unsupported` refuses."""
+    if tokenizer.file_name != MODEL_NAME:
+        return json_files(tokenizer, max_len=max_len)
     settings = read_settings(tokenizer.model)
     if reason := explain_unsupported(tokenizer, settings):
         raise TokenizerError(
@@ -43,13 +47,9 @@ def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
         )
     return {
         MODEL_NAME: tokenizer.model,
-        "tokenizer.json": to_json(_describe_backend(tokenizer, settings)),
-        "tokenizer_config.json": to_json(_describe_class(tokenizer, settings, max_len)),
+        "tokenizer.json": dump(_describe_backend(tokenizer, settings)),
+        "tokenizer_config.json": dump(_describe_class(tokenizer, settings, max_len)),
     }
-
-
-def to_json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | None:
@@ -92,10 +92,10 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_describe_special(i, tokenizer.pieces[i]) for i in _special_ids(tokenizer)],
+        "added_tokens": [describe_special(i, tokenizer.pieces[i]) for i in _special_ids(tokenizer)],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pretokenizers},
-        "post_processor": _describe_template(tokenizer),
+        "post_processor": describe_template("[CLS]", tokenizer.cls_id, "[SEP]", tokenizer.sep_id),
         "decoder": metaspace,  # as a decoder it turns "▁" back into spaces
         "model": {
             "type": "Unigram",
@@ -133,30 +133,6 @@ def _drop_first_space() -> list[dict[str, Any]]:
 
 def _special_ids(tokenizer: Tokenizer) -> list[int]:
     return sorted(tokenizer.specials.to_dict().values())
-
-
-def _describe_special(piece_id: int, piece: str) -> dict[str, Any]:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": piece_id, "content": piece, **flags, "special": True}
-
-
-def _describe_template(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; B and its [SEP] are of type 1."""
-
-    def special(name: str, type_id: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": name, "type_id": type_id}}
-
-    def segment(name: str, type_id: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": type_id}}
-
-    single = [special("[CLS]", 0), segment("A", 0), special("[SEP]", 0)]
-    ids = {"[CLS]": tokenizer.cls_id, "[SEP]": tokenizer.sep_id}
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, segment("B", 1), special("[SEP]", 1)],
-        "special_tokens": {name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ids.items()},
-    }
 
 
 def _describe_class(tokenizer: Tokenizer, settings: ModelSettings, max_len: int) -> dict[str, Any]:

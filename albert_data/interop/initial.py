@@ -22,13 +22,14 @@ from albert_data.interop.masked_lm import find_normalization
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
+from albert_data.tokenizer.tokenizer_json import JSON_NAME
+from albert_data.tokenizer.vocab_txt import VOCAB_NAME
 from albert_data.train.checkpoint import STATE_FILE, list_checkpoints, load_checkpoint, load_model
-from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY
+from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, find_tokenizer
 from albert_data.train.model import INIT_STD, Albert
 from albert_data.train.session import Initial
 
 Say = Callable[[str], object]
-_WORDPIECE_FILE = "vocab.txt"
 # What other classes than AlbertForPreTraining lack: the beginning of its names in transformers, and what it is.
 _OPTIONAL_PARTS = {
     "albert.pooler.": "the pooler",
@@ -60,13 +61,14 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
             )
         origin = checkpoints[-1]
     if (origin / STATE_FILE).is_file():
-        initial, tokenizer = _load_own(origin), origin.parent.parent / "tokenizer" / MODEL_NAME
+        initial = _load_own(origin)
+        tokenizer = find_tokenizer(origin.parent.parent, str(initial.tokenizer_sha256))
     elif (origin / CONFIG_FILE).is_file():
-        tokenizer = origin / MODEL_NAME
+        tokenizer = _find_published(origin, shards)
         if shards is not None:
-            _tell_tokenizer(origin, read_manifest(shards).tokenizer.normalization or "none", say)
+            _tell_tokenizer(tokenizer, shards, say)
         model = import_model(origin, _Adapter(generator, say))
-        digest = hash_file(tokenizer) if tokenizer.is_file() else None
+        digest = _identify(tokenizer) if tokenizer.is_file() else None
         initial = Initial(model=model, tokenizer_sha256=digest, origin=origin)
     else:
         raise CheckpointError(
@@ -86,18 +88,31 @@ def _load_own(checkpoint: Path) -> Initial:
     return Initial(model=load_model(checkpoint), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=checkpoint)
 
 
-def _tell_tokenizer(folder: Path, normalization: str, say: Say) -> None:
-    """Tell what can't be checked of a Hugging Face folder, or differs. normalization: of the shards' tokenizer.
+def _find_published(folder: Path, shards: Path | None) -> Path:
+    """The tokenizer of a Hugging Face folder, to compare with that of the shards.
 
-    Raises ConfigError for a tokenizer that no build can use.
+    A tokenizer.json made of a spiece.model is nothing to compare with a spiece.model.
     """
-    if not (folder / MODEL_NAME).is_file():
-        if (folder / _WORDPIECE_FILE).is_file():
-            raise ConfigError(
-                f"{folder}: its tokenizer is a WordPiece vocabulary ({_WORDPIECE_FILE}), and shards are built with "
-                "SentencePiece models; begin with another model, or without --init-from"
-            )
+    is_json = shards is not None and Path(read_manifest(shards).tokenizer.file).name == JSON_NAME
+    names = (MODEL_NAME, VOCAB_NAME, *((JSON_NAME,) if is_json else ()))
+    return next((folder / name for name in names if (folder / name).is_file()), folder / MODEL_NAME)
+
+
+def _identify(tokenizer: Path) -> str:
+    """The SHA-256 that shards built with it name."""
+    if tokenizer.name == MODEL_NAME:
+        return hash_file(tokenizer)
+    return load_tokenizer(tokenizer, to_encode=False).sha256
+
+
+def _tell_tokenizer(tokenizer: Path, shards: Path, say: Say) -> None:
+    """Tell what can't be checked of a Hugging Face folder's tokenizer, or differs from that of the shards."""
+    folder, entry = tokenizer.parent, read_manifest(shards).tokenizer
+    normalization = entry.normalization or "none"
+    if not tokenizer.is_file():
         say(f"{folder} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
+    elif tokenizer.name != MODEL_NAME:
+        _tell_rules(tokenizer, shards, say)
     elif (found := find_normalization(folder)) is None:
         say(
             f"the tokenizer of {folder} makes text lower case or removes accents before it applies {MODEL_NAME}; "
@@ -107,6 +122,18 @@ def _tell_tokenizer(folder: Path, normalization: str, say: Say) -> None:
         say(
             f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the "
             f"weights fit better to shards that are built with --normalization {found}"
+        )
+
+
+def _tell_rules(tokenizer: Path, shards: Path, say: Say) -> None:
+    """Tell if text is prepared for the shards in another way than for the folder's WordPiece."""
+    theirs, ours = load_tokenizer(tokenizer, to_encode=False), open_shards(shards).tokenizer
+    if theirs.note:
+        say(theirs.note)
+    if theirs.model != ours.model and theirs.pieces == ours.pieces:
+        say(
+            f"{tokenizer.parent} has the vocabulary of the shards with other rules for case, accents or ideographs; "
+            f"the weights fit better to shards that are built with --tokenizer {tokenizer}"
         )
 
 

@@ -85,8 +85,8 @@ def build(
     """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
 
     inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German.
-    tokenizer: one that is loaded, or the path of a SentencePiece model or of its folder. None trains a vocabulary with
-    default settings on the corpus first.
+    tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
+    None trains a vocabulary with default settings on the corpus first.
     normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
     code does.
     workers: processes; None for one a core. They change no byte of the shards.
@@ -171,7 +171,7 @@ def build_shards(
 
 def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, vocab: VocabConfig) -> Plan:
     """What identifies a build, so that the same command recognises it later."""
-    rules_version, unicode_version, libraries = current_versions()
+    rules_version, unicode_version, libraries = current_versions(tokenizer.packages if tokenizer else ())
     return Plan(
         version=albert_data.__version__,
         rules_version=rules_version,
@@ -190,7 +190,8 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
 
 def _identify(tokenizer: Tokenizer) -> dict[str, str]:
     normalization = {} if tokenizer.normalization == "none" else {"normalization": tokenizer.normalization}
-    return {"sha256": tokenizer.sha256, **normalization}
+    file = {} if tokenizer.file_name == MODEL_NAME else {"file": tokenizer.file_name}
+    return {"sha256": tokenizer.sha256, **normalization, **file}
 
 
 def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
@@ -236,9 +237,11 @@ class _Build:
         """Returns the manifest, and how many map tasks an earlier, killed build had finished."""
         tokenizer = tokenizer or self._learn_tokenizer()
         job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
+        if tokenizer.note:
+            self._progress.say(tokenizer.note)
         if tokenizer.slow_reason:
             self._progress.say(
-                "all text goes through SentencePiece itself, since text can't be cut for this model: "
+                f"all text goes through {tokenizer.library} itself, since text can't be cut for this model: "
                 f"{tokenizer.slow_reason}"
             )
         compile_kernels(job, tokenizer, self._progress)

@@ -20,10 +20,11 @@ from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, LINK, find_kind, find_storage
-from albert_data.tokenizer.model import MODEL_NAME
+from albert_data.tokenizer.model import MODEL_NAMES
 
-TOKENIZER_FILE = f"tokenizer/{MODEL_NAME}"
-_FOLDERS = ("tokenizer", *SPLITS)
+_TOKENIZER_FOLDER = "tokenizer"
+TOKENIZER_FILES = tuple(f"{_TOKENIZER_FOLDER}/{name}" for name in MODEL_NAMES)  # a build writes one of them
+_FOLDERS = (_TOKENIZER_FOLDER, *SPLITS)
 _SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-\d{{5,}}\{SHARD_SUFFIX}")
 
 
@@ -43,6 +44,11 @@ class Record:
 
 
 Records = frozenset[Record]
+
+
+def name_tokenizer(file_name: str) -> str:
+    """The name of a tokenizer's file in OUT."""
+    return f"{_TOKENIZER_FOLDER}/{file_name}"
 
 
 def read_our_manifest(out: Path) -> Manifest | None:
@@ -66,14 +72,18 @@ def read_our_manifest(out: Path) -> Manifest | None:
 def record_files(manifest: Manifest) -> Records:
     """Records of the files that a manifest names, without the manifest itself.
 
-    Anybody may have written a manifest, so only names that a build gives to shards count. Shards are large: their size
-    is compared, not their hash. Older manifests (albert-data 0.3.0) have no entry for the card: it is made again from
-    the manifest, and hashed.
+    Anybody may have written a manifest, so only names that a build gives to its files count. Shards are large: their
+    size is compared, not their hash. Older manifests (albert-data 0.3.0) have no entry for the card: it is made again
+    from the manifest, and hashed.
     """
     card = manifest.card.sha256 if manifest.card else sha256(make_card(manifest)).hexdigest()
     return frozenset(
         [
-            Record(name=TOKENIZER_FILE, sha256=manifest.tokenizer.sha256),
+            *(
+                Record(name=name, sha256=manifest.tokenizer.sha256)
+                for name in TOKENIZER_FILES
+                if name == manifest.tokenizer.file
+            ),
             Record(name=CARD_NAME, sha256=card),
             *(Record(name=shard.file, num_bytes=shard.num_bytes) for shard in manifest.shards if _is_shard(shard.file)),
         ]
@@ -127,11 +137,12 @@ def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
 
 
 def remove_stale(out: Path, records: Records, kept: Iterable[str]) -> None:
-    """Remove the shards that earlier builds wrote, except those named in `kept`."""
+    """Remove the shards and the tokenizer that earlier builds wrote, except those named in `kept`."""
     names, storage, changed = set(kept), find_storage(out), set()
     for record in records:
         path = out / record.name
-        if record.name not in names and _is_shard(record.name) and record.describes(path):
+        is_removable = _is_shard(record.name) or record.name in TOKENIZER_FILES
+        if record.name not in names and is_removable and record.describes(path):
             storage.remove(path)
             changed.add(path.parent)
     for folder in changed:

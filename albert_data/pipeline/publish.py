@@ -17,10 +17,10 @@ from albert_data.files import is_there, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.ownership import (
-    TOKENIZER_FILE,
     check_targets,
     find_foreign_shards,
     is_ours,
+    name_tokenizer,
     record_files,
     remove_stale,
 )
@@ -66,7 +66,7 @@ def make_manifest(
         config=config,
         ngram_shares=tuple(span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         tokenizer=TokenizerEntry(
-            file=TOKENIZER_FILE,
+            file=name_tokenizer(tokenizer.file_name),
             sha256=tokenizer.sha256,
             vocab_size=tokenizer.vocab_size,
             **tokenizer.specials.to_dict(),
@@ -100,7 +100,7 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     shards = [shard.file for shard in manifest.shards]
     older, own = work.records(), record_files(manifest)
     records = older | own
-    check_targets(work.out, [TOKENIZER_FILE, *shards], records)
+    check_targets(work.out, [manifest.tokenizer.file, *shards], records)
     # A card that the user edited stays. Where no build has written yet, a README.md is the user's own: then stop.
     keeps_card = is_there(work.out / CARD_NAME) and not is_ours(work.out, CARD_NAME, records)
     if keeps_card and not older:
@@ -108,9 +108,9 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     work.keep_records(records)
     storage = find_storage(work.out)
     storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
-    remove_stale(work.out, older, shards)
+    remove_stale(work.out, older, [*shards, manifest.tokenizer.file])
     files: dict[str, Path | bytes] = {name: work.shards / name for name in shards}
-    files[TOKENIZER_FILE] = tokenizer.model
+    files[manifest.tokenizer.file] = tokenizer.model
     if not keeps_card:
         files[CARD_NAME] = make_card(manifest)
     files[MANIFEST_NAME] = to_json(manifest.to_values())

@@ -27,10 +27,10 @@ from albert_data.errors import OutputError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import (
-    TOKENIZER_FILE,
     Record,
     Records,
     check_targets,
+    name_tokenizer,
     read_journal,
     read_our_manifest,
     record_files,
@@ -42,6 +42,7 @@ from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, p
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage
+from albert_data.tokenizer.model import MODEL_NAME
 
 LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
@@ -141,11 +142,12 @@ class WorkDir:
 
     def _check_targets(self, plan: Plan) -> None:
         """Check the files that every build writes, so that it stops now and not after hours of work."""
-        records, names = self.records(), [_FIRST_SHARD, TOKENIZER_FILE]
+        tokenizer_file = name_tokenizer(plan.tokenizer.get("file", MODEL_NAME))
+        records, names = self.records(), [_FIRST_SHARD, tokenizer_file]
         if not records:
             names.append(CARD_NAME)  # where a build has written before, an edited card is no obstacle: it stays
         if "sha256" in plan.tokenizer:  # the same model may lie there: --tokenizer may even name OUT's own
-            records |= {Record(name=TOKENIZER_FILE, sha256=plan.tokenizer["sha256"])}
+            records |= {Record(name=tokenizer_file, sha256=plan.tokenizer["sha256"])}
         check_targets(self.out, names, records)
 
     def records(self) -> Records:

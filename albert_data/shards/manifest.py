@@ -85,7 +85,8 @@ class Plan(Versions):
     """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
     version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, with its
-    "normalization" if it has one, or {"trained": settings} if the build trains one first.
+    "normalization" if it has one and its "file" if that is not spiece.model, or {"trained": settings} if the build
+    trains one first.
     """
 
     version: str

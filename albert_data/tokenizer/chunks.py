@@ -1,75 +1,50 @@
-"""Tokenise with a table of chunks: text is cut where cuts.py allows, and each chunk is looked up.
+"""Tokenise with a table of chunks: text is cut where cuts.py or wordpiece_cuts.py allows, and each chunk is looked up.
 
-In: sentences. Out: ids and how many each sentence has, equal to SentencePiece's. A compiled loop (encoding.py) cuts,
-hashes and looks up each chunk. New chunks of a unigram model mostly get their ids in that loop. The others, and those
-of a BPE model, wait until a slice of sentences is through. Then SentencePiece is asked for all of them at once, for
-their normalised text (unigram) or their ids (BPE), and their sentences are encoded again. The table is bounded: a large
-one that fills up is replaced by an empty one. What is in the table changes the speed, never the ids.
+In: sentences. Out: ids and how many each sentence has, equal to those of the model's own library. A compiled loop
+(encoding.py) cuts, hashes and looks up each chunk. New chunks of a unigram model mostly get their ids in that loop. The
+others, and those of other models, wait until a slice of sentences is through. Then the library is asked for all of them
+at once (SentencePiece for the normalised text of a unigram model), and their sentences are encoded again. The table is
+bounded: a large one that fills up is replaced by an empty one. What is in the table changes the speed, never the ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
-import sentencepiece
 
 from albert_data.tokenizer import encoding, table
 from albert_data.tokenizer.buffers import Sentences, grow
-from albert_data.tokenizer.cuts import make_cut_rule
 from albert_data.tokenizer.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
 from albert_data.tokenizer.encoding import NOT_DONE, SPARE_IDS, Output, make_encoding_scratch
 from albert_data.tokenizer.lattice import ChunkIds, encode_chunks
-from albert_data.tokenizer.proto import NORMAL, UNIGRAM, USER_DEFINED, ModelSettings, change_settings
 from albert_data.tokenizer.table import SLOT, ChunkRules, Table, make_slots
-from albert_data.tokenizer.trie import Trie, make_trie
+from albert_data.tokenizer.trie import LEAF
 
 FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
 MAX_IDS = 4 << 20  # of chunks of over four pieces
 SLICE_BYTES = 2 << 20
 _BYTES_PER_LONG_ID = 16  # capacity of long_ids: an id for so much text. Chunks that find it full wait for `_learn`
-_MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
 # The first look-up learns new chunks, the second finds them. Where the first left the table full, the second doubles it
-# or begins a new one, and learns, and the third finds them. SentencePiece encodes what is left: long sentences, and
-# those whose score reaches the limit of a fragile chunk.
+# or begins a new one, and learns, and the third finds them. The library encodes what is left: long sentences, and those
+# whose score reaches the limit of a fragile chunk.
 _LOOK_UPS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkModel:
-    """What encoding by chunks needs of a model. Nothing in it changes, so threads share one.
+    """What encoding by chunks needs of a tokenizer. Nothing in it changes, so threads share one.
 
-    outer, inner: the processors or normalisers of chunks after a space, which get a "▁", and of those inside a word.
+    rules: their trie is empty where the compiled loop finds no ids itself. encode: the library's own ids (int32) of
+    each text. learn: the ids of chunks; the second argument tells whether they continue a word.
     """
 
-    processor: sentencepiece.SentencePieceProcessor
-    outer: Any
-    inner: Any
-    is_unigram: bool
     rules: ChunkRules
-
-
-def make_chunk_model(
-    model: bytes, settings: ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
-) -> ChunkModel:
-    """Raises ValueError if the model's table of replacements is damaged."""
-    is_unigram, has_prefix = settings.model_type == UNIGRAM, settings.add_dummy_prefix
-    other = _load_other(model, settings)
-    return ChunkModel(
-        processor=processor,
-        outer=processor if has_prefix else other,
-        inner=other if has_prefix else processor,
-        is_unigram=is_unigram,
-        rules=ChunkRules(
-            cuts=make_cut_rule(settings, pieces),
-            trie=_make_trie(settings, pieces, processor.unk_id()),
-            first_is_inner=int(not has_prefix),
-        ),
-    )
+    encode: Callable[[list[bytes]], list[np.ndarray]]
+    learn: Callable[[list[bytes], bool], ChunkIds]
 
 
 class ChunkEncoder:
@@ -94,7 +69,7 @@ class ChunkEncoder:
     def compile_rare(self) -> None:
         """Compile the kernels that the encoding of a few words does not call, by empty calls."""
         nothing, no_ids = np.zeros(0, np.int64), np.zeros(0, self._dtype)
-        if self._model.is_unigram:
+        if self._rules.trie.settings.root != LEAF:
             encode_chunks(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._rules.trie)
         self._store(nothing, ChunkIds(np.zeros(0, np.int32), nothing, nothing))
         encoding.fill_in(no_ids, nothing, no_ids, nothing)
@@ -131,12 +106,10 @@ class ChunkEncoder:
         np.bitwise_and.at(self._cuts, lasts // BLOCK, ~(np.uint64(1) << (lasts % BLOCK).astype(np.uint64)))
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray, look_ups: int) -> np.ndarray:
-        """The ids of sentences after at most `look_ups` look-ups. SentencePiece encodes what these leave."""
+        """The ids of sentences after at most `look_ups` look-ups. The library encodes what these leave."""
         if look_ups == 0:
             text, begins, ends = sentences
-            found = encode_whole(
-                self._model.processor, [text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)]
-            )
+            found = self._model.encode([text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)])
             lengths[:] = [len(ids) for ids in found]
             return np.concatenate(found).astype(self._dtype)
         ids = self._look_up(sentences, lengths, look_ups - 1)
@@ -185,22 +158,13 @@ class ChunkEncoder:
         )
 
     def _learn(self, text: np.ndarray, slots: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> None:
-        """Find the ids of pending chunks with SentencePiece; of a unigram model, with its normaliser and the trie."""
+        """Find the ids of pending chunks with the model's library."""
         is_inner = self._table.slots[slots + table.TAG] >> table.INNER_SHIFT & np.uint64(1) != 0
-        for inner, processor in ((False, self._model.outer), (True, self._model.inner)):
+        for inner in (False, True):
             chosen = np.flatnonzero(is_inner == inner)
             texts = [text[begins[i] : ends[i]].tobytes() for i in chosen.tolist()]
-            if texts and self._model.is_unigram:
-                normal = processor.normalize(texts)
-                offsets = np.cumsum([0, *map(len, normal)], dtype=np.int64)
-                self._store(
-                    slots[chosen], encode_chunks(np.frombuffer(b"".join(normal), np.uint8), offsets, self._rules.trie)
-                )
-            elif texts:
-                found = encode_whole(processor, texts)
-                lengths = np.array([len(ids) for ids in found], np.int64)
-                certain = np.full(len(chosen), table.CERTAIN_LIMIT)  # BPE has no scores to round
-                self._store(slots[chosen], ChunkIds(np.concatenate(found), lengths, certain))
+            if texts:
+                self._store(slots[chosen], self._model.learn(texts, inner))
 
     def _store(self, slots: np.ndarray, found: ChunkIds) -> None:
         num_ids = int(self._table.counts[2]) + len(found.ids)
@@ -208,48 +172,7 @@ class ChunkEncoder:
         table.store_chunks(slots, found, self._table, self._rules.trie)
 
 
-def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: list[bytes]) -> list[np.ndarray]:
-    """SentencePiece's own encoding: the ids (int32) of each sentence."""
-    if len(sentences) < _MIN_LIST:
-        return [processor.encode(sentence, out_type="numpy") for sentence in sentences]
-    encoded: list[np.ndarray] = processor.encode(sentences, out_type="numpy", num_threads=1)
-    return encoded
-
-
-def _load_other(model: bytes, settings: ModelSettings) -> Any:
-    """The counterpart of the model's processor: it adds a "▁" before text if that does not, and vice versa.
-
-    Chunks of a unigram model are only normalised, and the normaliser alone loads in a tenth of the time. But it
-    does not know user-defined pieces.
-    """
-    has_prefix, removes_spaces = not settings.add_dummy_prefix, settings.remove_extra_whitespaces
-    if settings.model_type == UNIGRAM and USER_DEFINED not in settings.types:
-        return sentencepiece.SentencePieceNormalizer(
-            model_proto=model,
-            add_dummy_prefix=has_prefix,
-            remove_extra_whitespaces=removes_spaces,
-            escape_whitespaces=True,
-        )
-    changed = change_settings(model, add_dummy_prefix=has_prefix, remove_extra_whitespaces=removes_spaces)
-    return sentencepiece.SentencePieceProcessor(model_proto=changed)
-
-
-def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
-    """The pieces that text is matched against: all ordinary ones of a unigram model, none of a BPE model.
-
-    SentencePiece ignores the scores of user-defined pieces. Each gets 0.1 for each of its bytes after the first, so it
-    nearly always wins. (Versions before 0.2.3 computed others.)
-    """
-    is_matched = settings.is_matched & (settings.model_type == UNIGRAM)
-    ordinary, scores = settings.scores[settings.types == NORMAL], settings.scores.astype(np.float64)
-    for i in np.flatnonzero(settings.types == USER_DEFINED):
-        scores[i] = len(pieces[i].encode()) * 0.1 - 0.1
-    return make_trie(
-        list(compress(pieces, is_matched.tolist())),
-        np.flatnonzero(is_matched).tolist(),
-        scores[is_matched].tolist(),
-        lowest_score=float(ordinary.min()),
-        unk_id=unk_id,
-        vocab_size=len(pieces),
-        byte_fallback=settings.byte_fallback,
-    )
+def join_ids(found: list[np.ndarray]) -> ChunkIds:
+    """The ids of chunks, one array each, that no rounding can change."""
+    lengths = np.array([len(ids) for ids in found], np.int64)
+    return ChunkIds(np.concatenate(found), lengths, np.full(len(found), table.CERTAIN_LIMIT))

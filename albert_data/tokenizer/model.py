@@ -1,7 +1,7 @@
-"""A SentencePiece model, and sentences through it into token ids.
+"""A tokenizer: sentences into token ids, and back.
 
-In: sentences, as a sequence of str or as a `Text` buffer. Out: flat ids and offsets, token for token what
-`SentencePieceProcessor.encode` gives.
+In: sentences, as a sequence of str or as a `Text` buffer. Out: flat ids and offsets, token for token what the library
+of the tokenizer gives: SentencePiece, or `tokenizers` for what is saved as vocab.txt or tokenizer.json.
 """
 
 from __future__ import annotations
@@ -12,46 +12,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import sentencepiece
 
-from albert_data.config import NORMALIZATIONS, ExampleConfig, check_choice
+from albert_data.config import ExampleConfig
 from albert_data.errors import TokenizerError
 from albert_data.rules import RULES_VERSION
-from albert_data.sentences.text import Text, slice_sentences
+from albert_data.sentences.text import Text
 from albert_data.storage import find_storage
-from albert_data.tokenizer.albert_pieces import CommaRule, make_comma_rule
-from albert_data.tokenizer.albert_text import normalise_slices, normalise_text
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
-from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, encode_whole, make_chunk_model
-from albert_data.tokenizer.cuts import explain_unsafe
+from albert_data.tokenizer.chunks import SLICE_BYTES
 from albert_data.tokenizer.cutting import PADDING
-from albert_data.tokenizer.proto import read_settings
+from albert_data.tokenizer.kinds import Encoder, Kind, Specials, id_dtype_of
+from albert_data.tokenizer.library import LibraryKind
+from albert_data.tokenizer.sentencepiece_model import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.strings import read_strings
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
+from albert_data.tokenizer.vocab_txt import VOCAB_NAME, read_vocab
+from albert_data.tokenizer.wordpiece import WordPieceKind
 from albert_data.tokenizer.words import WordRule
 
-MODEL_NAME = "spiece.model"
+__all__ = ["MODEL_NAME", "MODEL_NAMES", "Documents", "Specials", "Tokenizer", "find_model", "load_tokenizer"]
+
+MODEL_NAMES = (MODEL_NAME, JSON_NAME)  # of the one file that shards and runs keep of their tokenizer
 _BYTES_PER_ID = 4  # most text has more, so its ids fit the first array and are not copied
 _MAX_RESERVED = 1 << 26  # ids; the sentences to come may be far shorter than those before
-PAD_PIECES = ("<pad>", "[PAD]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Specials:
-    """The ids of the special pieces. is_special: bool over the vocabulary, true for those that are never masked."""
-
-    pad_id: int
-    unk_id: int
-    cls_id: int
-    sep_id: int
-    mask_id: int
-    is_special: np.ndarray
-
-    def to_dict(self) -> dict[str, int]:
-        names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,111 +57,81 @@ class Documents:
 
 
 class Tokenizer:
-    """A SentencePiece model with the special pieces that ALBERT needs, and a normalization of text before it.
+    """A tokenizer with the special pieces that ALBERT needs.
 
     Threads may share one: each encodes with its own table and buffers, of 8 to 130 MB. A pickle or copy has the
     model alone.
 
+    pieces: the vocabulary; piece_texts: what each piece is in text, with "▁" for a space before it.
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
     id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
     normalization: "none", or "albert-v2" (albert_text.py, albert_pieces.py).
-    slow_reason: why this model's text goes through SentencePiece alone, or None if the chunk table serves it.
+    slow_reason: why this model's text goes through its library alone, or None if the chunk table serves it.
+    note: what was decided when it was loaded and is not in the file, for the user; None for nothing.
     """
 
-    def __init__(self, model: bytes, name: str, normalization: str = "none") -> None:
-        """Raises TokenizerError if `model` is no SentencePiece model or lacks a special piece."""
-        check_choice("normalization", normalization, NORMALIZATIONS)
-        self.model, self._name, self.normalization = model, name, normalization
+    def __init__(self, model: bytes, name: str, normalization: str = "none", *, note: str | None = None) -> None:
+        """model: what a spiece.model or tokenizer.json holds.
+
+        Raises TokenizerError if it is no such model or lacks a special piece.
+        """
+        self._kind = _make_kind(model, name, normalization)
+        self.model, self._name, self.normalization, self.note = model, name, normalization, note
         self.sha256 = sha256(model).hexdigest()
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(model)
-        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
-            raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
-        self.vocab_size: int = self._processor.get_piece_size()
-        self.pieces = self._read_pieces()
-        self.specials = self._find_specials(name)
-        try:
-            self._settings = read_settings(model)
-        except ValueError as error:
-            raise TokenizerError(f"{name} is damaged: {error}") from error
-        self.slow_reason = explain_unsafe(self._settings, self.pieces)
-        self.id_dtype: type[Any] = np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+        self.pieces, self.piece_texts, self.specials = self._kind.pieces, self._kind.texts, self._kind.specials
+        self.vocab_size = len(self.pieces)
+        self.id_dtype = id_dtype_of(self.pieces)
         self._of_thread = threading.local()
         self._word_rules: dict[int, WordRule] = {}
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str, str]]:
         return type(self), (self.model, self._name, self.normalization)
 
-    def _read_pieces(self) -> list[str]:
-        try:
-            pieces: list[str] = self._processor.id_to_piece(list(range(self.vocab_size)))
-        except UnicodeDecodeError as error:
-            raise TokenizerError(
-                f"{self._name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
-            ) from error
-        return pieces
-
-    def _find_specials(self, name: str) -> Specials:
-        index = {piece: i for i, piece in enumerate(self.pieces)}
-        found = {piece: index.get(piece) for piece in ("[CLS]", "[SEP]", "[MASK]")}
-        pad = self._processor.pad_id()
-        found["<pad>"] = pad if pad >= 0 else next((index[p] for p in PAD_PIECES if p in index), None)
-        if missing := [piece for piece, i in found.items() if i is None]:
-            raise TokenizerError(
-                f"{name} lacks {', '.join(missing)}; ALBERT needs [CLS], [SEP], [MASK] and <pad>: "
-                "train a model with `albert-data vocab`, or with SentencePiece's --control_symbols and --pad_id"
-            )
-        ids = {piece: i for piece, i in found.items() if i is not None}
-        is_special = np.zeros(self.vocab_size, bool)
-        is_special[list(ids.values())] = True
-        return Specials(
-            pad_id=ids["<pad>"],
-            unk_id=self._processor.unk_id(),
-            cls_id=ids["[CLS]"],
-            sep_id=ids["[SEP]"],
-            mask_id=ids["[MASK]"],
-            is_special=is_special,
-        )
-
     def prepare(self) -> None:
         """Make what encoding needs besides the model, if it is not made yet.
 
         Processes forked later share its constant part, and each has its own copy of the chunk table.
-        Raises TokenizerError if the model's table of replacements is damaged.
+        Raises TokenizerError if the model's table of replacements is damaged, or its library is not installed.
         """
-        _ = self._chunks, self._comma_rule
+        self._kind.prepare()
+        _ = self._encoder
 
     def compile_rare(self) -> None:
         """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
-        if (chunks := self._chunks) is not None:
-            chunks.compile_rare()
-        if (rule := self._comma_rule) is not None:
-            rule.compile_rare(self.id_dtype)
-
-    @cached_property
-    def _chunk_model(self) -> ChunkModel | None:
-        if self.slow_reason is not None:
-            return None
-        try:
-            return make_chunk_model(self.model, self._settings, self._processor, self.pieces)
-        except ValueError as error:
-            raise TokenizerError(f"{self._name} is damaged: {error}") from error
-
-    @cached_property
-    def _comma_rule(self) -> CommaRule | None:
-        if self.normalization == "none":
-            return None
-        return make_comma_rule(self._processor, self.pieces, self._settings.is_matched)
+        self._kind.compile_rare(self._encoder)
 
     @property
-    def _chunks(self) -> ChunkEncoder | None:
+    def _encoder(self) -> Encoder:
         """The encoder of this thread, made on first use."""
-        found: ChunkEncoder | None = getattr(self._of_thread, "chunks", None)
-        if found is None and self._chunk_model is not None:
-            found = self._of_thread.chunks = ChunkEncoder(self._chunk_model)
+        found: Encoder | None = getattr(self._of_thread, "encoder", None)
+        if found is None:
+            found = self._of_thread.encoder = self._kind.make_encoder()
         return found
+
+    @property
+    def file_name(self) -> str:
+        """The name of the model's file in a folder."""
+        return self._kind.file_name
+
+    @property
+    def library(self) -> str:
+        """The library whose ids these are."""
+        return self._kind.library
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Libraries that affect the ids, beside those of every build."""
+        return self._kind.packages
+
+    @property
+    def slow_reason(self) -> str | None:
+        return self._kind.slow_reason
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether the first word of a text has the pieces that it has after a space."""
+        return self._kind.has_prefix
 
     @property
     def pad_id(self) -> int:
@@ -200,7 +155,7 @@ class Tokenizer:
 
     def word_rule(self, rules_version: int = RULES_VERSION) -> WordRule:
         if rules_version not in self._word_rules:
-            self._word_rules[rules_version] = WordRule.from_pieces(self.pieces, rules_version)
+            self._word_rules[rules_version] = WordRule.from_pieces(self.piece_texts, rules_version)
         return self._word_rules[rules_version]
 
     def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
@@ -214,7 +169,7 @@ class Tokenizer:
 
     @cached_property
     def ordinary_ids(self) -> np.ndarray:
-        return np.flatnonzero(self._settings.is_matched & ~self.specials.is_special).astype(np.uint32)
+        return np.flatnonzero(self._kind.is_ordinary).astype(np.uint32)
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).
@@ -227,39 +182,16 @@ class Tokenizer:
             texts = texts if type(texts) is list else list(texts)
         num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
         ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
-        for sentences in self._normalise_batches(_read_batches(texts, num_sentences)):
+        encoder = self._encoder
+        for sentences in _read_batches(texts, num_sentences):
             ids.reserve(len(ids) + len(sentences.utf8) // _BYTES_PER_ID)
             end = done + len(sentences.begins)
-            for part in self._encode_batch(sentences, offsets[1 + done : 1 + end]):
+            for part in encoder.encode(sentences, offsets[1 + done : 1 + end]):
                 ids.append(part)
             done = end
             if done < num_sentences:  # as many ids a sentence as so far, and an eighth more
                 ids.reserve(min(len(ids) * num_sentences // done * 9 // 8, _MAX_RESERVED))
         return ids.take(), np.cumsum(offsets, out=offsets)
-
-    def _normalise_batches(self, batches: Iterator[Sentences]) -> Iterator[Sentences]:
-        for sentences in batches:
-            yield from [sentences] if self.normalization == "none" else normalise_slices(sentences, SLICE_BYTES)
-
-    def _encode_batch(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the ids of all sentences, part by part, and fill in how many each has."""
-        parts = self._encode_pieces(sentences, lengths)
-        if (rule := self._comma_rule) is None:
-            yield from parts
-        else:
-            ids = GrowingArray(self.id_dtype)
-            for part in parts:
-                ids.append(part)
-            yield rule.apply(sentences, ids.take(), lengths)
-
-    def _encode_pieces(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        """As `_encode_batch`, SentencePiece's own ids."""
-        if (chunks := self._chunks) is not None:
-            yield from chunks.encode(sentences, lengths)
-        elif len(lengths):
-            encoded = encode_whole(self._processor, slice_sentences(*sentences))
-            lengths[:] = [len(ids) for ids in encoded]
-            yield np.concatenate(encoded)
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may have no tokens."""
@@ -275,11 +207,23 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Text as the model sees it: normalised by its rules, spaces as "▁"."""
-        return str(self._processor.normalize(text if self.normalization == "none" else normalise_text(text)))
+        return self._kind.normalise(text)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a sequence of ids, without special pieces."""
-        return str(self._processor.decode([int(i) for i in ids]))
+        return self._kind.decode([int(i) for i in ids])
+
+
+def _make_kind(model: bytes, name: str, normalization: str) -> Kind:
+    if not is_json(model):
+        return SentencePieceKind(model, name, normalization)
+    if normalization != "none":
+        raise TokenizerError(
+            f"{name} has rules of its own for case and accents; --normalization {normalization} is for SentencePiece "
+            "models, so leave it out"
+        )
+    values = parse_json(model, name)
+    return WordPieceKind(values, name) if is_wordpiece(values) else LibraryKind(values, name)
 
 
 def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[Sentences]:
@@ -291,33 +235,40 @@ def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[Sente
 
 
 def load_tokenizer(path: str | Path, *, normalization: str = "none", to_encode: bool = True) -> Tokenizer:
-    """Load a SentencePiece model from a file, or from a folder that holds `spiece.model` or one *.model.
+    """Load a SentencePiece model, a tokenizer.json or a vocab.txt from a file, or from a folder that holds one.
 
-    normalization: of text before the model: "none", or "albert-v2" for what Google's ALBERT code does.
+    normalization: of text before a SentencePiece model: "none", or "albert-v2" for what Google's ALBERT code does.
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
     find_storage(path)
     path = Path(path)
     if path.is_dir():
-        path = _find_model(path)
+        path = find_model(path)
     try:
-        model = path.read_bytes()
+        model, note = path.read_bytes(), None
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
-    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization)
+    if path.suffix == ".txt":
+        model, note = read_vocab(path, model)
+    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, note=note)
     if to_encode:
         tokenizer.prepare()
     return tokenizer
 
 
-def _find_model(folder: Path) -> Path:
+def find_model(folder: Path) -> Path:
+    """The tokenizer's file in a folder: spiece.model, the only *.model, tokenizer.json or vocab.txt.
+
+    Raises TokenizerError if there is none, or two *.model.
+    """
     if (folder / MODEL_NAME).is_file():
         return folder / MODEL_NAME
     models = sorted(folder.glob("*.model"))
+    models = models or [folder / name for name in (JSON_NAME, VOCAB_NAME) if (folder / name).is_file()][:1]
     if len(models) != 1:
         raise TokenizerError(
-            f"tokenizer folder {folder} holds {len(models)} *.model files; "
-            f"it needs exactly one, or one named {MODEL_NAME}; or pass the path of a file"
+            f"tokenizer folder {folder} holds {len(models)} *.model files; it needs exactly one, or one named "
+            f"{MODEL_NAME}, or a {JSON_NAME} or {VOCAB_NAME}; or pass the path of a file"
         )
     return models[0]

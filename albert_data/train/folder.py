@@ -1,8 +1,8 @@
 """The folder of a training run: checks whether a run may start or resume in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  trace.json  tokenizer/spiece.model  checkpoints/step-*/
-     tensorboard/  .lock
+RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  trace.json  tokenizer/spiece.model or
+     tokenizer/tokenizer.json  checkpoints/step-*/  tensorboard/  .lock
 ```
 run.json holds the settings, the model's shape, and the run's identity (everything that decides its weights).
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.files import write_bytes, write_json
+from albert_data.files import hash_file, write_bytes, write_json
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, read_object, show
 
@@ -37,7 +37,8 @@ TRACE_FILE = "trace.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
-TOKENIZER_FILE = Path("tokenizer/spiece.model")  # of a shard folder, and of a run
+TOKENIZER_FOLDER = "tokenizer"  # of a shard folder, and of a run
+_TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))  # one of them
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
 # These are not part of the identity.
@@ -127,7 +128,8 @@ def claim_folder(
     check_folder(run, resume=resume)
     if config.tensorboard:
         _check_kind(run / EVENTS_FOLDER, is_folder=True)
-    source, target = shards / TOKENIZER_FILE, run / TOKENIZER_FILE
+    source = find_tokenizer(shards, identity[TOKENIZER_KEY])
+    target = run / source.relative_to(shards)
     if not resume:
         _check_tokenizer(source, target, run)
     ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
@@ -198,11 +200,18 @@ def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | N
             raise ConfigError(f"{shown} is {show(value)}, of a wrong type; {wanted} is needed")
 
 
+def find_tokenizer(folder: Path, sha256: str) -> Path:
+    """The path of the tokenizer in a shard folder or a run. sha256: of the right one, should there be two."""
+    found = [folder / name for name in _TOKENIZER_FILES if (folder / name).is_file()]
+    right = [path for path in found if len(found) > 1 and hash_file(path) == sha256]
+    return (right or found or [folder / _TOKENIZER_FILES[0]])[0]
+
+
 def _check_tokenizer(source: Path, target: Path, run: Path) -> None:
     """Raise OutputError if a new run would have to replace a tokenizer's model."""
     are_both_there = os.path.lexists(target) and source.is_file()
     if are_both_there and (not target.is_file() or target.read_bytes() != source.read_bytes()):
-        raise OutputError(f"{run}: holds {TOKENIZER_FILE}, which is not of this run; choose another --output")
+        raise OutputError(f"{run}: holds {target.relative_to(run)}, which is not of this run; choose another --output")
 
 
 def load_config(run: Path) -> TrainConfig:
@@ -243,12 +252,12 @@ _KINDS = {
     PAGE_FILE: False,
     TRACE_FILE: False,
     LOCK_FILE: False,
-    str(TOKENIZER_FILE.parent): True,
+    TOKENIZER_FOLDER: True,
     CHECKPOINTS_FOLDER: True,
 }
 
 
 def list_files(run: Path) -> Iterator[Path]:
     """Yield the files of a run that its readers use, which an output must not replace. Some may be missing."""
-    yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TRACE_FILE, TOKENIZER_FILE))
+    yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TRACE_FILE, *_TOKENIZER_FILES))
     yield from (run / CHECKPOINTS_FOLDER).rglob("*")

@@ -187,7 +187,7 @@ def _describe(question: Question, probs_NV: Tensor, tokenizer: Tokenizer) -> Ans
 def _show_gap(question: Question, tokenizer: Tokenizer) -> str:
     """The text around the word, with a gap in its place. Cut ends are shown as three dots."""
     parts = ["..."] if question.is_cut_left else []
-    pieces, text = tokenizer.pieces, ""
+    pieces, text = tokenizer.piece_texts, ""
     for begin, end in ((question.first, question.begin), (question.begin, question.end), (question.end, question.last)):
         if begin < end:
             is_spaced = bool(text) and pieces[question.ids[begin]].startswith(SPACE)
@@ -207,4 +207,4 @@ def _guess(probs_NV: Tensor, tokenizer: Tokenizer) -> list[tuple[str, float]]:
 
 def _show_pieces(ids: np.ndarray, tokenizer: Tokenizer) -> str:
     """Their text; or the pieces themselves where they have none, as the piece of a lone space."""
-    return tokenizer.decode(ids).strip() or "".join(tokenizer.pieces[i] for i in ids)
+    return tokenizer.decode(ids).strip() or "".join(tokenizer.piece_texts[i] for i in ids)

@@ -7,6 +7,8 @@ or thread.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from albert_data.errors import ShardError
@@ -27,9 +29,10 @@ class Remasker:
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
         """Raises ShardError if the tokenizer is not the one that the shards were built with."""
         if tokenizer.sha256 != manifest.tokenizer.sha256:
+            name = Path(manifest.tokenizer.file).name
             raise ShardError(
                 f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
-                f"{manifest.tokenizer.sha256}; put the build's spiece.model back, or build again"
+                f"{manifest.tokenizer.sha256}; put the build's {name} back, or build again"
             )
         config = self._config = manifest.config.examples
         words = tokenizer.choose_words(config, manifest.rules_version)

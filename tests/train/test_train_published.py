@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from toy_language import make_sentences, train_model
 
 from albert_data.cli.main import run as run_command
-from albert_data.errors import CheckpointError, ConfigError
+from albert_data.errors import CheckpointError, ConfigError, TokenizerError
 from albert_data.interop.initial import load_initial
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.checkpoint import list_checkpoints, load_model
@@ -223,12 +223,15 @@ def test_another_vocabulary_is_refused_with_the_first_piece_that_differs(publish
     assert load(folder, larger)[1] == ["the shards' tokenizer has 2 more pieces; their embeddings are drawn anew"]
 
 
-def test_a_word_piece_vocabulary_is_refused_and_none_at_all_is_told(publish, shards):
+def test_another_kind_of_vocabulary_is_refused_and_none_at_all_is_told(publish, shards):
     folder, _ = publish()
     (folder / "spiece.model").unlink()
     assert load(folder, shards)[1] == [f"{folder} holds no spiece.model: of its vocabulary only the size is compared"]
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
-    with pytest.raises(ConfigError, match=r"WordPiece vocabulary \(vocab.txt\)"):
+    with pytest.raises(TokenizerError, match=r"vocab.txt lacks \[CLS\]"):
+        load(folder, shards)
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n的\n")
+    with pytest.raises(ConfigError, match=re.escape("its piece 0, '[PAD]', is '<pad>' there")):
         load(folder, shards)
 
 

@@ -20,13 +20,12 @@ from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.proto import read_settings
 
 WINDOW = 12
 MAX_WINDOWS = 1_000_000  # the sample of windows; sorting them takes half a second
 MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
 _SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
-_APOSTROPHES = ("'", "\u2019")  # punctuation, yet inside a word
+_APOSTROPHES = ("'", "\u2019", "\u2581'")  # punctuation, yet inside a word
 _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
 
 
@@ -175,7 +174,7 @@ def gather_subject(opened: list[Shards]) -> Subject:
     """Gather the facts about every row of these splits. Raises ShardError at a row that leaves its bounds."""
     tokenizer = opened[0].tokenizer
     # The words of language, also where the build masks single pieces.
-    words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.pieces
+    words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.piece_texts
     is_byte = np.array([read_byte(piece) is not None for piece in pieces])
     is_unknown = is_byte.copy()
     is_unknown[tokenizer.unk_id] = True
@@ -186,8 +185,9 @@ def gather_subject(opened: list[Shards]) -> Subject:
     begins = np.cumsum([0, *map(len, parts)]).tolist()
     facts = join_facts(parts)
     documents, owners = np.unique(facts.keys, return_inverse=True)
-    has_prefix = read_settings(tokenizer.model).add_dummy_prefix
-    return Subject(shards=opened, begins=begins, facts=facts, documents=documents, owners=owners, has_prefix=has_prefix)
+    return Subject(
+        shards=opened, begins=begins, facts=facts, documents=documents, owners=owners, has_prefix=tokenizer.has_prefix
+    )
 
 
 @kernel

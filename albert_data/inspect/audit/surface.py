@@ -67,7 +67,7 @@ def show_pieces(tokenizer: Tokenizer) -> list[str]:
     hidden[tokenizer.unk_id] = True
     return [
         "\ufffd" if is_hidden or read_byte(piece) is not None else piece.replace(SPACE, "")
-        for piece, is_hidden in zip(tokenizer.pieces, hidden.tolist(), strict=True)
+        for piece, is_hidden in zip(tokenizer.piece_texts, hidden.tolist(), strict=True)
     ]
 
 

@@ -115,7 +115,7 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
             word = []
         here, there = int(original[at]), int(example.input_ids[at])
         kind = MASKED if there == tokenizer.mask_id else KEPT if here == there else RANDOM
-        pieces = (name_piece(tokenizer.pieces[i]) for i in (here, there))
+        pieces = (name_piece(tokenizer.piece_texts[i]) for i in (here, there))
         word.append(Piece(original=next(pieces), shown=next(pieces), kind=kind if at in masked else PLAIN))
     if word:
         yield word

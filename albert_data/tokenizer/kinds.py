@@ -1,0 +1,94 @@
+"""What each kind of tokenizer provides: SentencePiece models, WordPiece vocabularies, other tokenizers of `tokenizers`.
+
+`Tokenizer` (model.py) is the same for all kinds, and asks its kind for what differs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from albert_data.tokenizer.buffers import Sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specials:
+    """The ids of the special pieces. is_special: bool over the vocabulary, true for those that are never masked."""
+
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    is_special: np.ndarray
+
+    @classmethod
+    def from_ids(cls, vocab_size: int, *, pad_id: int, unk_id: int, cls_id: int, sep_id: int, mask_id: int) -> Specials:
+        is_special = np.zeros(vocab_size, bool)
+        is_special[[pad_id, cls_id, sep_id, mask_id]] = True
+        return cls(pad_id=pad_id, unk_id=unk_id, cls_id=cls_id, sep_id=sep_id, mask_id=mask_id, is_special=is_special)
+
+    def to_dict(self) -> dict[str, int]:
+        names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+        return {name: getattr(self, name) for name in names}
+
+
+class Encoder(Protocol):
+    """Encodes for one thread: it may have scratch buffers."""
+
+    def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the ids of all sentences, part by part. An array is valid until the next one is asked for.
+
+        lengths: int64, filled in with the number of ids of each sentence, before its ids are yielded.
+        """
+        ...
+
+
+class Kind(ABC):
+    """A kind of tokenizer, with its model loaded. Threads share one.
+
+    file_name: of the model in a folder; library: the name of the library whose ids it gives. packages: libraries that
+    affect the ids, beside those of every build, by the names that they are installed by.
+    pieces: the vocabulary as the library has it; texts: what each piece is in text, with "▁" for a space before it.
+    is_ordinary: bool, the pieces that may stand in for a masked token.
+    has_prefix: whether the first word of a text has the pieces that it has after a space.
+    slow_reason: why all text goes through the library, or None if the chunk table serves it.
+    """
+
+    file_name: str
+    library: str
+    packages: tuple[str, ...] = ()
+    pieces: list[str]
+    texts: list[str]
+    specials: Specials
+    is_ordinary: np.ndarray
+    has_prefix: bool
+    slow_reason: str | None
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the constant part of what encoding needs, which forked processes then share."""
+
+    def compile_rare(self, encoder: Any) -> None:
+        """Compile the kernels that the encoding of a few words does not compile. encoder: one of this kind."""
+        del encoder
+
+    @abstractmethod
+    def make_encoder(self) -> Encoder: ...
+
+    @abstractmethod
+    def normalise(self, text: str) -> str:
+        """Text as the model sees it, spaces as "▁"."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of a sequence of ids, without special pieces."""
+
+
+def id_dtype_of(pieces: Sized) -> type[Any]:
+    """The type of the ids of a vocabulary."""
+    return np.uint16 if len(pieces) <= 1 << 16 else np.uint32

@@ -1,0 +1,184 @@
+"""tokenizer.json, the format of the library `tokenizers`: what is read of it here, and the one made of a vocab.txt.
+
+In: the bytes of a file. Out: its values, with the vocabulary checked. The library itself reads the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.kinds import Specials
+
+JSON_NAME = "tokenizer.json"
+CONTINUING = "##"  # before a piece that continues a word, in WordPiece vocabularies
+# The names of each special piece, the usual one first.
+ROLES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+_MAX_WORD = 100  # characters; BERT makes a longer word unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertRules:
+    """What BERT does to text before it applies its vocabulary. strip_accents: None for where it makes lower case."""
+
+    lowercase: bool
+    strip_accents: bool | None = None
+    handle_chinese_chars: bool = True
+    clean_text: bool = True
+
+
+def is_json(model: bytes) -> bool:
+    """Whether a model is a JSON object; the first byte of a SentencePiece model is another one."""
+    return model.lstrip()[:1] == b"{"
+
+
+def parse_json(data: bytes, name: str) -> dict[str, Any]:
+    """Raises TokenizerError if it is no tokenizer.json, or of a kind whose vocabulary can't be used."""
+    try:
+        values = json.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise TokenizerError(f"{name} is not UTF-8 (byte {error.start:,}); copy it again") from error
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"{name} is damaged: {error}; copy it again") from error
+    model = values.get("model")
+    if not isinstance(model, dict) or "vocab" not in model:
+        raise TokenizerError(f"{name} is no {JSON_NAME} of the library tokenizers: it has no model with a vocab")
+    return dict(values)
+
+
+def list_pieces(values: Mapping[str, Any], name: str) -> list[str]:
+    """The vocabulary by id, added tokens included. Raises TokenizerError if an id is missing or given twice."""
+    vocab = values["model"]["vocab"]
+    try:
+        found = dict(vocab) if isinstance(vocab, dict) else {piece: i for i, (piece, _) in enumerate(vocab)}
+        found |= {token["content"]: token["id"] for token in values.get("added_tokens") or []}
+        pieces: list[str | None] = [None] * len(found)
+        for piece, i in found.items():
+            if not isinstance(piece, str) or not 0 <= i < len(pieces) or pieces[i] is not None:
+                raise ValueError(f"the id {i} of the piece {piece!r} is taken or not below {len(pieces):,}")
+            pieces[i] = piece
+    except (TypeError, KeyError, ValueError) as error:
+        raise TokenizerError(f"{name} has a damaged vocabulary: {error}; copy it again") from error
+    return [str(piece) for piece in pieces]  # all are there: as many ids as pieces, and no two alike
+
+
+def find_specials(pieces: Sequence[str], name: str) -> Specials:
+    """Raises TokenizerError if one is missing."""
+    index = {piece: i for i, piece in enumerate(pieces)}
+    found = {role: next((index[piece] for piece in names if piece in index), None) for role, names in ROLES.items()}
+    if missing := [" or ".join(ROLES[role]) for role, i in found.items() if i is None]:
+        raise TokenizerError(
+            f"{name} lacks {', '.join(missing)}; ALBERT needs pieces for padding, unknown text, the beginning of a "
+            "row, the end of a segment and a mask: give the tokenizer of a masked language model"
+        )
+    return Specials.from_ids(len(pieces), **{f"{role}_id": i for role, i in found.items() if i is not None})
+
+
+def is_wordpiece(values: Mapping[str, Any]) -> bool:
+    """Whether it is BERT's tokenizer: nothing but its normaliser, its pre-tokeniser and WordPiece."""
+    model, vocab = values["model"], values["model"]["vocab"]
+    added = values.get("added_tokens") or []
+    return (
+        model.get("type") == "WordPiece"
+        and model.get("continuing_subword_prefix", CONTINUING) == CONTINUING
+        and model.get("max_input_chars_per_word", _MAX_WORD) == _MAX_WORD
+        and model.get("unk_token") in ROLES["unk"][:1]
+        and (values.get("normalizer") or {}).get("type") == "BertNormalizer"
+        and (values.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
+        and all(token.get("special") and token.get("content") in vocab for token in added)
+    )
+
+
+def read_rules(values: Mapping[str, Any]) -> BertRules:
+    """The rules of a tokenizer that `is_wordpiece`."""
+    normalizer = values["normalizer"]
+    return BertRules(
+        lowercase=bool(normalizer.get("lowercase", True)),
+        strip_accents=normalizer.get("strip_accents"),
+        handle_chinese_chars=bool(normalizer.get("handle_chinese_chars", True)),
+        clean_text=bool(normalizer.get("clean_text", True)),
+    )
+
+
+def make_wordpiece(pieces: Sequence[str], rules: BertRules) -> bytes:
+    """The tokenizer.json of a WordPiece vocabulary."""
+    index = {piece: i for i, piece in enumerate(pieces)}
+    specials = sorted((index[names[0]], names[0]) for names in ROLES.values() if names[0] in index)
+    values = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [describe_special(i, piece) for i, piece in specials],
+        "normalizer": {"type": "BertNormalizer", **vars(rules)},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": describe_template("[CLS]", index["[CLS]"], "[SEP]", index["[SEP]"]),
+        "decoder": {"type": "WordPiece", "prefix": CONTINUING, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": CONTINUING,
+            "max_input_chars_per_word": _MAX_WORD,
+            "vocab": index,
+        },
+    }
+    return dump(values)
+
+
+def dump(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def describe_special(piece_id: int, piece: str) -> dict[str, Any]:
+    """A special piece, as an entry of added_tokens."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": piece_id, "content": piece, **flags, "special": True}
+
+
+def describe_template(cls: str, cls_id: int, sep: str, sep_id: int) -> dict[str, Any]:
+    """The templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; B and its [SEP] are of type 1."""
+
+    def special(name: str, type_id: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": name, "type_id": type_id}}
+
+    def segment(name: str, type_id: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": type_id}}
+
+    single = [special(cls, 0), segment("A", 0), special(sep, 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, segment("B", 1), special(sep, 1)],
+        "special_tokens": {
+            name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ((cls, cls_id), (sep, sep_id))
+        },
+    }
+
+
+def load_backend(values: Mapping[str, Any], name: str) -> Any:
+    """The tokenizer as the library has it, for text alone: no special piece is added to a text, or found in it.
+
+    Raises TokenizerError if the library is not installed or refuses the values.
+    """
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+    except ImportError as error:
+        raise TokenizerError(
+            f"{name} needs the library tokenizers; install it with: pip install 'albert-data[tokenizers]'"
+        ) from error
+    bare = {**values, "post_processor": None, "truncation": None, "padding": None}
+    try:
+        backend = tokenizers.Tokenizer.from_str(json.dumps(bare))
+    except Exception as error:  # the library raises Exception itself
+        raise TokenizerError(f"the library tokenizers can't load {name}: {error}") from error
+    backend.encode_special_tokens = True
+    return backend

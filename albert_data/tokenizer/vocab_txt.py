@@ -1,0 +1,99 @@
+"""vocab.txt, the vocabulary of a BERT: a piece on each line.
+
+In: the file, and tokenizer_config.json or tokenizer.json beside it. Out: a tokenizer.json. The file alone does not say
+whether text is made lower case. If no file beside it does either, the pieces decide: a vocabulary with a capital letter
+was learnt from cased text.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from albert_data.errors import TokenizerError
+from albert_data.files import read_json
+from albert_data.tokenizer.tokenizer_json import (
+    JSON_NAME,
+    ROLES,
+    BertRules,
+    find_specials,
+    is_wordpiece,
+    make_wordpiece,
+    parse_json,
+    read_rules,
+)
+from albert_data.unicode_tables import category
+
+VOCAB_NAME, CONFIG_NAME = "vocab.txt", "tokenizer_config.json"
+
+
+def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
+    """A tokenizer.json, and what was decided about case for want of a file that says it. Raises TokenizerError."""
+    name = f"tokenizer {path}"
+    pieces = _split_lines(data, name)
+    find_specials(pieces, name)
+    if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
+        raise TokenizerError(f"{name} lacks {', '.join(lacking)}, which a WordPiece vocabulary needs by this name")
+    note, rules = None, _find_rules(path.parent)
+    if rules is None:
+        rules = BertRules(lowercase=not any(map(_is_cased, pieces)))
+        seen, done = ("no", "is made lower case and loses its accents") if rules.lowercase else ("a", "keeps its case")
+        note = f"{name}: {seen} piece has a capital letter, so text {done}; do_lower_case in {CONFIG_NAME} decides it"
+    return make_wordpiece(pieces, rules), note
+
+
+def _split_lines(data: bytes, name: str) -> list[str]:
+    try:
+        lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TokenizerError(f"{name} is not UTF-8 (line {line:,}); a vocabulary has a piece on each line") from error
+    pieces = lines[:-1] if lines[-1] == "" else lines
+    numbers: dict[str, int] = {}
+    for number, piece in enumerate(pieces, 1):
+        if piece in numbers or not piece:
+            what = f"the piece {piece!r} of line {numbers[piece]:,} again" if piece else "no piece"
+            raise TokenizerError(
+                f"{name} has {what} on line {number:,}; each line needs a piece of its own, as its number is its id"
+            )
+        numbers[piece] = number
+    return pieces
+
+
+def _find_rules(folder: Path) -> BertRules | None:
+    """The rules that a file in the folder gives. tokenizer_config.json has precedence, as in transformers."""
+    rules = _read_tokenizer(folder / JSON_NAME)
+    settings = _read_settings(folder / CONFIG_NAME)
+    lowers = settings.get("do_lower_case", rules.lowercase if rules else None)
+    if not isinstance(lowers, bool):
+        return rules
+    rules = rules or BertRules(lowercase=lowers)
+    return BertRules(
+        lowercase=lowers,
+        strip_accents=settings.get("strip_accents", rules.strip_accents),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", rules.handle_chinese_chars),
+        clean_text=rules.clean_text,
+    )
+
+
+def _read_tokenizer(path: Path) -> BertRules | None:
+    with suppress(FileNotFoundError):
+        values = parse_json(path.read_bytes(), f"tokenizer {path}")
+        return read_rules(values) if is_wordpiece(values) else None
+    return None
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise TokenizerError(f"{path} can't be read ({error}); it says whether text is made lower case") from error
+
+
+def _is_cased(piece: str) -> bool:
+    """Whether a piece of text has a capital letter. [UNK], [unused1] and <S> are no text."""
+    is_special = (piece[0], piece[-1]) in (("[", "]"), ("<", ">"))
+    return not is_special and any(category(character) in ("Lu", "Lt") for character in piece)
