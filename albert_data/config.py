@@ -16,7 +16,9 @@ from albert_data.languages import normalise_language
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
-MODEL_TYPES = ("unigram", "bpe")
+WORDPIECE = "wordpiece"
+SENTENCEPIECE_TYPES = ("unigram", "bpe")
+MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE)
 NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/albert_text.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
@@ -99,9 +101,9 @@ def _normalise_encoding(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabConfig:
-    """How a SentencePiece vocabulary is trained.
+    """How a vocabulary is trained.
 
-    model_type: "unigram" or "bpe".
+    model_type: "unigram" or "bpe" of SentencePiece, or "wordpiece", as BERT has it.
     character_coverage: the share of all character occurrences in the corpus whose character gets a piece (the default
     is Google's for ALBERT).
     required_chars: characters that get a piece in any case, like printable ASCII.
@@ -131,6 +133,11 @@ class VocabConfig:
         check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
         check_range("seed", self.seed, 0, 2**63 - 1)
         check_choice("normalization", self.normalization, NORMALIZATIONS)
+        if self.model_type == WORDPIECE and (self.normalization, self.dummy_prefix) != ("none", None):
+            raise ConfigError(
+                "model_type wordpiece has BERT's rules for text, so normalization and dummy_prefix are not for it; "
+                "leave them out, and give --uncased for lower case without accents"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings by name; without a normalization if there is none, so that files of others stay as they were."""

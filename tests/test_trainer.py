@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from toy_language import make_sentences
 
-from albert_data.config import MODEL_TYPES, VocabConfig
+from albert_data.config import SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.pipeline import trainer_process
 from albert_data.pipeline.progress import NullProgress, Progress
@@ -58,7 +58,7 @@ def train(progress: Progress, sentences: list[bytes] = SENTENCES, **changes: Any
     return train_model(sentences, config, alphabet, TrainerProcess(config, len(alphabet.codes), progress))
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_the_model_equals_one_trained_in_this_process_and_progress_is_reported(model_type: str):
     progress = Recorder()
     assert train(progress, model_type=model_type) == train_model(SENTENCES, *settings(model_type=model_type))

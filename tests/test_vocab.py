@@ -15,7 +15,7 @@ from build_fixtures import LAYOUTS, InlineEngine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig
+from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
@@ -56,7 +56,7 @@ def learn_tokenizer(names: Path, **settings: Any) -> Tokenizer:
 
 
 @pytest.mark.parametrize("sample_bytes", [64_000_000, CAPPED], ids=["all", "a sample"])
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_order_layout_and_workers_change_no_byte_of_the_model(
     model_type: str, sample_bytes: int, corpus: Path, tmp_path: Path
 ):
@@ -88,7 +88,7 @@ def test_the_sample_keeps_to_its_cap_and_nearly_fills_it(corpus: Path):
         assert sample_bytes - 400 < trained.num_bytes <= sample_bytes
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_copies_of_a_text_change_no_byte_of_the_model(model_type: str, corpus: Path, tmp_path: Path):
     settings = {"model_type": model_type, "sample_bytes": CAPPED}
     fixtures.write_corpus(tmp_path, DOCUMENTS * 7, "jsonl", random.Random(1))
@@ -133,7 +133,7 @@ def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:
 # ---- what is learnt ----
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_the_special_pieces_have_the_first_five_ids(model_type: str, corpus: Path):
     learnt = learn_tokenizer(corpus, model_type=model_type)
     assert learnt.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
@@ -158,13 +158,13 @@ def test_uncased_folds_case_and_cased_keeps_it(corpus: Path):
 
 
 def test_unigram_and_bpe_are_different_models(corpus: Path):
-    unigram, bpe = (learn_tokenizer(corpus, model_type=kind) for kind in MODEL_TYPES)
+    unigram, bpe = (learn_tokenizer(corpus, model_type=kind) for kind in SENTENCEPIECE_TYPES)
     assert unigram.pieces != bpe.pieces
     for learnt in (unigram, bpe):
         assert learnt.decode(learnt.encode(["people walked"])[0]) == "people walked"
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 @pytest.mark.parametrize("character_coverage", [0.98, 0.99995, 1.0])
 def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
     character_coverage: float, model_type: str, tmp_path: Path
@@ -176,7 +176,7 @@ def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
     assert learnt.unk_id not in learnt.encode([string.printable + "é한"])[0]
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_lost_characters_are_reported_with_counts_and_are_unknown(model_type: str, tmp_path: Path):
     text = "Plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
     (tmp_path / "in.txt").write_text(text)
@@ -221,7 +221,7 @@ def test_full_coverage_leaves_no_character_unknown(corpus: Path):
 # ---- sizes that can't be ----
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_the_error_for_too_large_a_size_names_the_largest_which_then_works(model_type: str, corpus: Path):
     with pytest.raises(VocabularyTooLarge, match=r"100,000 pieces is larger than the text supports") as refusal:
         learn(corpus, model_type=model_type, vocab_size=100_000)
@@ -232,7 +232,7 @@ def test_the_error_for_too_large_a_size_names_the_largest_which_then_works(model
         learn(corpus, model_type=model_type, vocab_size=largest + 1)
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 def test_the_error_for_too_small_a_size_names_the_smallest_which_then_works(model_type: str, corpus: Path):
     with pytest.raises(TokenizerError, match=r"20 pieces is smaller than the (\d+) .*--vocab-size") as refusal:
         learn(corpus, model_type=model_type, vocab_size=20)

@@ -18,7 +18,7 @@ from albert_data.interrupts import INTERRUPTED
 
 COMMANDS = {
     "quickstart": "Train a vocabulary, build shards, train a small model.",
-    "vocab": "Train a SentencePiece vocabulary on text.",
+    "vocab": "Train a vocabulary on text.",
     "build": "Turn text into pretraining shards.",
     "inspect": "Show what is in a shard folder.",
     "audit": "Look for what makes shards bad for pretraining.",

@@ -25,7 +25,12 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 @inputs_argument
 @click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write.")
 @setting(VocabConfig, "--vocab-size", "Number of pieces, special ones included.")
-@setting(VocabConfig, "--model-type", "Kind of SentencePiece model.", type=click.Choice(MODEL_TYPES))
+@setting(
+    VocabConfig,
+    "--model-type",
+    "Kind of model: unigram or bpe of SentencePiece, or wordpiece, as BERT has it.",
+    type=click.Choice(MODEL_TYPES),
+)
 @setting(
     VocabConfig,
     "--character-coverage",
@@ -51,7 +56,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 @text_options
 @workers_option
 def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) -> None:
-    """Train a SentencePiece vocabulary on text.
+    """Train a vocabulary on text.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
     blank line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
@@ -66,7 +71,7 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     from albert_data.cli.progress import Bar
     from albert_data.cli.summary import describe_vocabulary
     from albert_data.pipeline.vocabulary import train_vocab
-    from albert_data.tokenizer.model import MODEL_NAME
+    from albert_data.tokenizer.model import find_model
 
     text = take_text_config(settings)
     config = VocabConfig(**settings)  # all that is left of the settings
@@ -75,4 +80,4 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
         report = train_vocab(inputs, output, config=config, text=text, workers=workers, progress=bar)
     finally:
         bar.close()
-    show("\n".join([describe_vocabulary(report, output / MODEL_NAME), *report.describe_choices()]))
+    show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]))

@@ -19,7 +19,7 @@ from albert_data.tokenizer.tokenizer_json import (
     is_wordpiece,
     read_rules,
 )
-from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME
+from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
 
 
 def json_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
@@ -40,12 +40,6 @@ def json_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
     }
     if not is_wordpiece(values):
         return {JSON_NAME: dump(values), CONFIG_NAME: dump(settings)}
-    rules = read_rules(values)
-    settings |= {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": rules.lowercase,
-        "strip_accents": rules.strip_accents,
-        "tokenize_chinese_chars": rules.handle_chinese_chars,
-    }
+    settings |= describe_config(read_rules(values))
     vocab = "".join(f"{piece}\n" for piece in pieces).encode()
     return {JSON_NAME: dump(values), CONFIG_NAME: dump(settings), VOCAB_NAME: vocab}

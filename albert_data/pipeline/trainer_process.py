@@ -3,7 +3,7 @@
 SentencePiece trains for minutes inside one call, which can't be interrupted and reports its progress only in its log.
 In a process of its own, the log is a pipe that is read here, Ctrl-C ends the process, and if memory runs out the system
 kills that process alone. The process is not forked: OpenMP threads, which the trainer uses, don't survive a fork.
-Unknown lines of the log are ignored.
+Unknown lines of the log are ignored. The trainer of `tokenizers` has no log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Watcher:
         self._num_merges = max(config.vocab_size - num_characters, 1)
         self._log_smallest, self._log_seeds, self._done = math.log(_PRUNED_TO * config.vocab_size), 0.0, 0
         self._rest, self.last_lines = b"", deque[str](maxlen=_LINES_KEPT)
-        progress.start(_NORMALISING, None, "")
+        progress.start(_MERGING if config.model_type == "wordpiece" else _NORMALISING, None, "")
 
     def feed(self, log: bytes) -> None:
         *lines, self._rest = (self._rest + log).split(b"\n")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 
-from albert_data.config import TextConfig, VocabConfig
+from albert_data.config import WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.fields import Fields, name_field
@@ -34,6 +34,7 @@ from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_un
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
 from albert_data.tokenizer.sampling import SentenceSample, select_sentences
 from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
+from albert_data.tokenizer.wordpiece_training import BertNormalRule, RawCounter, train_wordpiece_model
 
 _COLUMNS, _INDENT = 80, 11
 _MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are in scripts without spaces
@@ -68,19 +69,18 @@ class SampleJob:
     """Reads the documents of a task, and returns the sentences whose hashes are within its limit."""
 
     def __init__(self, text: TextConfig, config: VocabConfig) -> None:
-        self._text, self._seed, self._rule = text, config.seed, NormalRule(config.cased)
-        self._normalization = config.normalization
+        self._text, self._config = text, config
 
     def __call__(self, task: SampleTask) -> Candidates:
-        damage, counter = Damage(strict=self._text.strict), CharacterCounter(self._rule)
+        damage, counter = Damage(strict=self._text.strict), _make_counter(self._config)
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
             for lines in split_lines(read_documents(block, self._text, damage)):
                 text = make_text(lines, self._text)
-                if self._normalization != "none":
+                if self._config.normalization != "none":
                     text = normalise_text_of(text)
-                sentences |= select_sentences(text, self._seed, task.limit)
+                sentences |= select_sentences(text, self._config.seed, task.limit)
                 counter.add(text)
                 num_documents += len(lines.document_keys)
                 text_bytes += len(lines.utf8)
@@ -91,6 +91,11 @@ class SampleJob:
             text_bytes=text_bytes,
             damage=damage,
         )
+
+
+def _make_counter(config: VocabConfig) -> CharacterCounter | RawCounter:
+    """BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library."""
+    return RawCounter() if config.model_type == WORDPIECE else CharacterCounter(NormalRule(config.cased))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +129,8 @@ class VocabReport:
 
     def describe_choices(self) -> list[str]:
         """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
+        if self.config.model_type == WORDPIECE:
+            return _label("characters", self.alphabet.describe())
         if self.config.dummy_prefix:
             choice, option = "a sentence begins with a space", "--no-dummy-prefix"
         else:
@@ -147,7 +154,7 @@ def train_vocab(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> VocabReport:
-    """Train a SentencePiece vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
+    """Train a vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
 
     inputs: see `build`; text: how they are read. workers: processes; None for one a core.
     Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
@@ -157,7 +164,7 @@ def train_vocab(
     find_storage(output)  # before pathlib makes s3:/bucket of s3://bucket
     try:
         found = find_named(inputs, text, progress)
-        claim_folder(Path(output))
+        claim_folder(Path(output), config.model_type)
         report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), progress)
         save_vocabulary(Path(output), report)
     except OSError as error:
@@ -174,16 +181,21 @@ def learn_vocabulary(
     *,
     shrink: bool = False,
 ) -> VocabReport:
-    """Sample the sentences of a corpus and train a SentencePiece model on them.
+    """Sample the sentences of a corpus and train a model on them.
 
     shrink: if the text supports fewer pieces than asked for, train as many as it supports.
     Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
     check_language_field(inputs, text)
     progress = progress or NullProgress()
+    rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
     corpus = _read_corpus(inputs, text, config, engine, progress)
-    alphabet, unspaced_share = choose_alphabet(corpus.characters, config), measure_unspaced(corpus.characters)
-    if config.dummy_prefix is None:
+    unspaced_share = measure_unspaced(corpus.characters)
+    if rule is None:
+        alphabet = choose_alphabet(corpus.characters, config)
+    else:
+        alphabet = choose_alphabet(rule.count(corpus.characters), config, rule.normalise)
+    if config.dummy_prefix is None and rule is None:
         config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
     size = sum(map(len, corpus.sentences)) / 1e6
     progress.say(
@@ -266,7 +278,8 @@ def _train(
 ) -> tuple[TrainedModel, VocabConfig]:
     try:
         trainer = TrainerProcess(config, len(alphabet.codes), progress)
-        return train_model(sentences, config, alphabet, trainer), config
+        train = train_wordpiece_model if config.model_type == WORDPIECE else train_model
+        return train(sentences, config, alphabet, trainer), config
     except VocabularyTooLarge as error:
         if not shrink:
             raise

@@ -1,7 +1,9 @@
-"""The folder of a vocabulary: the SentencePiece model, its pieces as text, and the settings that made it.
+"""The folder of a vocabulary: the model, its pieces as text, and the settings that made it.
 
-vocab.json records the SHA-256 of the other two files and of its own values. So a later `vocab` recognises the files
-that it may replace, and a build knows whether the vocabulary that it trained was saved as a whole.
+A SentencePiece vocabulary has spiece.model and pieces.txt; a WordPiece vocabulary tokenizer.json, vocab.txt, and the
+tokenizer_config.json with which transformers reads it. vocab.json records the SHA-256 of the other files and of its own
+values. So a later `vocab` recognises the files that it may replace, and a build knows whether the vocabulary that it
+trained was saved as a whole.
 """
 
 from __future__ import annotations
@@ -11,33 +13,41 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from albert_data.config import WORDPIECE
 from albert_data.errors import OutputError, TokenizerError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.storage import FOLDER, find_kind, find_storage
 from albert_data.tokenizer.alphabet import Alphabet
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, BertRules, dump
+from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
 
 if TYPE_CHECKING:
     from albert_data.pipeline.vocabulary import VocabReport
 
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
-FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
+FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)  # of a SentencePiece vocabulary
+_WORDPIECE_FILES = (JSON_NAME, VOCAB_NAME, CONFIG_NAME, SETTINGS_NAME)
 _ANY_HASH = "any"  # stands for the hash of vocab.json: a file can't hold its own
 _MAX_LISTED = 1000  # lost characters in vocab.json
 _SEAL = "settings_sha256"
 _SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}  # every version wrote these
 
 
-def claim_folder(folder: Path) -> None:
+def claim_folder(folder: Path, model_type: str) -> None:
     """Make the folder of a vocabulary, if there is none. Called before the training, so that it fails early.
 
-    Raises OutputError if one of the names is taken by a file that `vocab` did not write.
+    Raises OutputError if one of the names is taken by a file that `vocab` did not write, or if a vocabulary of another
+    kind is there.
     """
     storage = find_storage(folder)
+    names, other = (_WORDPIECE_FILES, MODEL_NAME) if model_type == WORDPIECE else (FILES, JSON_NAME)
     try:
         storage.make_folder(folder)
         known = _read_hashes(folder)
-        for name in FILES:
+        if is_there(folder / other):
+            raise OutputError(f"{folder / other} is a vocabulary of another kind; name another folder")
+        for name in names:
             path = folder / name
             if is_there(path) and not (is_regular(path) and known.get(name) in (_ANY_HASH, hash_file(path))):
                 raise OutputError(
@@ -119,11 +129,15 @@ def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     """Write the model, its pieces and the settings to a folder; returns the settings.
 
-    The settings are the first file: the other two are never there without them, even if this is killed, so their hashes
+    The settings are the first file: the others are never there without them, even if this is killed, so their hashes
     in the settings show that they are ours.
     """
-    model = report.trained.model
-    pieces = _list_pieces(Tokenizer(model, str(folder / MODEL_NAME)))
+    model, pieces = report.trained.model, _list_pieces(Tokenizer(report.trained.model, str(folder)))
+    if report.config.model_type == WORDPIECE:
+        config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
+        files = {CONFIG_NAME: config, VOCAB_NAME: pieces, JSON_NAME: model}
+    else:
+        files = {PIECES_NAME: pieces, MODEL_NAME: model}
     settings = {
         **report.config.to_dict(),
         "documents": report.num_documents,
@@ -135,13 +149,12 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "characters": _record_characters(report.alphabet),
         "unspaced_share": round(report.unspaced_share, 6),
         "damage": report.damage,
-        "files": {MODEL_NAME: _hash(model), PIECES_NAME: _hash(pieces)},
+        "files": {name: _hash(data) for name, data in files.items()},
     }
     settings[_SEAL] = _seal(settings)
-    claim_folder(folder)
+    claim_folder(folder, report.config.model_type)
     try:
-        files = {SETTINGS_NAME: to_json(settings), PIECES_NAME: pieces, MODEL_NAME: model}
-        find_storage(folder).replace_together(folder, files)
+        find_storage(folder).replace_together(folder, {SETTINGS_NAME: to_json(settings), **files})
     except OSError as error:
         raise OutputError(
             f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is "

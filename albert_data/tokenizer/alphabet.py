@@ -7,6 +7,7 @@ most frequent characters follow, until all of them cover the share that `charact
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,6 +19,7 @@ from albert_data.tokenizer.counting import CharacterCounts, NormalRule
 from albert_data.tokenizer.words import SPACE, is_unspaced
 from albert_data.unicode_tables import categories, category
 
+Normalise = Callable[[str], str]
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
 _UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
 _COVERAGES = (0.999, 0.9999, 0.99999, 0.999999, 1.0)
@@ -72,9 +74,12 @@ def show_character(code: int) -> str:
     return chr(code) if category(chr(code))[0] in "LNPS" else f"U+{code:04X}"
 
 
-def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
-    """Raises TokenizerError for a required character that no vocabulary can hold."""
-    required = _find_required(config)
+def choose_alphabet(counts: CharacterCounts, config: VocabConfig, normalise: Normalise | None = None) -> Alphabet:
+    """normalise: what was done to the text before its characters were counted; None for SentencePiece's rule.
+
+    Raises TokenizerError for a required character that no vocabulary can hold.
+    """
+    required = _find_required(config, normalise or NormalRule(config.cased).normalise)
     is_required = np.isin(counts.codes, required)
     covered, num_characters = int(counts.counts[is_required].sum()), int(counts.counts.sum())
     order = np.lexsort((counts.codes, -counts.counts))  # most frequent first, equally frequent ones by code
@@ -101,9 +106,9 @@ def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
     )
 
 
-def _find_required(config: VocabConfig) -> list[int]:
+def _find_required(config: VocabConfig, normalise: Normalise) -> list[int]:
     """Printable ASCII and the characters that the user names, as the normaliser leaves them."""
-    normalised = NormalRule(config.cased).normalise(PRINTABLE_ASCII + config.required_chars)
+    normalised = normalise(PRINTABLE_ASCII + config.required_chars)
     codes = set(map(ord, normalised.replace(" ", SPACE)))
     if unusable := sorted(codes & _UNUSABLE):
         raise TokenizerError(

@@ -164,17 +164,22 @@ def describe_template(cls: str, cls_id: int, sep: str, sep_id: int) -> dict[str,
     }
 
 
+def import_tokenizers(needed_by: str) -> Any:
+    """Raises TokenizerError if the library is not installed."""
+    try:
+        return importlib.import_module("tokenizers")
+    except ImportError as error:
+        raise TokenizerError(
+            f"{needed_by} needs the library tokenizers; install it with: pip install 'albert-data[tokenizers]'"
+        ) from error
+
+
 def load_backend(values: Mapping[str, Any], name: str) -> Any:
     """The tokenizer as the library has it, for text alone: no special piece is added to a text, or found in it.
 
     Raises TokenizerError if the library is not installed or refuses the values.
     """
-    try:
-        tokenizers = importlib.import_module("tokenizers")
-    except ImportError as error:
-        raise TokenizerError(
-            f"{name} needs the library tokenizers; install it with: pip install 'albert-data[tokenizers]'"
-        ) from error
+    tokenizers = import_tokenizers(name)
     bare = {**values, "post_processor": None, "truncation": None, "padding": None}
     try:
         backend = tokenizers.Tokenizer.from_str(json.dumps(bare))

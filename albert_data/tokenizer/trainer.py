@@ -1,8 +1,8 @@
-"""SentencePiece's trainer, in this process or as a program of its own.
+"""SentencePiece's trainer, or that of `tokenizers`, in this process or as a program of its own.
 
 The program reads a pickle of sentences and options from stdin, after the pickle's length. It writes a pickle of the
 model, or of the trainer's error, to stdout, and the trainer's log to stderr. The parent keeps stdin open, and the
-program ends when it is closed, as it is when the parent dies. It imports only SentencePiece, so it starts at once.
+program ends when it is closed, as it is when the parent dies. It imports only what it needs, so it starts at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import IO, Any
 
 import sentencepiece
 
+from albert_data.tokenizer.wordpiece_trainer import train_wordpiece
+
 Trainer = Callable[[list[bytes], dict[str, Any]], bytes]
 # Its arguments are the parent's sys.path, so that both import from the same folders.
 COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.tokenizer.trainer import main; main()"
@@ -25,7 +27,12 @@ _LENGTH_BYTES = 8
 
 
 def train(sentences: list[bytes], options: dict[str, Any]) -> bytes:
-    """The serialised model. Raises RuntimeError with the trainer's message, or MemoryError."""
+    """The serialised model, or the pieces of a WordPiece vocabulary (options with "symbols").
+
+    Raises RuntimeError with the trainer's message, or MemoryError.
+    """
+    if "symbols" in options:
+        return train_wordpiece(sentences, options)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(sentences), model_writer=model, **options)
     return model.getvalue()

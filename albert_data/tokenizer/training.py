@@ -61,6 +61,26 @@ class TrainedModel:
     num_skipped: int
     skipped_bytes: int
 
+    @classmethod
+    def of(cls, model: bytes, used: list[bytes], sentences: list[bytes]) -> TrainedModel:
+        """used: those of the sentences that the trainer got."""
+        num_bytes = sum(map(len, used))
+        return cls(
+            model=model,
+            num_sentences=len(used),
+            num_bytes=num_bytes,
+            num_skipped=len(sentences) - len(used),
+            skipped_bytes=sum(map(len, sentences)) - num_bytes,
+        )
+
+
+def choose_sentences(sentences: list[bytes]) -> list[bytes]:
+    """Those that are not too long to learn from. Raises TokenizerError if there is none."""
+    used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
+    if not used:
+        raise TokenizerError("no sentence to learn a vocabulary from; give more text")
+    return used
+
 
 def train_model(
     sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer = train
@@ -71,24 +91,15 @@ def train_model(
     vocabulary.
     """
     assert config.dummy_prefix is not None, "it must be decided before the training"
-    used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
-    if not used:
-        raise TokenizerError("no sentence to learn a vocabulary from; give more text")
+    used = choose_sentences(sentences)
     _check_size(config, alphabet)
-    num_bytes, all_bytes = sum(map(len, used)), sum(map(len, sentences))
-    num_unknown = num_bytes // _BYTES_PER_UNKNOWN + 1
+    num_unknown = sum(map(len, used)) // _BYTES_PER_UNKNOWN + 1
     unknown = [UNKNOWN.encode() * _UNKNOWN_PER_SENTENCE] * -(-num_unknown // _UNKNOWN_PER_SENTENCE)
     try:
         model = trainer(replace_lost(used, config, alphabet) + unknown, _make_options(config, alphabet))
     except RuntimeError as error:
         raise _explain(error, config) from error
-    return TrainedModel(
-        model=model,
-        num_sentences=len(used),
-        num_bytes=num_bytes,
-        num_skipped=len(sentences) - len(used),
-        skipped_bytes=all_bytes - num_bytes,
-    )
+    return TrainedModel.of(model, used, sentences)
 
 
 def _make_options(config: VocabConfig, alphabet: Alphabet) -> dict[str, Any]:

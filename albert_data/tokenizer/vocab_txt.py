@@ -97,3 +97,16 @@ def _is_cased(piece: str) -> bool:
     """Whether a piece of text has a capital letter. [UNK], [unused1] and <S> are no text."""
     is_special = (piece[0], piece[-1]) in (("[", "]"), ("<", ">"))
     return not is_special and any(category(character) in ("Lu", "Lt") for character in piece)
+
+
+def describe_config(rules: BertRules) -> dict[str, Any]:
+    """tokenizer_config.json, as transformers reads it."""
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": rules.lowercase,
+        "strip_accents": rules.strip_accents,
+        "tokenize_chinese_chars": rules.handle_chinese_chars,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        **{f"{role}_token": names[0] for role, names in ROLES.items()},
+    }
