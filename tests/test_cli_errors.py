@@ -134,8 +134,8 @@ def test_a_corpus_without_a_token_is_refused(capsys: pytest.CaptureFixture[str])
     ("tokenizer", "parts"),
     [
         ("missing.model", ["tokenizer missing.model can't be read: No such file or directory"]),
-        ("in.txt", ["tokenizer in.txt is no SentencePiece model", "train one with `albert-data vocab`"]),
-        ("corrupt.model", ["tokenizer corrupt.model is no SentencePiece model"]),
+        ("in.txt", ["tokenizer in.txt lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt of WordPiece needs"]),
+        ("corrupt.model", ["tokenizer corrupt.model is no SentencePiece model", "train one with `albert-data vocab`"]),
         ("empty.model", ["tokenizer empty.model is no SentencePiece model"]),
         (
             "bare.model",

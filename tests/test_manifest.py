@@ -52,9 +52,10 @@ tokenizers = st.builds(
     file=words,
     sha256=words,
 )
+field_names = st.text(min_size=1).filter(lambda names: all(name.strip() for name in names.split(",")))
 configs = st.builds(
     BuildConfig,
-    text=st.builds(TextConfig, text_field=st.text(min_size=1), strict=st.booleans()),
+    text=st.builds(TextConfig, text_field=field_names, strict=st.booleans()),
     examples=st.builds(ExampleConfig, max_seq_len=st.integers(8, 99), whole_word=st.booleans(), seed=counts),
     num_shards=st.none() | st.integers(1, 9),
     validation_fraction=st.floats(0, 0.5),

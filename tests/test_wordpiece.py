@@ -157,13 +157,13 @@ def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n", "lacks [MASK] or <mask>"),
-        (b"[PAD]\n[CLS]\n[SEP]\n[MASK]\nthe\n", "lacks [UNK] or <unk>"),
-        (b"<pad>\n<unk>\n<s>\n</s>\n<mask>\nthe\n", "lacks [PAD], [UNK], [CLS], [SEP], [MASK], which a WordPiece"),
-        (b"[PAD]\n[UNK]\nthe\n[CLS]\nthe\n", "has the piece 'the' of line 3 again on line 5"),
-        (b"[PAD]\n\n[UNK]\n", "has no piece on line 2"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n", "lacks [MASK]; a vocab.txt of WordPiece needs"),
+        (b"[PAD]\n[CLS]\n[SEP]\n[MASK]\nthe\n", "lacks [UNK]; a vocab.txt"),
+        (b"<pad>\n<unk>\n<s>\n</s>\n<mask>\nthe\n", "lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt"),
+        (b"[PAD]\n[UNK]\nthe\n[CLS]\nthe\n[SEP]\n[MASK]\n", "has the piece 'the' of line 3 again on line 5"),
+        (b"[PAD]\n\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", "has no piece on line 2"),
         (b"[PAD]\n[UNK]\nth\xff\n", "is not UTF-8 (line 3)"),
-        (b"", "lacks [PAD] or <pad>"),
+        (b"", "lacks [PAD], [UNK]"),
     ],
 )
 def test_a_bad_vocab_txt_is_one_line(tmp_path: Path, data: bytes, says: str):

@@ -17,7 +17,6 @@ from albert_data.tokenizer.tokenizer_json import (
     JSON_NAME,
     ROLES,
     BertRules,
-    find_specials,
     is_wordpiece,
     make_wordpiece,
     parse_json,
@@ -32,9 +31,9 @@ def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
     """A tokenizer.json, and what was decided about case for want of a file that says it. Raises TokenizerError."""
     name = f"tokenizer {path}"
     pieces = _split_lines(data, name)
-    find_specials(pieces, name)
     if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
-        raise TokenizerError(f"{name} lacks {', '.join(lacking)}, which a WordPiece vocabulary needs by this name")
+        raise TokenizerError(f"{name} lacks {', '.join(lacking)}; a vocab.txt of WordPiece needs a line for each")
+    _check_lines(pieces, name)
     note, rules = None, _find_rules(path.parent)
     if rules is None:
         rules = BertRules(lowercase=not any(map(_is_cased, pieces)))
@@ -49,7 +48,10 @@ def _split_lines(data: bytes, name: str) -> list[str]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TokenizerError(f"{name} is not UTF-8 (line {line:,}); a vocabulary has a piece on each line") from error
-    pieces = lines[:-1] if lines[-1] == "" else lines
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _check_lines(pieces: list[str], name: str) -> None:
     numbers: dict[str, int] = {}
     for number, piece in enumerate(pieces, 1):
         if piece in numbers or not piece:
@@ -58,7 +60,6 @@ def _split_lines(data: bytes, name: str) -> list[str]:
                 f"{name} has {what} on line {number:,}; each line needs a piece of its own, as its number is its id"
             )
         numbers[piece] = number
-    return pieces
 
 
 def _find_rules(folder: Path) -> BertRules | None:

@@ -1,0 +1,113 @@
+"""Compares WordPiece with other libraries: differing ids, and rates on one core beside a SentencePiece model.
+
+    python -m benchmarks.wordpiece CORPUS... --vocab vocab.txt --model spiece.model --random-strings 100000
+
+The contenders take turns on the same lines, and a rate is the median of the runs. `tokenizers` is slow, so it reads the
+first 4 MB. A library that is not installed is left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+
+from albert_data import load_tokenizer
+from albert_data.tokenizer.model import Tokenizer
+from benchmarks import rivals  # noqa: F401  # one thread for libraries of Rust, before they are imported
+from benchmarks.corpora import count_bytes, read_texts, split_lines, take_bytes
+from benchmarks.oddities import make_strings
+from benchmarks.tokenising import TOKENIZERS_BYTES, alternate, time_call, time_ours
+
+_BATCH = 20_000  # lines
+_MAX_SHOWN = 5
+
+
+def load_reference(tokenizer: Tokenizer) -> Any:
+    """The library's own BertWordPieceTokenizer, which takes text that spells a special piece for text, as ours does."""
+    rules = json.loads(tokenizer.model)["normalizer"]
+    reference = importlib.import_module("tokenizers").BertWordPieceTokenizer(
+        vocab={piece: i for i, piece in enumerate(tokenizer.pieces)},
+        **{name: value for name, value in rules.items() if name != "type"},
+    )
+    reference._tokenizer.encode_special_tokens = True
+    return reference
+
+
+def find_differences(tokenizer: Tokenizer, reference: Any, lines: list[str]) -> Iterator[str]:
+    """Yield the lines whose ids differ."""
+    for begin in range(0, len(lines), _BATCH):
+        batch = lines[begin : begin + _BATCH]
+        ids, offsets = tokenizer.encode(batch)
+        for line, ours in zip(batch, np.split(ids, offsets[1:-1]), strict=True):
+            if reference.encode(line, add_special_tokens=False).ids != ours.tolist():
+                yield line
+
+
+def find_rivals(model: bytes, lines: list[str]) -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Yield the name of each library, a call that encodes lines with it, and the bytes of these lines."""
+    few = take_bytes(lines, TOKENIZERS_BYTES)
+    library = importlib.import_module("tokenizers").Tokenizer.from_str(model.decode())
+    yield "tokenizers", lambda: library.encode_batch_fast(few, add_special_tokens=False), count_bytes(few)
+    try:
+        tokie = importlib.import_module("tokie")
+    except ImportError:
+        return
+    path = Path(click.get_app_dir("albert-data-benchmark"), "tokenizer.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model)
+    rival = tokie.Tokenizer.from_json(str(path))
+    path.unlink()
+    yield "tokie", lambda: rival.encode_batch_flat(lines, add_special_tokens=False), count_bytes(lines)
+
+
+def measure_rates(vocab: Path, model: Path | None, lines: list[str], runs: int) -> Iterator[tuple[str, float]]:
+    """Yield the name of each contender and its rate in MB a second."""
+    size = count_bytes(lines)
+    ours = {"WordPiece": vocab, **({} if model is None else {"SentencePiece": model})}
+    contenders: dict[str, Callable[[], float]] = {
+        f"{name}, table {state}": partial(time_ours, path, lines, warm=state == "warm")
+        for name, path in ours.items()
+        for state in ("cold", "warm")
+    }
+    sizes = dict.fromkeys(contenders, size)
+    for name, call, num_bytes in find_rivals(load_tokenizer(vocab, to_encode=False).model, lines):
+        contenders[name], sizes[name] = partial(time_call, call), num_bytes
+    for name, seconds in alternate(contenders, runs).items():
+        yield name, sizes[name] / 1e6 / median(seconds)
+
+
+@click.command()
+@click.argument("corpora", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--vocab", multiple=True, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--model", type=click.Path(exists=True, path_type=Path), help="A SentencePiece model to time beside it.")
+@click.option("--runs", default=5, show_default=True)
+@click.option("--random-strings", default=0, show_default=True)
+def main(
+    corpora: tuple[Path, ...], vocab: tuple[Path, ...], model: Path | None, runs: int, random_strings: int
+) -> None:
+    texts = {path.name: [line for text in read_texts(path) for line in split_lines(text)] for path in corpora}
+    samples = [line for lines in texts.values() for line in take_bytes(lines, TOKENIZERS_BYTES)]
+    for path in vocab:
+        tokenizer = load_tokenizer(path)
+        reference = load_reference(tokenizer)
+        strings = {"random strings": make_strings(random_strings, samples, seed=0)} if random_strings else {}
+        for name, lines in {**texts, **strings}.items():
+            differing = list(find_differences(tokenizer, reference, lines))
+            click.echo(f"{path}: {name}: {len(differing):,} of {len(lines):,} lines differ")
+            for line in differing[:_MAX_SHOWN]:
+                click.echo(f"  {line!r:.200}")
+        for name, lines in texts.items() if runs else ():
+            for contender, rate in measure_rates(path, model, lines, runs):
+                click.echo(f"{path}: {name}: {contender}: {rate:.1f} MB/s")
+
+
+if __name__ == "__main__":
+    main()
