@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -60,11 +61,10 @@ def find_rivals(model: bytes, lines: list[str]) -> Iterator[tuple[str, Callable[
         tokie = importlib.import_module("tokie")
     except ImportError:
         return
-    path = Path(click.get_app_dir("albert-data-benchmark"), "tokenizer.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(model)
-    rival = tokie.Tokenizer.from_json(str(path))
-    path.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tokenizer.json")
+        path.write_bytes(model)
+        rival = tokie.Tokenizer.from_json(str(path))
     yield "tokie", lambda: rival.encode_batch_flat(lines, add_special_tokens=False), count_bytes(lines)
 
 
