@@ -127,7 +127,10 @@ def document_key(document: bytes) -> int:
 
 @dataclass
 class Vocabulary:
-    """What the rules need to know of each piece: lists over the vocabulary, the first two of 1, 0 or -2 (never)."""
+    """What the rules need to know of each piece: lists over the vocabulary, the first two of 1, 0 or -2 (never).
+
+    joined: pairs of pieces that are one word by a word list.
+    """
 
     starts: Sequence[int]
     standalone: Sequence[int]
@@ -135,13 +138,15 @@ class Vocabulary:
     cls_id: int
     sep_id: int
     mask_id: int
+    joined: Sequence[tuple[int, int]] = ()
 
 
 def begins_word(segment: Sequence[int], at: int, vocabulary: Vocabulary) -> bool:
     if at == 0:
         return True
     after, before = vocabulary.starts[segment[at]], vocabulary.standalone[segment[at - 1]]
-    return (after > 0 or before > 0) and after >= 0 and before >= 0
+    is_joined = (segment[at - 1], segment[at]) in vocabulary.joined
+    return (after > 0 or before > 0) and after >= 0 and before >= 0 and not is_joined
 
 
 # ---- examples/pairs.py ----

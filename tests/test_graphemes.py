@@ -185,7 +185,9 @@ def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first: list[in
     for words, begin, part in zip(expected, (1, len(first) + 2), (first, second), strict=True):
         count = begin_words_of(ids, begin, begin + len(part), flags, begins)
         assert begins[:count].tolist() == [word[0] for word in words]
-    rows = OriginalRows(ids, np.array([0, len(ids)]), np.array([len(first)], np.int32), np.zeros(len(ids), np.bool_))
+    rows = OriginalRows(
+        ids, np.array([0, len(ids)]), np.array([len(first)], np.int32), *np.zeros((2, len(ids)), np.bool_)
+    )
     ends, count = find_words_of(rows, WordArrays(IS_SPECIAL_ID, RULE.starts, RULE.standalone), begins)
     words = expected[0] + expected[1]
     assert begins[:count].tolist() == [word[0] for word in words]

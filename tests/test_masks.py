@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from toy_documents import (
     CLS,
     EVERY_PIECE,
+    LISTED_WORDS,
     MASK,
     ORDINARY_IDS,
     PAD,
@@ -93,7 +94,7 @@ def plain_laws(config: ExampleConfig) -> dict[tuple[int, int, int], references.S
 
 
 @every_setting
-@pytest.mark.parametrize("rule", [RULE, EVERY_PIECE], ids=["words", "pieces"])
+@pytest.mark.parametrize("rule", [RULE, EVERY_PIECE, LISTED_WORDS], ids=["words", "pieces", "listed words"])
 @given(keyed=toy_documents.documents, seed=st.integers(0, 2**63 - 1), pass_index=st.integers(0, 100))
 @settings(max_examples=25)
 def test_masks_equal_the_plain_reference(

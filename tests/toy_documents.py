@@ -14,7 +14,7 @@ from albert_data.config import ExampleConfig
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.ragged import Pairs
 from albert_data.tokenizer.model import Documents, Specials
-from albert_data.tokenizer.words import WordRule
+from albert_data.tokenizer.words import WordRule, match_words
 
 PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "▁walk", "▁dog", "▁"]
 PIECES += ["ing", "s", "ed", "er", "é", ",", ".", "▁(", "中", "国"]
@@ -23,6 +23,8 @@ FIRST_ORDINARY, VOCAB_SIZE = 5, len(PIECES)
 
 RULE = WordRule.from_pieces(PIECES)
 EVERY_PIECE = WordRule.every_piece(VOCAB_SIZE)
+# 中国 is the only word of the list, so all divisions are equally likely, and that with the longest words is taken.
+LISTED_WORDS = replace(RULE, lexicon=match_words(PIECES, {"中国": 1.0}, str))
 SPECIALS = Specials(
     pad_id=PAD,
     unk_id=UNK,
@@ -43,6 +45,7 @@ sentences = st.one_of(
     st.lists(tokens, max_size=60),
     long_words,
     st.lists(START, min_size=1, max_size=4),
+    st.lists(st.sampled_from([18, 19]), max_size=20),
 )
 documents = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(sentences, max_size=9)), max_size=5)
 
@@ -51,7 +54,13 @@ KeyedDocument = tuple[int, list[list[int]]]
 
 def plain_vocabulary(rule: WordRule = RULE) -> references.Vocabulary:
     return references.Vocabulary(
-        rule.starts.tolist(), rule.standalone.tolist(), SPECIALS.is_special.tolist(), CLS, SEP, MASK
+        rule.starts.tolist(),
+        rule.standalone.tolist(),
+        SPECIALS.is_special.tolist(),
+        CLS,
+        SEP,
+        MASK,
+        [] if rule.lexicon is None else [(PIECES.index("中"), PIECES.index("国"))],
     )
 
 

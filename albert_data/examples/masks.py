@@ -66,7 +66,7 @@ class Pieces(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs.
+    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs; joined as WordRule.find_joined gives it.
 
     A row's draws depend on its key (uint64), its index, and the seed and the pass of all rows.
     """
@@ -74,6 +74,7 @@ class Rows(NamedTuple):
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
+    joined: np.ndarray
     keys: np.ndarray
     indices: np.ndarray
     seed: np.uint64
@@ -142,14 +143,18 @@ def mask_pairs(
     max_row_len = max(int(np.diff(pairs.offsets).max(initial=0)), config.max_seq_len)
     tables = span_tables(max_row_len, config.longest_span, config.mask_prob, config.masking)
     pieces = Pieces.of(specials, words, ordinary_ids, config)
-    return mask_by_tables(pairs, pairs.document_keys, np.uint64(config.seed), pass_index, tables, pieces)
+    rows = make_rows(pairs, words, pairs.document_keys, np.uint64(config.seed), pass_index)
+    return mask_by_tables(pairs, rows, tables, pieces)
 
 
-def mask_by_tables(
-    pairs: Pairs, keys: np.ndarray, seed: np.uint64, pass_index: int, tables: SpanTables, pieces: Pieces
-) -> Examples:
-    """Mask every row, in `pairs.ids` itself. keys: uint64; a row's draws depend on its key and its index."""
-    rows = Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, keys, pairs.indices, seed, pass_index)
+def make_rows(pairs: Pairs, words: WordRule, keys: np.ndarray, seed: np.uint64, pass_index: int) -> Rows:
+    """keys: uint64; a row's draws depend on its key and its index."""
+    joined = words.find_joined(pairs.ids)
+    return Rows(pairs.ids, pairs.offsets, pairs.segment_a_len, joined, keys, pairs.indices, seed, pass_index)
+
+
+def mask_by_tables(pairs: Pairs, rows: Rows, tables: SpanTables, pieces: Pieces) -> Examples:
+    """Mask every row, in `pairs.ids` itself. rows: those of `pairs`."""
     masks = Masks(np.zeros(len(pairs) + 1, np.int64), np.empty(len(pairs.ids), np.uint16), np.empty_like(pairs.ids))
     _, ngram, max_tokens, _ = tables.cumulative.shape  # a row has no more words than tokens
     num_masked = mask_rows(rows, tables, pieces, make_scratch(max_tokens, ngram), masks)
@@ -221,6 +226,17 @@ def find_word_begins(ids: Pointer, flags: Pointer, begins: Pointer, first: int, 
         count += own >> state & 1
         state = own >> _STATE_SHIFT
     return count
+
+
+@helper
+def drop_joined(begins: Pointer, joined: np.ndarray, first: int, count: int) -> int:
+    """Remove the words from number `first` on that begin at a joined token. Returns the new count."""
+    kept = first
+    for word in range(first, count):
+        token = item(begins, word)
+        put(begins, kept, token)
+        kept += not joined[token]
+    return kept
 
 
 @helper
@@ -348,7 +364,11 @@ def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScrat
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         sep = begin + 1 + rows.segment_a_len[row]
         words_a = find_word_begins(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
+        if len(rows.joined) > 0:
+            words_a = drop_joined(at.word_begins, rows.joined, 0, words_a)
         words = find_word_begins(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
+        if len(rows.joined) > 0:
+            words = drop_joined(at.word_begins, rows.joined, words_a, words)
         put(at.word_begins, words, end - 1)  # the last [SEP] ends the last word
         if words > 0:  # a row of special pieces alone has no words
             # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole

@@ -24,12 +24,13 @@ EDGE = 5  # positions of text at either end of a row that are counted one by one
 
 
 class OriginalRows(NamedTuple):
-    """Rows as they were before masking. is_masked: bool, of each token."""
+    """Rows as they were before masking. is_masked: bool, of each token; joined: see WordRule.find_joined."""
 
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
     is_masked: np.ndarray
+    joined: np.ndarray
 
 
 class WordArrays(NamedTuple):
@@ -69,7 +70,7 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, config: Ex
     original, masked = restore_ids(batch), locate_masks(batch)
     is_masked = np.zeros(len(original), np.bool_)
     is_masked[masked] = True
-    rows = OriginalRows(original, batch.offsets, batch.segment_a_len, is_masked)
+    rows = OriginalRows(original, batch.offsets, batch.segment_a_len, is_masked, words.find_joined(original))
     arrays = WordArrays(is_special, words.starts, words.standalone)
     count_words(rows, arrays, config.span_gap, counts["words"], counts["span_lens"])
     count_edges(rows, is_special, counts["edges"])
@@ -105,7 +106,8 @@ def find_words(
             if words.is_special[ids[at]]:
                 is_open = False
                 continue
-            if not is_open or begins_word(ids, at, first, words.starts, words.standalone):
+            is_joined = len(rows.joined) > 0 and rows.joined[at]
+            if not is_open or (begins_word(ids, at, first, words.starts, words.standalone) and not is_joined):
                 word_begins[count] = at
                 count += 1
                 is_open = True

@@ -19,7 +19,9 @@ from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import helper, kernel
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.row_bounds import SOUND, Bounds
+from albert_data.shards.rows import locate_masks, restore_ids
 from albert_data.shards.schema import from_record_batch, shard_schema
+from albert_data.tokenizer.lexicon import Lexicon
 from albert_data.tokenizer.model import Tokenizer
 
 # row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
@@ -67,7 +69,8 @@ class Vocabulary(NamedTuple):
 class RowRules:
     """What the rows of a folder are checked against.
 
-    validation_keys: uint64, sorted; keys of documents that must not be here.
+    lexicon: the word list that joins pieces to words, or None; validation_keys: uint64, sorted; keys of documents that
+    must not be here.
     """
 
     schema: pyarrow.Schema
@@ -75,6 +78,7 @@ class RowRules:
     bounds: Bounds
     vocabulary: Vocabulary
     pieces: list[str]
+    lexicon: Lexicon | None
     validation_keys: np.ndarray
 
 
@@ -100,6 +104,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),
         vocabulary=Vocabulary(traits, low, high, specials.cls_id, specials.sep_id),
         pieces=tokenizer.pieces,
+        lexicon=words.lexicon,
         validation_keys=np.empty(0, np.uint64),
     )
 
@@ -118,8 +123,25 @@ def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tup
     if faults:  # `Examples` has one array of offsets for positions and ids, so only rows with as many of both fit
         numbers = np.flatnonzero(is_alike)
         batch = batch.take(pyarrow.array(numbers))
-    faults += [(int(numbers[row]), what) for row, what in _check_examples(from_record_batch(batch), rules)]
+    found = list(_check_examples(from_record_batch(batch), rules))
+    if rules.lexicon is not None:
+        sound = np.setdiff1d(np.arange(len(numbers)), [row for row, _ in found])
+        examples = from_record_batch(batch.take(pyarrow.array(sound)))
+        found += [(int(sound[row]), what) for row, what in _find_broken_words(examples, rules.lexicon, rules)]
+    faults += [(int(numbers[row]), what) for row, what in found]
     yield from sorted(faults)
+
+
+def _find_broken_words(examples: Examples, lexicon: Lexicon, rules: RowRules) -> Iterator[tuple[int, str]]:
+    """The rows in which a word of the word list is masked in part. `check_rows` knows the words without the list."""
+    joined, is_masked = lexicon.find_joined(restore_ids(examples)), np.zeros(len(examples.input_ids), bool)
+    is_masked[locate_masks(examples)] = True
+    broken = np.flatnonzero(joined[1:] & (is_masked[1:] != is_masked[:-1]))
+    rows, firsts = np.unique(np.searchsorted(examples.offsets, broken, side="right") - 1, return_index=True)
+    for row, at in zip(rows.tolist(), broken[firsts].tolist(), strict=True):
+        while joined[at]:
+            at -= 1
+        yield row, describe(BROKEN_WORD, int(at - examples.offsets[row]), 0, rules)
 
 
 def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, str]]:

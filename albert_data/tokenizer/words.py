@@ -7,22 +7,26 @@ it, whatever that is (graphemes.py). A lone "▁" belongs to the word after it, 
 that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first one begins a word if the character is
 CJK or an emoji.
 
+With a word list (lexicon.py), pieces in scripts without spaces that spell a word of the list are one word.
+
 A shard folder keeps the rules that built it: `words_version_1.py` decides for folders of version 1.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from albert_data.errors import TokenizerError
 from albert_data.kernels import helper
 from albert_data.rules import RULES_VERSION
 from albert_data.tokenizer import words_version_1
 from albert_data.tokenizer.graphemes import continues, follows_whole_word, joins_next
+from albert_data.tokenizer.lexicon import Lexicon, make_lexicon
 from albert_data.unicode_tables import category, script
 
 SPACE = "\u2581"  # SentencePiece's visible space
@@ -48,10 +52,12 @@ class WordRule:
     starts: 1 if a word begins at the piece, 0 if only after a standalone piece, NEVER if not even there;
     standalone: 1 if a word begins after the piece, 0 if only where the next piece's `starts` is 1, NEVER if not even
     there. A NEVER on either side outweighs the 1 on the other.
+    lexicon: a word list. No word begins at a token that it joins to the one before; None where there is no list.
     """
 
     starts: np.ndarray
     standalone: np.ndarray
+    lexicon: Lexicon | None = None
 
     @classmethod
     def from_pieces(cls, pieces: Sequence[str], rules_version: int = RULES_VERSION) -> WordRule:
@@ -63,6 +69,34 @@ class WordRule:
     def every_piece(cls, vocab_size: int) -> WordRule:
         """Each piece is a word, as with `--pieces`."""
         return cls(starts=np.ones(vocab_size, np.int8), standalone=np.ones(vocab_size, np.int8))
+
+    def find_joined(self, ids: np.ndarray) -> np.ndarray:
+        """Whether the word list joins each token to the one before it: bool; empty without a word list.
+
+        ids: of any number of rows, with their special pieces, which part segments and rows.
+        """
+        return np.zeros(0, np.bool_) if self.lexicon is None else self.lexicon.find_joined(ids)
+
+
+def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normalise: Callable[[str], str]) -> Lexicon:
+    """The lexicon of a word list for a vocabulary.
+
+    frequencies: see `parse_words`; normalise: how the tokenizer sees text. Words that have other characters than those
+    of scripts without spaces join nothing. Raises TokenizerError if no word is left.
+    """
+    found: dict[str, float] = {}
+    for word, frequency in frequencies.items():
+        text = normalise(word).replace(SPACE, "")
+        if text and all(map(is_unspaced, text)):
+            found[text] = found.get(text, 0.0) + frequency
+    if not found:
+        raise TokenizerError("no word of the word list is in a script without spaces, such as Chinese or Thai")
+    texts = [piece.removeprefix("##").removeprefix(SPACE) for piece in pieces]
+    return make_lexicon(
+        [text.encode() if all(map(is_unspaced, text)) else b"" for text in texts],
+        np.array([piece.startswith(SPACE) for piece in pieces]),
+        found,
+    )
 
 
 def judge_piece(piece: str) -> tuple[int, int]:
@@ -117,4 +151,6 @@ def find_word_starts(ids: np.ndarray, rule: WordRule) -> np.ndarray:
     sums[1:] += rule.standalone[ids[:-1]]
     sums[:1] = 1
     begins: np.ndarray = sums > 0
+    if rule.lexicon is not None:
+        begins &= ~rule.lexicon.find_joined(ids)
     return begins

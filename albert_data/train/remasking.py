@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from albert_data.errors import ShardError
-from albert_data.examples.masks import Pieces, mask_by_tables
+from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
@@ -35,8 +35,8 @@ class Remasker:
                 f"{manifest.tokenizer.sha256}; put the build's {name} back, or build again"
             )
         config = self._config = manifest.config.examples
-        words = tokenizer.choose_words(config, manifest.rules_version)
-        self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids, config)
+        self._words = tokenizer.choose_words(config, manifest.rules_version)
+        self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
         # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
         self._seed = derive_keys(seed, 0, 0, _REMASK_PURPOSE, num=1)[0]
 
@@ -55,4 +55,5 @@ class Remasker:
             document_keys=examples.document_keys,
             indices=np.zeros(len(rows), np.uint32),
         )
-        return mask_by_tables(pairs, rows.astype(np.uint64), self._seed, epoch, tables, self._pieces)
+        masked = make_rows(pairs, self._words, rows.astype(np.uint64), self._seed, epoch)
+        return mask_by_tables(pairs, masked, tables, self._pieces)

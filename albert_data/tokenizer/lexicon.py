@@ -1,0 +1,180 @@
+"""Words of languages without spaces, by a list of words and how often each occurs.
+
+In: a word list, and token ids. Out: for each token, whether it belongs to the word of the token before it.
+Text is divided into the words whose frequencies have the largest product, as jieba does with its dictionary
+(`jieba.cut` without its model for unknown words). Of equally likely divisions that with the longest first word is
+taken. In a list without frequencies all words are equally likely, so a division has as few words as possible. A
+character with which no word begins is a word of its own.
+
+The words are found in the text of the pieces, so all that is needed to mask rows anew is in the rows. A piece that
+reaches over the end of a word belongs to both words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_data.errors import TokenizerError
+from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
+from albert_data.tokenizer.trie import MAX_CHARACTERS, Trie, TriePointers, make_trie, point_to_trie, step
+from albert_data.utf8 import step_back
+
+_MAX_FREQUENCY = 1e15
+
+
+class PieceTexts(NamedTuple):
+    """The text of each piece that is all in scripts without spaces, empty for the others.
+
+    utf8: uint8; offsets: int64, one more than pieces; is_first: bool, whether a piece begins with a space.
+    """
+
+    utf8: np.ndarray
+    offsets: np.ndarray
+    is_first: np.ndarray
+
+
+class DivisionScratch(NamedTuple):
+    """For one stretch of text. utf8: uint8; of each position, best: float64, ends: int64, where the word there ends."""
+
+    utf8: np.ndarray
+    best: np.ndarray
+    ends: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lexicon:
+    """A word list for the pieces of one vocabulary. unknown_score: of a character with which no word begins."""
+
+    texts: PieceTexts
+    words: Trie
+    unknown_score: float
+
+    def find_joined(self, ids: np.ndarray) -> np.ndarray:
+        """Whether each token belongs to the word of the one before it: bool. ids: any number of rows."""
+        joined = np.zeros(len(ids), np.bool_)
+        mark_joined(ids, self.texts, self.words, self.unknown_score, joined)
+        return joined
+
+
+def make_lexicon(piece_texts: list[bytes], is_first: np.ndarray, frequencies: dict[str, float]) -> Lexicon:
+    """A lexicon for pieces with these texts (PieceTexts), of words as the tokenizer normalises them."""
+    words, log_total = list(frequencies), math.log(sum(frequencies.values()))
+    return Lexicon(
+        texts=PieceTexts(
+            utf8=np.frombuffer(b"".join(piece_texts), np.uint8),
+            offsets=np.cumsum([0, *map(len, piece_texts)], dtype=np.int64),
+            is_first=is_first,
+        ),
+        words=make_trie(
+            words,
+            list(range(len(words))),
+            [math.log(frequency) - log_total for frequency in frequencies.values()],
+            lowest_score=0.0,
+            unk_id=0,
+            vocab_size=len(words),
+            byte_fallback=False,
+        ),
+        unknown_score=-log_total,
+    )
+
+
+def parse_words(content: bytes, name: str) -> dict[str, float]:
+    """The words of a list and their frequencies, 1 where a line has none.
+
+    A line is a word, or a word, a number and anything after it, as in jieba's dictionaries. The frequencies of a word
+    that occurs twice are added. Raises TokenizerError with the number of the line.
+    """
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise TokenizerError(f"{name}: line {line} is not UTF-8; a word list is UTF-8, a word a line") from error
+    frequencies: dict[str, float] = {}
+    for number, text in enumerate(lines, 1):
+        if not (fields := text.split()):
+            continue
+        try:
+            frequency = float(fields[1]) if len(fields) > 1 else 1.0
+        except ValueError:
+            frequency = math.nan
+        if not 0 < frequency <= _MAX_FREQUENCY:
+            raise TokenizerError(
+                f"{name}: line {number} has {fields[1]!r} after the word; allowed is how often the word occurs, above 0"
+            )
+        frequencies[fields[0]] = frequencies.get(fields[0], 0.0) + frequency
+    if not frequencies:
+        raise TokenizerError(f"{name} has no words; a word list is UTF-8, a word a line")
+    if sum(map(len, frequencies)) >= MAX_CHARACTERS:
+        raise TokenizerError(f"{name} has over {MAX_CHARACTERS:,} characters; leave out rare words")
+    return frequencies
+
+
+@kernel
+def mark_joined(ids: np.ndarray, texts: PieceTexts, words: Trie, unknown_score: float, joined: np.ndarray) -> None:
+    """Set `joined` where a token belongs to the word of the one before it."""
+    trie, longest, end = point_to_trie(words), 0, 0
+    while end < len(ids):
+        begin, (end, num_bytes) = end, find_stretch(ids, end, texts)
+        longest = max(longest, num_bytes)
+    scratch = DivisionScratch(np.empty(longest, np.uint8), np.empty(longest + 1), np.empty(longest + 1, np.int64))
+    utf8, source, end = pointer(scratch.utf8), pointer(texts.utf8), 0
+    while end < len(ids):
+        begin, (end, _) = end, find_stretch(ids, end, texts)
+        if end - begin < 2:
+            continue
+        filled = 0
+        for token in range(begin, end):
+            first, last = texts.offsets[ids[token]], texts.offsets[ids[token] + 1]
+            copy_items(utf8, filled, source, first, last - first)
+            filled += last - first
+        divide(utf8, filled, trie, unknown_score, pointer(scratch.best), pointer(scratch.ends))
+        at = word = 0  # where the token begins, and a word
+        for token in range(begin, end):
+            while word < at:
+                word = scratch.ends[word]
+            joined[token] = word > at
+            at += texts.offsets[ids[token] + 1] - texts.offsets[ids[token]]
+
+
+@helper
+def find_stretch(ids: np.ndarray, begin: int, texts: PieceTexts) -> tuple[int, int]:
+    """The end of the tokens from `begin` on that are without spaces, or begin + 1 if there is none; and their bytes."""
+    num_bytes = 0
+    for token in range(begin, len(ids)):
+        piece = I64(ids[token])
+        length = texts.offsets[piece + 1] - texts.offsets[piece]
+        if length == 0 or (token > begin and texts.is_first[piece]):
+            return max(token, begin + 1), num_bytes
+        num_bytes += length
+    return len(ids), num_bytes
+
+
+@helper
+def divide(utf8: Pointer, length: int, words: TriePointers, unknown_score: float, best: Pointer, ends: Pointer) -> None:
+    """Fill in `ends`: for each character's position, where its word ends if a word begins there."""
+    put(best, length, 0.0)
+    start = length
+    while start > 0:
+        start = step_back(utf8, start)
+        put(best, start, -np.inf)
+        node, end = words.settings.root, start
+        while end < length:
+            node, word = step(words.entries, node, I64(item(utf8, end)))
+            if node < 0:
+                break
+            end += 1
+            if word >= 0:
+                score = item(words.scores, word) + item(best, end)
+                if score >= item(best, start):  # of equal scores that of the longest word
+                    put(best, start, score)
+                    put(ends, start, end)
+        if item(best, start) == -np.inf:
+            end = start + 1
+            while end < length and item(utf8, end) & 0xC0 == 0x80:
+                end += 1
+            put(best, start, unknown_score + item(best, end))
+            put(ends, start, end)
