@@ -48,6 +48,11 @@ def mutate_lines(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     return b"".join(lines)
 
 
+def mutate_array(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Damage a JSON file as a value, or as bytes."""
+    return mutate_json(rng, data) if rng.random() < 0.5 else mutate_bytes(rng, data, others)
+
+
 def inside(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes], mutate: Rewrite) -> Rewrite:
     """Return a mutator that damages the content of a compressed file, or the compressed bytes in 30 % of the cases."""
 

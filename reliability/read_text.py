@@ -9,12 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import pyarrow
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet
+
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.inputs import STDIN
 from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from reliability.cases import Case, Mutate, Oddity, Reader, WrongResult
-from reliability.format_mutators import from_zst, inside, mutate_lines, to_gz, to_zst
+from reliability.format_mutators import from_zst, inside, mutate_array, mutate_lines, to_gz, to_zst
 from reliability.mutators import mutate_bytes
 from reliability.oddities import gz_oddities, json_oddities, text_oddities, zst_oddities
 from reliability.sound import Sound, build_config, run_build
@@ -26,6 +32,7 @@ def text_readers(sound: Sound) -> list[Reader]:
     """Return a reader for each file name ending of a corpus, and one for stdin."""
     text = sound.corpus.read_bytes()
     lines = to_json_lines(text)
+    table = to_table(text)
     reads = ReadText(load_tokenizer(sound.unigram))
 
     def make(name: str, share: int, seed: bytes, mutate: Mutate, oddities: Callable[[], list[Oddity]]) -> Reader:
@@ -42,6 +49,11 @@ def text_readers(sound: Sound) -> list[Reader]:
         make("jsonl.gz", 60, to_gz(lines), inside(gzip.decompress, to_gz, mutate_lines), gz_oddities),
         make("txt.zst", 40, to_zst(text), inside(from_zst, to_zst, mutate_bytes), list),
         make("jsonl.zst", 60, to_zst(lines), inside(from_zst, to_zst, mutate_lines), zst_oddities),
+        make("json", 50, b"[" + b",".join(lines.splitlines()) + b"]", mutate_array, list),
+        make("csv", 50, write_table(pyarrow.csv.write_csv, table), mutate_bytes, list),
+        make("parquet", 50, write_table(pyarrow.parquet.write_table, table), mutate_bytes, list),
+        make("feather", 30, write_table(pyarrow.feather.write_feather, table), mutate_bytes, list),
+        make("arrow", 30, to_stream(table), mutate_bytes, list),
         make("stdin", 30, lines, mutate_lines, list),
     ]
 
@@ -49,6 +61,24 @@ def text_readers(sound: Sound) -> list[Reader]:
 def to_json_lines(text: bytes) -> bytes:
     documents = text.decode().strip().split("\n\n")
     return b"".join(json.dumps({"id": i, "text": text}).encode() + b"\n" for i, text in enumerate(documents))
+
+
+def to_table(text: bytes) -> pyarrow.Table:
+    documents = text.decode().strip().split("\n\n")
+    return pyarrow.table({"id": range(len(documents)), "text": documents})
+
+
+def write_table(write: Callable[[pyarrow.Table, io.BytesIO], None], table: pyarrow.Table) -> bytes:
+    file = io.BytesIO()
+    write(table, file)
+    return file.getvalue()
+
+
+def to_stream(table: pyarrow.Table) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    return bytes(sink.getvalue())
 
 
 class ReadText:
