@@ -33,6 +33,13 @@ from albert_data.interrupts import say_when_interrupted
     "trained first.",
 )
 @normalization_option
+@click.option(
+    "--words",
+    default="none",
+    show_default=True,
+    metavar="LIST",
+    help="Words of scripts without spaces, for masks of whole words: a file with a word per line, or jieba.",
+)
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
 @setting(
     ExampleConfig,
@@ -73,6 +80,7 @@ def build(
     output: Path,
     tokenizer: Path | None,
     normalization: str,
+    words: str,
     workers: int,
     overwrite: bool,
     profile: bool,
@@ -106,13 +114,10 @@ def build(
         bar = Bar()
         if dry_run:
             found = find_inputs(inputs, bar.say, config.text)
-            show(
-                describe_plan(
-                    found, output, load_tokenizer(tokenizer, normalization=normalization) if tokenizer else None, config
-                )
-            )
+            loaded = load_tokenizer(tokenizer, normalization=normalization, words=words) if tokenizer else None
+            show(describe_plan(found, output, loaded, config))
             return
-        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, normalization=normalization)
+        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, normalization=normalization, words=words)
     say_when_interrupted("Interrupted; the same command resumes the build.")
     try:
         engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)

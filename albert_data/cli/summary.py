@@ -46,6 +46,8 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text))
     one_reader = count_of(len(streams), "file or stream", "files or streams")
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
+    if tokenizer and tokenizer.words is not None:
+        vocabulary += ", and a word list"
     return "\n".join(
         [
             f"would write {out}, from",

@@ -22,11 +22,12 @@ from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, make_row_rules
 from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
 from albert_data.pipeline.progress import NullProgress, Progress
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, parse_manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, WordsEntry, parse_manifest
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
 from albert_data.shards.paths import find_file, measure_file
 from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
@@ -100,19 +101,24 @@ def _name_twin(path: Path, manifest: Manifest) -> str:
 
 def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
-    expected, name = manifest.tokenizer, manifest.tokenizer.file
-    fault = check_file(folder, expected, {}, lambda num_bytes: None)
-    if fault:
-        yield fault
+    expected, words = manifest.tokenizer, manifest.words
+    entries: list[TokenizerEntry | WordsEntry] = [expected, *([words] if words else [])]
+    faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, lambda num_bytes: None))]
+    yield from faults
     if quick:
         return None
     try:
-        if fault:
+        if faults:
             raise TokenizerError("the file is not the one of the build")  # reported below
-        normalization = expected.normalization or "none"
-        tokenizer = load_tokenizer(find_file(folder, name)[0], normalization=normalization, to_encode=False)
+        tokenizer = load_tokenizer(
+            find_file(folder, expected.file)[0],
+            normalization=expected.normalization or "none",
+            words=find_file(folder, words.file)[0] if words else NO_WORDS,
+            to_encode=False,
+        )
     except TokenizerError as error:
-        yield Fault(file=name, what=f"no row is checked, as that needs the tokenizer: {error}")
+        file = faults[0].file if faults else expected.file
+        yield Fault(file=file, what=f"no row is checked, as that needs the tokenizer: {error}")
         return None
     yield from _compare_specials(tokenizer, expected)
     return make_row_rules(tokenizer, manifest)

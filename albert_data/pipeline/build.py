@@ -20,7 +20,7 @@ from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
-from albert_data.errors import AlbertDataError, InputError
+from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.mapping import MapJob
@@ -48,6 +48,7 @@ from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
 from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage
+from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
@@ -111,16 +112,20 @@ def load_arguments(
     progress: Progress,
     *,
     normalization: str = "none",
+    words: str = NO_WORDS,
 ) -> tuple[list[Input], Tokenizer | None]:
     """Find the inputs and load the tokenizer of a build.
 
-    Raises TokenizerError if `vocab` trained it on text of another normalization.
+    Raises TokenizerError if `vocab` trained it on text of another normalization, and ConfigError for words without a
+    tokenizer.
     """
+    if tokenizer is None and words != NO_WORDS:
+        raise ConfigError("a word list needs a tokenizer; train one first with `albert-data vocab`")
     found = find_named(inputs, text, progress)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
     check_normalization(Path(tokenizer), normalization)
-    return found, load_tokenizer(Path(tokenizer), normalization=normalization)
+    return found, load_tokenizer(Path(tokenizer), normalization=normalization, words=words)
 
 
 def build_shards(
@@ -191,7 +196,8 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
 def _identify(tokenizer: Tokenizer) -> dict[str, str]:
     normalization = {} if tokenizer.normalization == "none" else {"normalization": tokenizer.normalization}
     file = {} if tokenizer.file_name == MODEL_NAME else {"file": tokenizer.file_name}
-    return {"sha256": tokenizer.sha256, **normalization, **file}
+    words = {} if tokenizer.words_sha256 is None else {"words": tokenizer.words_sha256}
+    return {"sha256": tokenizer.sha256, **normalization, **file, **words}
 
 
 def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:

@@ -20,10 +20,12 @@ from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, LINK, find_kind, find_storage
+from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
 
 _TOKENIZER_FOLDER = "tokenizer"
 TOKENIZER_FILES = tuple(f"{_TOKENIZER_FOLDER}/{name}" for name in MODEL_NAMES)  # a build writes one of them
+WORDS_FILE = f"{_TOKENIZER_FOLDER}/{WORDS_NAME}"
 _FOLDERS = (_TOKENIZER_FOLDER, *SPLITS)
 _SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-\d{{5,}}\{SHARD_SUFFIX}")
 
@@ -84,6 +86,7 @@ def record_files(manifest: Manifest) -> Records:
                 for name in TOKENIZER_FILES
                 if name == manifest.tokenizer.file
             ),
+            *(Record(name=WORDS_FILE, sha256=words.sha256) for words in [manifest.words] if words),
             Record(name=CARD_NAME, sha256=card),
             *(Record(name=shard.file, num_bytes=shard.num_bytes) for shard in manifest.shards if _is_shard(shard.file)),
         ]
@@ -137,11 +140,11 @@ def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
 
 
 def remove_stale(out: Path, records: Records, kept: Iterable[str]) -> None:
-    """Remove the shards and the tokenizer that earlier builds wrote, except those named in `kept`."""
+    """Remove the shards, tokenizer and word list that earlier builds wrote, except those named in `kept`."""
     names, storage, changed = set(kept), find_storage(out), set()
     for record in records:
         path = out / record.name
-        is_removable = _is_shard(record.name) or record.name in TOKENIZER_FILES
+        is_removable = _is_shard(record.name) or record.name in (*TOKENIZER_FILES, WORDS_FILE)
         if record.name not in names and is_removable and record.describes(path):
             storage.remove(path)
             changed.add(path.parent)

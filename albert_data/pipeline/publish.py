@@ -17,6 +17,7 @@ from albert_data.files import is_there, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.ownership import (
+    WORDS_FILE,
     check_targets,
     find_foreign_shards,
     is_ours,
@@ -38,6 +39,7 @@ from albert_data.shards.manifest import (
     ShardEntry,
     SplitEntry,
     TokenizerEntry,
+    WordsEntry,
     hash_content,
 )
 from albert_data.shards.schema import ShardReceipt
@@ -80,6 +82,7 @@ def make_manifest(
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(map(unpack_language, total.sources)) or None,
+        words=WordsEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
     )
     card = CardEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
     return dataclasses.replace(manifest, card=card).seal()
@@ -100,7 +103,10 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     shards = [shard.file for shard in manifest.shards]
     older, own = work.records(), record_files(manifest)
     records = older | own
-    check_targets(work.out, [manifest.tokenizer.file, *shards], records)
+    tokenizer_files = {manifest.tokenizer.file: tokenizer.model}
+    if tokenizer.words is not None:
+        tokenizer_files[WORDS_FILE] = tokenizer.words
+    check_targets(work.out, [*tokenizer_files, *shards], records)
     # A card that the user edited stays. Where no build has written yet, a README.md is the user's own: then stop.
     keeps_card = is_there(work.out / CARD_NAME) and not is_ours(work.out, CARD_NAME, records)
     if keeps_card and not older:
@@ -108,9 +114,9 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     work.keep_records(records)
     storage = find_storage(work.out)
     storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
-    remove_stale(work.out, older, [*shards, manifest.tokenizer.file])
+    remove_stale(work.out, older, [*shards, *tokenizer_files])
     files: dict[str, Path | bytes] = {name: work.shards / name for name in shards}
-    files[manifest.tokenizer.file] = tokenizer.model
+    files |= tokenizer_files
     if not keeps_card:
         files[CARD_NAME] = make_card(manifest)
     files[MANIFEST_NAME] = to_json(manifest.to_values())

@@ -27,6 +27,7 @@ from albert_data.errors import OutputError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import (
+    WORDS_FILE,
     Record,
     Records,
     check_targets,
@@ -148,6 +149,9 @@ class WorkDir:
             names.append(CARD_NAME)  # where a build has written before, an edited card is no obstacle: it stays
         if "sha256" in plan.tokenizer:  # the same model may lie there: --tokenizer may even name OUT's own
             records |= {Record(name=tokenizer_file, sha256=plan.tokenizer["sha256"])}
+        if "words" in plan.tokenizer:
+            names.append(WORDS_FILE)
+            records |= {Record(name=WORDS_FILE, sha256=plan.tokenizer["words"])}
         check_targets(self.out, names, records)
 
     def records(self) -> Records:

@@ -85,8 +85,8 @@ class Plan(Versions):
     """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
     version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, with its
-    "normalization" if it has one and its "file" if that is not spiece.model, or {"trained": settings} if the build
-    trains one first.
+    "normalization" if it has one, its "file" if that is not spiece.model, and the hash of its "words" if it has a list,
+    or {"trained": settings} if the build trains one first.
     """
 
     version: str
@@ -157,6 +157,14 @@ class CardEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WordsEntry:
+    """A word list (tokenizer/lexicon.py)."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest(Versions):
     """All that is known about a build.
 
@@ -164,8 +172,8 @@ class Manifest(Versions):
     config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
     documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
     sources: the languages that the column `source` refers to by index, None where the rows have no such column.
-    card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file lacks
-    it.
+    words: None in builds without a word list. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of
+    all other values, None where the file lacks it.
     """
 
     format: str = FORMAT_NAME
@@ -185,6 +193,7 @@ class Manifest(Versions):
     splits: Annotated[Mapping[str, SplitEntry], SPLITS]  # SPLITS: the keys that are allowed
     digest: str
     sources: tuple[str, ...] | None = None
+    words: WordsEntry | None = None
     card: CardEntry | None = None
     manifest_sha256: str | None = None
 

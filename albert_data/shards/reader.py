@@ -29,6 +29,7 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
 from albert_data.sharing import SharedLock
+from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
@@ -140,20 +141,28 @@ class Shards:
         return self._make_once("tokenizer", self._load_tokenizer)
 
     def _load_tokenizer(self) -> Tokenizer:
-        expected = self.manifest.tokenizer
-        name = expected.file
-        try:
-            path, _ = find_file(self._root, name)
-        except (OSError, ShardError) as error:
-            raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
+        expected, listed = self.manifest.tokenizer, self.manifest.words
+        path = self._find_tokenizer_file(expected.file)
+        words = self._find_tokenizer_file(listed.file) if listed else NO_WORDS
         # The tables for encoding are made if it encodes.
-        tokenizer = load_tokenizer(path, normalization=expected.normalization or "none", to_encode=False)
+        tokenizer = load_tokenizer(path, normalization=expected.normalization or "none", words=words, to_encode=False)
         if tokenizer.sha256 != expected.sha256 or tokenizer.vocab_size != expected.vocab_size:
             raise ShardError(
-                f"tokenizer {self.folder / name} is another one than at the build; put {path.name} of the build back, "
+                f"tokenizer {self.folder / expected.file} is another one than at the build; "
+                f"put {path.name} of the build back, or build anew"
+            )
+        if listed and tokenizer.words_sha256 != listed.sha256:
+            raise ShardError(
+                f"word list {self.folder / listed.file} is another one than at the build; put that of the build back, "
                 "or build anew"
             )
         return tokenizer
+
+    def _find_tokenizer_file(self, name: str) -> Path:
+        try:
+            return find_file(self._root, name)[0]
+        except (OSError, ShardError) as error:
+            raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
 
     @property
     def lengths(self) -> np.ndarray:

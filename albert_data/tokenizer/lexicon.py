@@ -12,8 +12,11 @@ reaches over the end of a word belongs to both words.
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +26,8 @@ from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, 
 from albert_data.tokenizer.trie import MAX_CHARACTERS, Trie, TriePointers, make_trie, point_to_trie, step
 from albert_data.utf8 import step_back
 
+NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path
+WORDS_NAME = "words.txt"  # in a folder with its tokenizer
 _MAX_FREQUENCY = 1e15
 
 
@@ -80,6 +85,33 @@ def make_lexicon(piece_texts: list[bytes], is_first: np.ndarray, frequencies: di
         ),
         unknown_score=-log_total,
     )
+
+
+def read_words(name: str | os.PathLike[str]) -> bytes | None:
+    """The content of a word list: of a file, of jieba's own dictionary for "jieba", or None for "none".
+
+    Raises TokenizerError if it can't be read, or is no word list.
+    """
+    if name == NO_WORDS:
+        return None
+    path = _find_jieba() if name == JIEBA else Path(name)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(
+            f"word list {path} can't be read: {error.strerror}; give a file, {JIEBA}, or {NO_WORDS}"
+        ) from error
+    parse_words(content, f"word list {path}")
+    return content
+
+
+def _find_jieba() -> Path:
+    found = importlib.util.find_spec("jieba")  # imports nothing
+    if found is None or found.origin is None:
+        raise TokenizerError(
+            f"the words {JIEBA} need its dictionary; install it with: pip install 'albert-data[jieba]'"
+        )
+    return Path(found.origin).with_name("dict.txt")
 
 
 def parse_words(content: bytes, name: str) -> dict[str, float]:

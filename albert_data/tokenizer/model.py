@@ -6,6 +6,8 @@ of the tokenizer gives: SentencePiece, or `tokenizers` for what is saved as voca
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,13 +26,14 @@ from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES
 from albert_data.tokenizer.cutting import PADDING
 from albert_data.tokenizer.kinds import Encoder, Kind, Specials, id_dtype_of
+from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind
 from albert_data.tokenizer.sentencepiece_model import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
 from albert_data.tokenizer.vocab_txt import VOCAB_NAME, read_vocab
 from albert_data.tokenizer.wordpiece import WordPieceKind
-from albert_data.tokenizer.words import WordRule
+from albert_data.tokenizer.words import WordRule, match_words
 
 __all__ = ["MODEL_NAME", "MODEL_NAMES", "Documents", "Specials", "Tokenizer", "find_model", "load_tokenizer"]
 
@@ -68,34 +71,45 @@ class Tokenizer:
     id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
     normalization: "none", or "albert-v2" (albert_text.py, albert_pieces.py).
     slow_reason: why this model's text goes through its library alone, or None if the chunk table serves it.
+    words: a word list (lexicon.py), or None. It changes which pieces are one word, and no id.
     note: what was decided when it was loaded and is not in the file, for the user; None for nothing.
     """
 
-    def __init__(self, model: bytes, name: str, normalization: str = "none", *, note: str | None = None) -> None:
-        """model: what a spiece.model or tokenizer.json holds.
+    def __init__(
+        self,
+        model: bytes,
+        name: str,
+        normalization: str = "none",
+        words: bytes | None = None,
+        *,
+        note: str | None = None,
+    ) -> None:
+        """model: what a spiece.model or tokenizer.json holds; words: the content of a word list.
 
         Raises TokenizerError if it is no such model or lacks a special piece.
         """
         self._kind = _make_kind(model, name, normalization)
         self.model, self._name, self.normalization, self.note = model, name, normalization, note
-        self.sha256 = sha256(model).hexdigest()
+        self.sha256, self.words = sha256(model).hexdigest(), words
+        self.words_sha256 = None if words is None else sha256(words).hexdigest()
         self.pieces, self.piece_texts, self.specials = self._kind.pieces, self._kind.texts, self._kind.specials
         self.vocab_size = len(self.pieces)
         self.id_dtype = id_dtype_of(self.pieces)
         self._of_thread = threading.local()
         self._word_rules: dict[int, WordRule] = {}
 
-    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str, str]]:
-        return type(self), (self.model, self._name, self.normalization)
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str, str, bytes | None]]:
+        return type(self), (self.model, self._name, self.normalization, self.words)
 
     def prepare(self) -> None:
         """Make what encoding needs besides the model, if it is not made yet.
 
         Processes forked later share its constant part, and each has its own copy of the chunk table.
-        Raises TokenizerError if the model's table of replacements is damaged, or its library is not installed.
+        Raises TokenizerError if the model's table of replacements is damaged, its library is not installed, or no word
+        of the word list can be joined.
         """
         self._kind.prepare()
-        _ = self._encoder
+        _ = self._encoder, self._lexicon
 
     def compile_rare(self) -> None:
         """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
@@ -155,8 +169,15 @@ class Tokenizer:
 
     def word_rule(self, rules_version: int = RULES_VERSION) -> WordRule:
         if rules_version not in self._word_rules:
-            self._word_rules[rules_version] = WordRule.from_pieces(self.piece_texts, rules_version)
+            rule = WordRule.from_pieces(self.piece_texts, rules_version)
+            self._word_rules[rules_version] = dataclasses.replace(rule, lexicon=self._lexicon)
         return self._word_rules[rules_version]
+
+    @cached_property
+    def _lexicon(self) -> Lexicon | None:
+        if self.words is None:
+            return None
+        return match_words(self.piece_texts, parse_words(self.words, "the word list"), self.normalise)
 
     def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
         """The rule of words for a build with these settings and this version of the rules."""
@@ -234,10 +255,18 @@ def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[Sente
         yield Sentences(utf8, offsets[:-1], offsets[1:])
 
 
-def load_tokenizer(path: str | Path, *, normalization: str = "none", to_encode: bool = True) -> Tokenizer:
+def load_tokenizer(
+    path: str | Path,
+    *,
+    normalization: str = "none",
+    words: str | os.PathLike[str] = NO_WORDS,
+    to_encode: bool = True,
+) -> Tokenizer:
     """Load a SentencePiece model, a tokenizer.json or a vocab.txt from a file, or from a folder that holds one.
 
     normalization: of text before a SentencePiece model: "none", or "albert-v2" for what Google's ALBERT code does.
+    words: which characters are a word in scripts without spaces: the path of a word list, "jieba" for that of the
+    library, or "none".
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
@@ -251,7 +280,7 @@ def load_tokenizer(path: str | Path, *, normalization: str = "none", to_encode: 
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":
         model, note = read_vocab(path, model)
-    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, note=note)
+    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words), note=note)
     if to_encode:
         tokenizer.prepare()
     return tokenizer

@@ -81,8 +81,8 @@ class WordRule:
 def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normalise: Callable[[str], str]) -> Lexicon:
     """The lexicon of a word list for a vocabulary.
 
-    frequencies: see `parse_words`; normalise: how the tokenizer sees text. Words that have other characters than those
-    of scripts without spaces join nothing. Raises TokenizerError if no word is left.
+    pieces: what each is in text; frequencies: see `parse_words`; normalise: how the tokenizer sees text. Words that
+    have other characters than those of scripts without spaces join nothing. Raises TokenizerError if no word is left.
     """
     found: dict[str, float] = {}
     for word, frequency in frequencies.items():
@@ -91,7 +91,7 @@ def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normali
             found[text] = found.get(text, 0.0) + frequency
     if not found:
         raise TokenizerError("no word of the word list is in a script without spaces, such as Chinese or Thai")
-    texts = [piece.removeprefix("##").removeprefix(SPACE) for piece in pieces]
+    texts = [piece.removeprefix(SPACE) for piece in pieces]
     return make_lexicon(
         [text.encode() if all(map(is_unspaced, text)) else b"" for text in texts],
         np.array([piece.startswith(SPACE) for piece in pieces]),
