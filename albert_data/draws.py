@@ -16,6 +16,7 @@ SPLITTING = 1
 PAIRING = 2
 MASKING = 3
 SHUFFLING = 4
+CHOOSING = 7
 
 # SplitMix64's constants: its increment (2**64 divided by the golden ratio) and its two multipliers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -76,6 +77,13 @@ def split_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
     """Return the bits that decide each document's split: uint64, uniform, equal for equal texts."""
     out = np.empty(len(keys), np.uint64)
     fill_streams(seed, SPLITTING, keys, 0, np.zeros(len(keys), np.uint32), out)
+    return out
+
+
+def choice_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
+    """Return the bits that decide how often a document of a mixture is used: uint64, uniform, equal for equal texts."""
+    out = np.empty(len(keys), np.uint64)
+    fill_streams(seed, CHOOSING, keys, 0, np.zeros(len(keys), np.uint32), out)
     return out
 
 

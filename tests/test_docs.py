@@ -108,6 +108,20 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
     assert error.startswith("input no-such-file.txt does not exist")
 
 
+def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path):
+    (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
+    page = ROOT / "docs" / "mixtures.md"
+    (example,), (commands,) = blocks("toml", page), blocks("sh", page)
+    (tmp_path / "mixture.toml").write_text(example)
+    for command in commands.splitlines():
+        entry = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *shlex.split(command)[1:]]
+        done = subprocess.run(entry, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    articles, chinese = open_shards(tmp_path / "shards").manifest.mixture or ()
+    assert (articles.passes, chinese.tokens) == (2.0, 500)
+    assert 0 < chinese.num_used_documents < chinese.num_documents
+
+
 @pytest.fixture(scope="module")
 def sample_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that contains `shards`, built from the sample corpus."""

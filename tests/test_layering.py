@@ -140,7 +140,7 @@ HARMLESS = {
         *("_exit", "cpu_count", "getpid", "getppid", "read", "sched_getaffinity"),
     },
     "io": {"BufferedIOBase", "BufferedReader", "BytesIO", "RawIOBase", "TextIOWrapper"},
-    "glob": {"has_magic"},
+    "glob": {"escape", "has_magic"},
     "gzip": {"GzipFile"},
     **{name: set[str]() for name in ("fcntl", "mmap", "shutil", "tempfile")},
 }

@@ -23,8 +23,10 @@ from albert_data.shards.manifest import (
     Counts,
     InputEntry,
     Manifest,
+    MixedSource,
     Plan,
     ShardEntry,
+    SourceEntry,
     SplitEntry,
     TokenizerEntry,
     hash_manifest,
@@ -62,6 +64,21 @@ configs = st.builds(
 )
 
 
+source_values = {
+    **dict.fromkeys(("name", "language", "text_field", "documents", "sentences"), words),
+    "paths": st.lists(words, max_size=2).map(tuple),
+    "num_inputs": counts,
+    "weight": st.none() | st.floats(0, 9),
+    "tokens": st.none() | counts,
+    "encoding": st.none() | words,
+}
+made_counts = dict.fromkeys(("num_documents", "num_tokens", "num_used_documents", "num_used_tokens"), counts)
+
+
+def mixtures(kind: type[SourceEntry], **values: Any) -> st.SearchStrategy[Any]:
+    return st.none() | st.lists(st.builds(kind, **source_values, **values), max_size=2).map(tuple)
+
+
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
     found = draw(versions) | {"unicode_version": draw(words), "libraries": {"a": "1"}}
@@ -71,6 +88,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         config=st.dictionaries(words, st.none() | counts | words),
         tokenizer=st.dictionaries(words, words),
         inputs=inputs,
+        mixture=mixtures(SourceEntry),
     )
     made = st.builds(
         Manifest,
@@ -96,6 +114,9 @@ def manifests(draw: st.DrawFn) -> Manifest:
         card=st.none() | st.builds(CardEntry, file=words, sha256=words),
         manifest_sha256=st.none() | words,
     )
+    mixture = draw(mixtures(MixedSource, passes=st.floats(0, 9), **made_counts))
+    if mixture is not None:
+        found |= {"mixture": mixture, "sources": tuple(source.name for source in mixture)}
     return dataclasses.replace(draw(made), **found)
 
 
@@ -118,6 +139,18 @@ def test_a_manifest_is_written_as_it_was_read():
 def test_the_seal_is_the_hash_of_all_other_values(manifest: Manifest):
     sealed = manifest.seal()
     assert sealed.manifest_sha256 == hash_manifest(manifest.to_values()) == hash_manifest(sealed.to_values())
+
+
+def test_a_mixture_has_the_names_of_the_sources():
+    entry = {
+        **{"name": "a", "paths": ["a.txt"], "num_inputs": 1, "weight": 1.0, "passes": 1.0, "unwrap": False},
+        **{"language": "en", "text_field": "text", "documents": "file", "sentences": "lines"},
+        **dict.fromkeys(made_counts, 1),
+    }
+    assert Manifest.from_values(values() | {"sources": ["a"], "mixture": [entry]}).find_text_config(0).language == "en"
+    for sources in ({"sources": ["b"]}, {"sources": ["a", "a"]}, {}):
+        with pytest.raises(ShardError, match="mixture names other sources than `sources`"):
+            Manifest.from_values(values() | {"mixture": [entry]} | sources)
 
 
 def test_a_manifest_can_t_be_changed():

@@ -91,7 +91,8 @@ def build(
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
     blank line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
-    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German.
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
+    .toml file is a mixture of sources, each with a weight.
 
     The shards depend only on the documents, the tokenizer and the settings; workers, file layout and order change no
     byte. After an interruption, the same command resumes the build.
@@ -105,7 +106,7 @@ def build(
         config = take_build_config(settings)
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
-        from albert_data.corpus.inputs import find_inputs
+        from albert_data.corpus.mixtures import find_sources
         from albert_data.pipeline.build import build_shards, load_arguments
         from albert_data.pipeline.engine import MultiprocessEngine
         from albert_data.pipeline.times import save_times
@@ -113,7 +114,7 @@ def build(
 
         bar = Bar()
         if dry_run:
-            found = find_inputs(inputs, bar.say, config.text)
+            found = find_sources(inputs, bar.say, config.text)
             loaded = load_tokenizer(tokenizer, normalization=normalization, words=words) if tokenizer else None
             show(describe_plan(found, output, loaded, config))
             return

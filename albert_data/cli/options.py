@@ -196,10 +196,10 @@ def corpus_option(help: str) -> Callable[[Command], Command]:
 def find_corpus(shards: Path, corpus: tuple[str, ...]) -> list[Input] | None:
     """The inputs of --corpus, to be read as the build of these shards read them; None without --corpus."""
     from albert_data.cli.output import tell
-    from albert_data.corpus.inputs import find_inputs
+    from albert_data.corpus.mixtures import find_sources
     from albert_data.shards.manifest_file import read_manifest
 
-    return find_inputs(corpus, tell, read_manifest(shards).config.text) if corpus else None
+    return find_sources(corpus, tell, read_manifest(shards).config.text) if corpus else None
 
 
 def moved_option(flag: str, place: str, *, is_flag: bool = False) -> Callable[[Command], Command]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from albert_data.config import BuildConfig
@@ -12,9 +12,11 @@ from albert_data.corpus.inputs import Input
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.advice import advise_on
 from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.pipeline.plan import plan_tasks
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.vocabulary import VocabReport
+from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_share
@@ -53,10 +55,18 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             f"would write {out}, from",
             f"  {count_of(len(files), 'plain file')}, {size:,.1f} MB, in {count_of(num_tasks, 'task')}",
             f"  {one_reader} for one process to read",
+            *_list_sources(describe_sources(inputs) or ()),
             f"tokenizer  {vocabulary}",
             *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         ]
     )
+
+
+def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:
+    for number, one in enumerate(sources):
+        amount = f"weight {one.weight:g}" if one.tokens is None else f"budget of {count_of(one.tokens, 'token')}"
+        inputs = count_of(one.num_inputs, "input")
+        yield f"{'' if number else 'sources':<10} {one.name}: {amount}, {one.language}, {inputs}"
 
 
 def describe_build(report: BuildReport, out: Path) -> str:
@@ -80,6 +90,10 @@ def describe_build(report: BuildReport, out: Path) -> str:
     for name, split in splits.items():
         shards = count_of(len(split.shards), "shard")
         lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")
+    for number, one in enumerate(manifest.mixture or ()):
+        used = f"{one.num_used_documents:,} of {count_of(one.num_documents, 'document')}"
+        tokens = count_of(one.num_used_tokens, "token")
+        lines.append(f"{'' if number else 'sources':<10} {one.name}: {one.passes:.3g} passes, {used}, {tokens} of text")
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += _describe_damage(manifest.damage)

@@ -45,7 +45,7 @@ Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (
 
 {percent:g} % of the maskable tokens are masked, in spans of 1 to {ngram} words.
 """
-_SOURCE = "| `source` | the language of the document |\n"
+_SOURCE = "| `source` | the {} of the document |\n"
 _SPECIALS = ("pad", "unk", "cls", "sep", "mask")
 
 
@@ -60,7 +60,7 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
         documents=manifest.counts.documents,
         built_by=manifest.albert_data_version,
         version=__version__,
-        source=_SOURCE if manifest.sources else "",
+        source=_SOURCE.format("source" if manifest.mixture else "language") if manifest.sources else "",
         special_ids=", ".join(f"{name} {getattr(tokenizer, f'{name}_id')}" for name in _SPECIALS),
         vocab_size=tokenizer.vocab_size,
         tokenizer=tokenizer.sha256,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 
 from albert_data.errors import InputError
@@ -34,7 +35,15 @@ def read_list(path: str) -> list[str]:
             f"list {path} has over 64 MiB; give a file with a path on each line, or name the input without @"
         )
     names = [os.fsdecode(line.strip(b"\r")) for line in data.split(b"\n")]
-    found = [os.path.join(folder, name) for name in names if name.strip()]
+    found = [place_name(folder, name) for name in names if name.strip()]
     if not found:
         raise InputError(f"list {path} names no input; write a path or glob on each line")
     return found
+
+
+def place_name(folder: str, name: str) -> str:
+    """The path of a name that is relative to a folder; in a glob, the folder stands for itself even if it holds `[`."""
+    path = os.path.join(folder, name)
+    if glob.has_magic(name) and find_kind(path, follow=False) is None:
+        return os.path.join(glob.escape(folder), name)
+    return path

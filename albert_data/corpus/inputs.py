@@ -27,6 +27,7 @@ from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, SPLIT, TABLE
 from albert_data.corpus.recognition import recognise
 from albert_data.corpus.saved_datasets import DESCRIPTIONS, find_indices, list_data_files
 from albert_data.corpus.skipped import FOLDER_LINK, HIDDEN, NO_DATA, UNKNOWN, Skipped
+from albert_data.corpus.sources import Source
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
@@ -47,7 +48,7 @@ class Input:
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
     nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
     if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
-    language; indices: the file that selects rows, of a saved data set.
+    language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs.
     """
 
     path: str
@@ -59,6 +60,7 @@ class Input:
     encoding: str | None = None
     language: str | None = None
     indices: str | None = None
+    source: Source | None = None
 
     @property
     def is_splittable(self) -> bool:

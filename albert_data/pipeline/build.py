@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
+import numpy as np
+
 import albert_data
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
@@ -22,8 +24,16 @@ from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.escaping import name_as_text
+from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
 from albert_data.pipeline.mapping import MapJob
+from albert_data.pipeline.mixed_sources import (
+    check_lists,
+    check_passes,
+    describe_budgets,
+    describe_sources,
+    list_sources,
+)
 from albert_data.pipeline.ownership import check_targets, read_our_manifest
 from albert_data.pipeline.plan import MapTask, Names, count_bytes, find_named, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
@@ -85,7 +95,8 @@ def build(
 ) -> BuildReport:
     """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
 
-    inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German.
+    inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German. Or the name of a
+    mixture, a .toml file that names the sources of the corpus.
     tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
     None trains a vocabulary with default settings on the corpus first.
     normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
@@ -149,6 +160,7 @@ def build_shards(
     started, progress = time.monotonic(), progress or NullProgress()
     _check_encoding(inputs, config)
     check_language_field(inputs, config.text)
+    check_passes(list_sources(inputs), config)
     vocab = vocab or VocabConfig()
     plan = make_plan(inputs, tokenizer, config, vocab)
     _check_size(plan)
@@ -190,6 +202,7 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
             )
             for item in inputs
         ),
+        mixture=describe_sources(inputs),
     )
 
 
@@ -203,7 +216,7 @@ def _identify(tokenizer: Tokenizer) -> dict[str, str]:
 def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
     encoding = config.text.encoding
     if encoding not in (None, "utf-8") and any(
-        item.encoding != encoding and item.format not in TABLES for item in inputs
+        item.encoding != encoding and item.format not in TABLES and item.source is None for item in inputs
     ):
         raise InputError(
             f"the inputs were not found with the encoding of the settings, {encoding}; "
@@ -237,6 +250,7 @@ class _Build:
     ) -> None:
         self._work, self._inputs, self._plan, self._config, self._vocab = work, inputs, plan, config, vocab
         self._engine, self._progress = engine, progress
+        self._sources = list_sources(inputs)
         self.stages = Stages()
 
     def run(self, tokenizer: Tokenizer | None) -> tuple[Manifest, int]:
@@ -250,10 +264,11 @@ class _Build:
                 f"all text goes through {tokenizer.library} itself, since text can't be cut for this model: "
                 f"{tokenizer.slow_reason}"
             )
-        compile_kernels(job, tokenizer, self._progress)
+        compile_kernels(job, tokenizer, self._progress, [source.text for source in self._sources])
         total, resumed = self._map(job)
-        shards = self._reduce(total, tokenizer)
-        manifest = make_manifest(self._plan, self._config, tokenizer, total, shards)
+        choice = self._choose(total, tokenizer) if self._sources else None
+        shards = self._reduce(total, tokenizer, choice)
+        manifest = make_manifest(self._plan, self._config, tokenizer, total, shards, choice)
         for note in publish(self._work, manifest, tokenizer):
             self._progress.say(note)
         return manifest, resumed
@@ -298,7 +313,8 @@ class _Build:
             raise no_document(total.damage, total.fields)
         if total.unlabelled.num_records and not total.num_labelled:
             raise missing_labels(self._config.text, total.unlabelled)
-        if not total.runs:
+        check_lists(self._sources, total)
+        if not total.runs and not self._sources:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
         return total, len(done)
 
@@ -315,8 +331,18 @@ class _Build:
             else:
                 yield task
 
-    def _reduce(self, total: TaskReceipt, tokenizer: Tokenizer) -> list[tuple[ReduceTask, ShardReceipt]]:
-        rules = make_rules(total, self._config, tokenizer.id_dtype)
+    def _choose(self, total: TaskReceipt, tokenizer: Tokenizer) -> Choice:
+        """Decide what is used of each source of a mixture."""
+        id_bytes = np.dtype(tokenizer.id_dtype).itemsize
+        choice = choose_documents(self._work.runs, self._sources, self._config, total, id_bytes)
+        for line in describe_budgets(self._sources, choice):
+            self._progress.say(line)
+        return choice
+
+    def _reduce(
+        self, total: TaskReceipt, tokenizer: Tokenizer, choice: Choice | None
+    ) -> list[tuple[ReduceTask, ShardReceipt]]:
+        rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
         tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
         job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules)
@@ -338,7 +364,8 @@ class _Build:
                 raise
         for outcome in synced:
             outcome.result()
-        total.drop(reduce(Dropped.add, (receipt.dropped for _, receipt in shards)))
+        if choice is None:  # else all copies are counted already
+            total.drop(reduce(Dropped.add, (receipt.dropped for _, receipt in shards)))
         return [(task, receipt.shard) for task, receipt in shards]
 
     def _sync_shard(self, task: ReduceTask) -> None:

@@ -22,7 +22,7 @@ configs:
 # ALBERT pretraining shards
 
 Made by albert-data {version}: {documents:,} documents, {text_mb:,.1f} MB of text, {tokens:,} tokens.{dropped}
-
+{mixture}
 | split | examples | tokens | masked | shards |
 |---|---:|---:|---:|---:|
 {splits}
@@ -47,7 +47,13 @@ Of the maskable tokens {mask_percent:g} % are masked, {spans}.
 `manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
 """
 _DROPPED = "\nOf equal documents one was kept: {:,} copies were dropped."
-_SOURCE = "| `source` | uint16 | the document's language, counted from 0: {} |\n"
+_SOURCE = "| `source` | uint16 | the document's {}, counted from 0: {} |\n"
+_MIXTURE = """
+The documents are of a mixture of sources; a document in several is used as one of the first.
+
+| source | language | passes | documents | used | tokens of text used |
+|---|---|---:|---:|---:|---:|
+"""
 
 
 def make_card(manifest: Manifest) -> bytes:
@@ -61,7 +67,10 @@ def make_card(manifest: Manifest) -> bytes:
         text_mb=manifest.counts.text_bytes / 1e6,
         tokens=manifest.counts.tokens,
         dropped=_DROPPED.format(manifest.counts.duplicate_documents) if manifest.counts.duplicate_documents else "",
-        source=_SOURCE.format(", ".join(manifest.sources)) if manifest.sources else "",
+        source=_SOURCE.format("source" if manifest.mixture else "language", ", ".join(manifest.sources))
+        if manifest.sources
+        else "",
+        mixture=_describe_mixture(manifest),
         splits="\n".join(
             f"| {name} | {split.num_rows:,} | {split.num_tokens:,} | {split.num_masked:,} | {len(split.shards)} |"
             for name, split in splits.items()
@@ -72,6 +81,17 @@ def make_card(manifest: Manifest) -> bytes:
         spans=_describe_spans(manifest),
     )
     return text.encode()
+
+
+def _describe_mixture(manifest: Manifest) -> str:
+    if not manifest.mixture:
+        return ""
+    rows = (
+        f"| {one.name} | {one.language} | {one.passes:.3g} | {one.num_documents:,} | {one.num_used_documents:,} | "
+        f"{one.num_used_tokens:,} |\n"
+        for one in manifest.mixture
+    )
+    return _MIXTURE + "".join(rows)
 
 
 def _describe_spans(manifest: Manifest) -> str:

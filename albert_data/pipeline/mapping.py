@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.config import BuildConfig
+from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
+from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask
 from albert_data.pipeline.receipts import EdgeDocument, TaskReceipt, write_receipt
@@ -52,28 +53,39 @@ class MapJob:
         receipt = TaskReceipt(fingerprint=task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
         held: list[KeyedRows] = []
+        listed: list[np.ndarray] = []
         for block in receipt.seconds.time_each("read", task.read(damage)):
-            for documents in self.read(block, damage, receipt):
-                for pass_index in range(self._config.examples.dupe_factor):
-                    held.append(self.make_rows(documents, pass_index, receipt.seconds))
+            for documents in self.read(block, damage, receipt, task.text):
+                if task.source is not None:
+                    listed.append(list_documents(documents))
+                for chosen, pass_index in choose_passes(documents, task.source, self._config.examples):
+                    held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
                         self._write_run(task, held, receipt)
         if held:
             self._write_run(task, held, receipt)
+        if task.source is not None and any(part.size for part in listed):
+            receipt.lists.append(write_list(self._runs, task.name, task.source.number, listed))
         receipt.damage, receipt.fields = damage.counts, damage.fields
         receipt.unlabelled, receipt.num_labelled = damage.unlabelled, damage.num_labelled
         receipt.counts += damage.layout
         write_receipt(self._receipts / f"{task.name}.json", receipt.to_values())
         return receipt
 
-    def read(self, block: Block, damage: Damage, receipt: TaskReceipt) -> Iterator[Documents]:
-        """Tokenise the documents of a block, a part at a time, and count them."""
+    def read(
+        self, block: Block, damage: Damage, receipt: TaskReceipt, config: TextConfig | None = None
+    ) -> Iterator[Documents]:
+        """Tokenise the documents of a block, a part at a time, and count them.
+
+        config: how its task is read; None for the settings of the build.
+        """
+        config = config or self._config.text
         stages = receipt.seconds
         with stages.time("clean"):
-            cleaned = read_documents(block, self._config.text, damage)
+            cleaned = read_documents(block, config, damage)
         for lines in split_lines(cleaned):
             with stages.time("segment"):
-                text = make_text(lines, self._config.text)
+                text = make_text(lines, config)
             with stages.time("tokenise"):
                 documents = self._tokenizer.encode_documents(text)
             num_empty = _count_documents(lines, documents, receipt)

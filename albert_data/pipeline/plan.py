@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import groupby
 from typing import BinaryIO
 
 from albert_data.ascii import WHITE_SPACE
@@ -20,7 +21,9 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import SPLIT, TABLES
-from albert_data.corpus.inputs import Input, find_inputs, open_counted
+from albert_data.corpus.inputs import Input, open_counted
+from albert_data.corpus.mixtures import find_sources
+from albert_data.corpus.sources import Source
 from albert_data.corpus.streams import read_stream
 from albert_data.corpus.tables import list_begins, read_table
 from albert_data.pipeline.progress import Progress
@@ -57,6 +60,7 @@ class MapTask:
 
     name: unique in a build, and the same when the build is resumed.
     fingerprint: SHA-256 of the block's bytes, or of the list of ranges. A receipt counts only for the same fingerprint.
+    source: of a mixture, None for other builds.
     """
 
     name: str
@@ -65,6 +69,7 @@ class MapTask:
     block: Block | None = None
     block_bytes: int = 0  # bytes of the compressed file that were read for the block
     fingerprint: str = ""
+    source: Source | None = None
 
     def describe(self) -> str:
         if self.block is not None:
@@ -108,22 +113,34 @@ def count_bytes(inputs: list[Input]) -> int | None:
 
 
 def find_named(names: Names, text: TextConfig, progress: Progress) -> list[Input]:
-    """Find the inputs of one or several names; see `find_inputs`."""
+    """Find the inputs of one or several names, or of a mixture; see `find_sources`."""
     several = [names] if isinstance(names, str | os.PathLike) else names
-    return find_inputs([os.fspath(name) for name in several], progress.say, text)
+    return find_sources([os.fspath(name) for name in several], progress.say, text)
 
 
 def read_tasks(inputs: list[Input], text: TextConfig, damage: Damage) -> Iterator[MapTask]:
-    """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for."""
+    """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
+
+    text: how inputs are read that are of no mixture.
+    """
     yield from plan_tasks(inputs, text)
     for number, item in enumerate(inputs):
         if not item.is_splittable:
-            yield from read_stream_tasks(number, item, damage, text)
+            yield from read_stream_tasks(number, item, damage, item.source.text if item.source else text)
 
 
 def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[MapTask]:
-    """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller."""
-    files = [item for item in inputs if item.is_splittable]
+    """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
+
+    A task of a mixture has files of one source, because these are read alike.
+    """
+    tasks: list[MapTask] = []
+    for source, files in groupby((item for item in inputs if item.is_splittable), key=lambda item: item.source):
+        tasks += _plan_source(list(files), source.text if source else text, source)
+    return tasks
+
+
+def _plan_source(files: list[Input], text: TextConfig, source: Source | None) -> list[MapTask]:
     left = sum(item.size for item in files)
     largest = min(left // _TASKS, _MAX_TASK_BYTES)
 
@@ -146,10 +163,11 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
         tasks.append(tuple(group))
     return [
         MapTask(
-            name=f"files-{number:06d}",
+            name=f"files-{number:06d}" if source is None else f"source-{source.number:03d}-{number:06d}",
             text=text,
             ranges=ranges,
             fingerprint=sha256(repr(ranges).encode()).hexdigest(),
+            source=source,
         )
         for number, ranges in enumerate(tasks)
     ]
@@ -230,6 +248,7 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
                 block=block,
                 block_bytes=num_read - before,
                 fingerprint=_hash_block(block),
+                source=item.source,
             )
 
 

@@ -12,10 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from albert_data.config import BuildConfig
+from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, to_json
 from albert_data.languages import unpack_language
 from albert_data.pipeline.card import CARD_NAME, make_card
+from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.ownership import (
     WORDS_FILE,
     check_targets,
@@ -35,8 +37,10 @@ from albert_data.shards.manifest import (
     CardEntry,
     Counts,
     Manifest,
+    MixedSource,
     Plan,
     ShardEntry,
+    SourceEntry,
     SplitEntry,
     TokenizerEntry,
     WordsEntry,
@@ -55,8 +59,9 @@ def make_manifest(
     tokenizer: Tokenizer,
     total: TaskReceipt,
     shards: list[tuple[ReduceTask, ShardReceipt]],
+    choice: Choice | None = None,
 ) -> Manifest:
-    """The manifest of a build; docs/format.md describes every key."""
+    """The manifest of a build; docs/format.md describes every key. choice: of a mixture."""
     splits = {split: _describe_split(split, shards) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     names = [name for name in names if not (config.keep_duplicates and name in _DROPPED_COUNTS)]
@@ -84,8 +89,22 @@ def make_manifest(
         sources=tuple(map(unpack_language, total.sources)) or None,
         words=WordsEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
     )
+    if plan.mixture is not None and choice is not None:
+        mixture = tuple(map(_describe_source, plan.mixture, choice.counts))
+        manifest = dataclasses.replace(manifest, sources=tuple(one.name for one in mixture), mixture=mixture)
     card = CardEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
     return dataclasses.replace(manifest, card=card).seal()
+
+
+def _describe_source(source: SourceEntry, counts: SourceCounts) -> MixedSource:
+    return MixedSource(
+        **vars(source),
+        num_documents=counts.documents,
+        num_tokens=counts.tokens,
+        passes=counts.limit / ONE_PASS,
+        num_used_documents=counts.used_documents,
+        num_used_tokens=counts.used_tokens,
+    )
 
 
 def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> SplitEntry:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from albert_data.corpus.fields import Fields
 from albert_data.files import read_json, write_json
+from albert_data.pipeline.document_lists import DocumentList
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
@@ -62,7 +63,7 @@ def _make_samples() -> dict[str, SizeSample]:
 class TaskReceipt:
     """What one map task made, or several together.
 
-    runs: file names of sorted runs.
+    runs: file names of sorted runs; lists: of a mixture's lists of documents (see document_lists.py).
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
     fields: the names of the JSON fields in records that lack the text field; unlabelled: those in records that lack the
@@ -77,6 +78,7 @@ class TaskReceipt:
 
     fingerprint: str = ""
     runs: list[str] = field(default_factory=list)
+    lists: list[DocumentList] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     damage: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
@@ -92,6 +94,7 @@ class TaskReceipt:
 
     def add(self, other: TaskReceipt) -> None:
         self.runs += other.runs
+        self.lists += other.lists
         self.counts += other.counts
         self.damage += other.damage
         self.fields.merge(other.fields)
@@ -141,6 +144,7 @@ class TaskReceipt:
             "least": values["least"] and EdgeDocument(*values["least"]),
             "greatest": values["greatest"] and EdgeDocument(*values["greatest"]),
             "languages": set(values["languages"]),
+            "lists": [DocumentList(*item) for item in values["lists"]],
             "dropped": Dropped(*values["dropped"]),
             "seconds": Stages(values["seconds"]),
         }
@@ -148,8 +152,9 @@ class TaskReceipt:
 
 
 def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
-    """The receipt of a finished task whose sorted runs are all there; None otherwise."""
+    """The receipt of a finished task whose sorted runs and lists are all there; None otherwise."""
     found = read_receipt(path)
-    if found is None or not all(find_kind(runs / name) == FILE for name in found["runs"]):
+    names = [*found["runs"], *(name for name, *_ in found["lists"])] if found else []
+    if found is None or not all(find_kind(runs / name) == FILE for name in names):
         return None
     return TaskReceipt.from_values(found)

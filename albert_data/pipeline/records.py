@@ -9,7 +9,7 @@ A record is a whole number of uint64. Positions below are relative to its start:
     i32 5       index: the row's number in its document and pass
     i32 6, 7    number of ids, number of masks
     i32 8       length of segment A
-    i32 9       packed language code; 0 where the build has one language
+    i32 9       packed language code, or in a mixture the number of the source; 0 where the build has one language
     u64 5 ...   ids, masked ids, masked positions, then zero bytes up to the next uint64
 
 Equal rows are equal records, byte for byte: the padding is zero.
@@ -157,6 +157,12 @@ def _find_sources(sources: np.ndarray, languages: np.ndarray) -> np.ndarray:
     order = np.argsort(sources)
     found: np.ndarray = order[np.searchsorted(sources, languages, sorter=order)].astype(np.uint16)
     return found
+
+
+def read_sources(records: Records, starts: np.ndarray) -> np.ndarray:
+    """The numbers of the sources of rows, in a mixture: int64. starts: int64, the u64 at which their records begin."""
+    sources: np.ndarray = records.i32[2 * starts + _LANGUAGE].astype(np.int64)
+    return sources
 
 
 def order_records(records: Records, found: FoundRecords) -> tuple[np.ndarray, np.ndarray]:

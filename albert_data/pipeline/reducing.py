@@ -23,6 +23,7 @@ import numpy as np
 from albert_data.config import BuildConfig
 from albert_data.draws import threshold
 from albert_data.examples.ragged import Examples
+from albert_data.pipeline.choosing import Choice, find_kept, read_shared
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
 from albert_data.pipeline.records import (
@@ -32,6 +33,7 @@ from albert_data.pipeline.records import (
     RecordScratch,
     count_dropped,
     order_records,
+    read_sources,
     take_examples,
 )
 from albert_data.pipeline.sorted_runs import SortedRun, read_range
@@ -76,7 +78,8 @@ class ReduceTask:
 class Move:
     """All rows of one document go to `to_split`, which gets no other document.
 
-    In the sorted runs these rows lie among those of `from_split`. num_bytes: of the document's rows of one pass.
+    In the sorted runs these rows lie among those of `from_split`. num_bytes: of the document's rows of one pass, in a
+    mixture of all passes.
     """
 
     document_key: int
@@ -87,13 +90,18 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceRules:
-    """The settings of the reduce stage. sources: packed language codes, in the order of the manifest's `sources`."""
+    """The settings of the reduce stage.
+
+    sources: packed language codes, in the order of the manifest's `sources`; in a mixture, the numbers of its sources.
+    choice: which rows of a mixture are kept; None for other builds.
+    """
 
     id_dtype: type[Any]
     compression: str
     keep_duplicates: bool
     move: Move | None
     sources: tuple[int, ...]
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +112,17 @@ class ReduceReceipt:
     dropped: Dropped
 
 
-def make_rules(total: TaskReceipt, config: BuildConfig, id_dtype: type[Any]) -> ReduceRules:
-    """The settings that follow from the receipts of all map tasks, added up."""
+def make_rules(
+    total: TaskReceipt, config: BuildConfig, id_dtype: type[Any], choice: Choice | None = None
+) -> ReduceRules:
+    """The settings that follow from the receipts of all map tasks, added up, and in a mixture from its choice."""
     return ReduceRules(
         id_dtype=id_dtype,
         compression=config.compression,
         keep_duplicates=config.keep_duplicates,
         move=find_move(total, config.validation_fraction),
-        sources=total.sources,
+        sources=total.sources if choice is None else tuple(range(len(choice.counts))),
+        choice=choice,
     )
 
 
@@ -135,19 +146,21 @@ def find_move(total: TaskReceipt, validation_fraction: float) -> Move | None:
 
 def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> list[ReduceTask]:
     """The shards of all splits that have rows."""
-    tasks, move = [], rules.move
+    tasks, move, choice = [], rules.move, rules.choice
     for split in SPLITS:
         # section: the split under which the runs hold the rows.
         section = move.from_split if move and move.to_split == split else split
         held_bytes = _measure_section(total, section, np.dtype(rules.id_dtype).itemsize)
         if move and move.to_split == split:
-            num_bytes = move.num_bytes * config.examples.dupe_factor
+            num_bytes = move.num_bytes * (1 if choice else config.examples.dupe_factor)
+        elif choice:
+            num_bytes = choice.num_bytes[section]
         elif config.keep_duplicates:
             num_bytes = held_bytes
         else:
             num_bytes = total.samples[split].estimate() * config.examples.dupe_factor
         is_emptied = move and move.from_split == split and not _has_others(total)  # by moving a lone document
-        if total.counts[f"{section}_rows"] and not is_emptied:
+        if total.counts[f"{section}_rows"] and num_bytes and not is_emptied:
             tasks += plan_shards(split, num_bytes, config.num_shards if split == "train" else None, held_bytes)
     return tasks
 
@@ -239,6 +252,7 @@ class _Merge:
     def __init__(self, runs: list[SortedRun], scratch: RecordScratch, rules: ReduceRules, split: str) -> None:
         self._runs, self._scratch, self._rules, self._split = runs, scratch, rules, split
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
+        self._shared = None if rules.choice is None else read_shared(rules.choice)
         self.dropped = Dropped()
 
     def read(self, bounds: list[int]) -> Iterator[Examples]:
@@ -257,7 +271,14 @@ class _Merge:
                 yield take_examples(records, starts, self._sources)
 
     def _find_rows(self, low: int, high: int) -> tuple[Records, FoundRecords]:
-        """The rows of this split with shuffle keys in [low, high]."""
+        """The rows of this split with shuffle keys in [low, high]; of a mixture, those that are kept."""
+        records, found = self._find_all_rows(low, high)
+        if (choice := self._rules.choice) is not None:
+            sources = read_sources(records, found.starts)
+            found = found.take(find_kept(choice, self._shared, found.keys, sources))
+        return records, found
+
+    def _find_all_rows(self, low: int, high: int) -> tuple[Records, FoundRecords]:
         move = self._rules.move
         if move is None:
             return read_range(self._runs, self._split, low, high, self._scratch)

@@ -76,8 +76,8 @@ class SampleJob:
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
-            for lines in split_lines(read_documents(block, self._text, damage)):
-                text = make_text(lines, self._text)
+            for lines in split_lines(read_documents(block, task.task.text, damage)):
+                text = make_text(lines, task.task.text)
                 if self._config.normalization != "none":
                     text = normalise_text_of(text)
                 sentences |= select_sentences(text, self._config.seed, task.limit)
@@ -218,7 +218,7 @@ def _read_corpus(
     inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
 ) -> Corpus:
     sample, damage, job = SentenceSample(config.sample_bytes), Damage(strict=text.strict), SampleJob(text, config)
-    few_words = SampleTask(task=MapTask(name="", block=WARMING_BLOCK), limit=sample.limit)
+    few_words = SampleTask(task=MapTask(name="", text=text, block=WARMING_BLOCK), limit=sample.limit)
 
     def read_few_words() -> None:
         compile_reading()

@@ -7,10 +7,11 @@ each machine; later, loading them takes 0.25 s.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import compile_scanner
@@ -29,12 +30,17 @@ _NOTICE = "compiling the kernels, once on each machine"
 WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", format="txt", path="", start=0)
 
 
-def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress) -> None:
-    """Run every kernel that a build needs on a few words. Raises what `Tokenizer.prepare` raises."""
+def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress, texts: Iterable[TextConfig] = ()) -> None:
+    """Run every kernel that a build needs on a few words. Raises what `Tokenizer.prepare` raises.
+
+    texts: settings of a mixture's sources.
+    """
 
     def make_some_rows() -> None:
         compile_reading()
         tokenizer.compile_rare()
+        for text in texts:
+            list(job.read(WARMING_BLOCK, Damage(), TaskReceipt(), text))
         parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
         _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
 

@@ -3,7 +3,7 @@
 OUT/.build/lock         locked by the running build; its text marks the folder as one of a build
     plan.json           what is being built: config, tokenizer, inputs, versions
     boot                the boot id of the machine when the build began (see `_boot_id`)
-    runs/ receipts/     sorted runs and receipts of map tasks
+    runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents
     shards/             finished shards, until they are published
     shards/receipts/    the receipts of these shards
     shards/basis        what the shards are made of: digest, counts, names of the runs
@@ -18,7 +18,7 @@ begins anew. Only Linux shows that there was a crash (see `_boot_id`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -39,11 +39,12 @@ from albert_data.pipeline.ownership import (
 )
 from albert_data.pipeline.vocabulary_folder import FILES as VOCABULARY_FILES
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage
 from albert_data.tokenizer.model import MODEL_NAME
+from albert_data.wording import count_of
 
 LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
@@ -56,7 +57,12 @@ _SHARD_FILES = {
     **{f"shards/{split}": (f"*{SHARD_SUFFIX}",) for split in SPLITS},
     "shards": (_BASIS_NAME,),
 }
-_WORK_FILES = {"runs": ("*.run",), "receipts": ("*.json",), **_SHARD_FILES, "tokenizer": VOCABULARY_FILES}
+_WORK_FILES = {
+    "runs": ("*.run", "*.documents", "*.sources"),
+    "receipts": ("*.json",),
+    **_SHARD_FILES,
+    "tokenizer": VOCABULARY_FILES,
+}
 
 
 class WorkDir:
@@ -305,6 +311,8 @@ def find_difference(there: Plan, asked: Plan) -> str | None:
         old = there.config.get(name)
         if old != new:
             return f"{name} is {old} there and {new} here"
+    if there.mixture != asked.mixture:
+        return _find_mixed_difference(there.mixture or (), asked.mixture or ())
     if there.tokenizer != asked.tokenizer:
         return "the tokenizer differs"
     if there.inputs != asked.inputs:
@@ -315,3 +323,15 @@ def find_difference(there: Plan, asked: Plan) -> str | None:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         return f"the inputs differ ({changed[0]}{more})"
     return None
+
+
+def _find_mixed_difference(there: Sequence[SourceEntry], asked: Sequence[SourceEntry]) -> str:
+    for old, new in zip(there, asked, strict=False):
+        for name, value in vars(new).items():
+            if getattr(old, name) != value:
+                return f"{name} of source {new.name} is {_show(getattr(old, name))} there and {_show(value)} here"
+    return f"the mixture has {count_of(len(there), 'source')} there and {len(asked)} here"
+
+
+def _show(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

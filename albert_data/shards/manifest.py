@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any
 
-from albert_data.config import BuildConfig
+from albert_data.config import BuildConfig, TextConfig
 from albert_data.errors import ShardError
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION
@@ -81,18 +81,55 @@ class InputEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceEntry:
+    """A source of a mixture, with the settings that it has in the end.
+
+    paths: as the mixture names them; num_inputs: how many of the build's inputs are of this source, in the order of the
+    sources. Without a weight it has a budget of tokens. documents: the rule for their ends, as in TextConfig.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    num_inputs: Count
+    weight: float | None = None
+    tokens: Count | None = None
+    language: str
+    text_field: str
+    documents: str
+    sentences: str
+    unwrap: bool
+    encoding: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedSource(SourceEntry):
+    """A source, and what was made of it.
+
+    num_documents, num_tokens: those that belong to it, each document once; passes: over these, on average;
+    num_used_documents: those with a pass; num_used_tokens: of text, in all passes.
+    """
+
+    num_documents: Count
+    num_tokens: Count
+    passes: float
+    num_used_documents: Count
+    num_used_tokens: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan(Versions):
     """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
     version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, with its
     "normalization" if it has one, its "file" if that is not spiece.model, and the hash of its "words" if it has a list,
-    or {"trained": settings} if the build trains one first.
+    or {"trained": settings} if the build trains one first. mixture: its sources, None for other builds.
     """
 
     version: str
     config: Mapping[str, Any]
     tokenizer: Mapping[str, Any]
     inputs: tuple[InputEntry, ...]
+    mixture: tuple[SourceEntry, ...] | None = None
 
     def to_values(self) -> dict[str, Any]:
         values: dict[str, Any] = to_value(self)
@@ -171,9 +208,10 @@ class Manifest(Versions):
     The fields of Versions are declared again: a manifest of format 2 must have them, and format 1 had none.
     config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
     documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
-    sources: the languages that the column `source` refers to by index, None where the rows have no such column.
-    words: None in builds without a word list. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of
-    all other values, None where the file lacks it.
+    sources: the languages that the column `source` refers to by index, or the names of a mixture's sources; None where
+    the rows have no such column. mixture: these sources, None for other builds. words: None in builds without a word
+    list. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file
+    lacks it.
     """
 
     format: str = FORMAT_NAME
@@ -194,8 +232,14 @@ class Manifest(Versions):
     digest: str
     sources: tuple[str, ...] | None = None
     words: WordsEntry | None = None
+    mixture: tuple[MixedSource, ...] | None = None
     card: CardEntry | None = None
     manifest_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mixture is not None and self.sources != tuple(source.name for source in self.mixture):
+            raise ShardError("mixture names other sources than `sources`; both must have the same names in one order")
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Manifest:
@@ -213,6 +257,15 @@ class Manifest(Versions):
     def seal(self) -> Manifest:
         """The same manifest, with the hash of all its other values."""
         return dataclasses.replace(self, manifest_sha256=hash_manifest(self.to_values()))
+
+    def find_text_config(self, source: int | None) -> TextConfig:
+        """How the text of a row was read. source: of the row."""
+        if source is None or self.sources is None:
+            return self.config.text
+        if self.mixture is None:
+            return dataclasses.replace(self.config.text, language=self.sources[source])
+        entry = self.mixture[source]
+        return dataclasses.replace(self.config.text, language=entry.language, sentences=entry.sentences)
 
     @property
     def shards(self) -> list[ShardEntry]:

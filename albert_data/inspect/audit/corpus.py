@@ -52,8 +52,9 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
     keys, files = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     damage = Damage(strict=False)
-    for block in (block for task in read_tasks(inputs, text, damage) for block in task.read(damage)):
-        lines = read_documents(block, text, damage)
+    tasks = read_tasks(inputs, text, damage)
+    for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage)):
+        lines = read_documents(block, task_text, damage)
         codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
         counts = np.bincount(codes)
         characters[: len(counts)] += counts

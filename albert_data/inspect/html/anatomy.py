@@ -132,11 +132,10 @@ def _find_spans(words: list[Word], gap: int) -> list[tuple[bool, list[Word]]]:
 
 def _find_sentences(example: Example, begin: int, end: int, shards: Shards) -> list[str]:
     text = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
-    config, languages = shards.manifest.config.text, shards.manifest.sources  # a row's source is its language
+    config = shards.manifest.find_text_config(example.source)
     if config.sentences != "prose":
         return [text]
-    language = config.language if example.source is None or languages is None else languages[example.source]
-    return split_sentences(text, language) or [text]
+    return split_sentences(text, config.language) or [text]
 
 
 # ---- HTML ----
@@ -154,7 +153,7 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
         f"{len(example.masked_positions):,} of them masked. "
         "It is chosen because it shows most of what is explained here."
     )
-    language = escape(shards.manifest.config.text.language)
+    language = escape(shards.manifest.find_text_config(example.source).language)
     steps = [
         ("Sentences of a document", _render_sentences(example, in_document, language)),
         ("A pair, in order or swapped", _render_pair(example, in_document)),

@@ -1,0 +1,167 @@
+"""Mixtures: a TOML file that names the sources of a corpus, how each is read, and how often it is used.
+
+In: the path of the file. Out: the inputs of all sources, each of which names its source. docs/mixtures.md has the keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.file_lists import place_name
+from albert_data.corpus.inputs import STDIN, Input, find_inputs
+from albert_data.corpus.sources import Source
+from albert_data.errors import AlbertDataError, InputError
+from albert_data.storage import FILE, find_kind, find_storage
+
+_SUFFIX = ".toml"
+_MAX_BYTES = 1 << 20
+_TABLE = "source"
+TEXT_KEYS = ("language", "text_field", "documents", "sentences", "unwrap", "encoding")  # settings of TextConfig
+_KINDS: dict[str, tuple[type[Any], str]] = {
+    "name": (str, "a string"),
+    "paths": (list, "a list of strings"),
+    "weight": (float, "a number"),
+    "tokens": (int, "a whole number"),
+    **dict.fromkeys(TEXT_KEYS, (str, "a string")),
+    "unwrap": (bool, "true or false"),
+}
+
+
+def is_mixture(name: str) -> bool:
+    """Whether a name of the user is that of a mixture's file."""
+    return name.lower().endswith(_SUFFIX) and find_kind(name) == FILE
+
+
+def find_sources(
+    names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
+) -> list[Input]:
+    """The inputs of a mixture, if that is the only name; otherwise what `find_inputs` returns.
+
+    text: for a mixture, the settings that its sources do not name. Raises InputError, in one line, for any fault.
+    """
+    mixtures = [name for name in names if is_mixture(name)]
+    if not mixtures:
+        return find_inputs(names, say, text)
+    if len(names) > 1:
+        raise InputError(f"{mixtures[0]} is a mixture, which must be the only input; name the others in sources of it")
+    if text.language_field is not None:
+        raise InputError(
+            f"{mixtures[0]} is a mixture, in which a language belongs to a source; leave out --language-field, and "
+            'write language = "de" in the source'
+        )
+    return [
+        dataclasses.replace(item, source=source)
+        for source in read_mixture(mixtures[0], text)
+        for item in _find_files(source, mixtures[0], say)
+    ]
+
+
+def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[Source]:
+    """The sources that a file names. text: the settings that a source does not name. Raises InputError."""
+    values = _read_toml(path)
+    for key in values:
+        if key != _TABLE:
+            raise InputError(f"{path}: {_refuse_key(key, (_TABLE,))}")
+    tables = values.get(_TABLE, [])
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]]")
+    sources: dict[str, Source] = {}
+    for number, table in enumerate(tables):
+        where = f"{path}, source {number + 1}"
+        if isinstance(table.get("name"), str):
+            where = f"{path}, source {table['name']!r:.80}"
+        try:
+            source = _read_source(number, table, text)
+        except AlbertDataError as error:
+            raise InputError(f"{where}: {error}") from error
+        if source.name in sources:
+            raise InputError(f"{path} has two sources named {source.name!r}; give each a name of its own")
+        sources[source.name] = source
+    return list(sources.values())
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        with find_storage(path).open(path) as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"mixture {path} can't be read: {error.strerror}; grant access to it") from error
+    if len(data) > _MAX_BYTES:
+        raise InputError(f"mixture {path} has over 1 MiB; name folders, globs or lists (@files.txt) in it")
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"mixture {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"mixture {path} is no TOML: {error}; see docs/mixtures.md for an example") from error
+
+
+def _refuse_key(key: str, allowed: Sequence[str]) -> str:
+    close = get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"allowed are {', '.join(allowed)}"
+    return f"{key!r:.80} is no known key; {hint}"
+
+
+def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> Source:
+    """Raises InputError or ConfigError."""
+    values = dict(table)
+    for key, value in table.items():
+        if key not in _KINDS:
+            raise InputError(_refuse_key(key, tuple(_KINDS)))
+        values[key] = _convert(key, value)
+    for key in ("name", "paths"):
+        if key not in values:
+            raise InputError(f"{key} is missing; every source has a name and paths")
+    settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
+    return Source(number=number, text=dataclasses.replace(text, **settings), **values)
+
+
+def _convert(key: str, value: Any) -> Any:
+    """The value of a key, of its type. One path may stand without a list, and 1e9 is a whole number."""
+    kind, words = _KINDS[key]
+    if key == "paths" and isinstance(value, str):
+        value = [value]
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if kind is float and type(value) is int:
+        value = float(max(-(10**9), min(value, 10**9)))  # a larger one is refused anyway, but float() may overflow
+    if type(value) is not kind or (kind is list and not all(isinstance(item, str) for item in value)):
+        raise InputError(f"{key} is {value!r:.80}; {words} is needed")
+    if kind is not list:
+        return value
+    if not value or not all(value):
+        raise InputError("paths names no file; give files, folders, globs or lists (@files.txt)")
+    return tuple(value)
+
+
+def _find_files(source: Source, path: str, say: Callable[[str], None] | None) -> list[Input]:
+    where = f"{path}, source {source.name!r}"
+    try:
+        if STDIN in source.paths:
+            raise InputError("paths holds -, but a mixture can't read stdin; write the text to a file first")
+        found = find_inputs([_place(name, os.path.dirname(path)) for name in source.paths], say, source.text)
+    except AlbertDataError as error:
+        raise InputError(f"{where}: {error}") from error
+    for item in found:
+        if item.is_stream:
+            raise InputError(f"{where}: {item.path} is a pipe or device; a mixture reads files only")
+        if item.language is not None:
+            raise InputError(
+                f"{where}: the paths name a language, as in corpus/de:de; a source has one language: write "
+                'language = "de", and the others in sources of their own'
+            )
+    return found
+
+
+def _place(name: str, folder: str) -> str:
+    """A name of a source, which is relative to the folder of the mixture. Raises StorageError for a URL."""
+    find_storage(name)
+    if name.startswith("@") and find_kind(os.path.join(folder, name), follow=False) is None:
+        return "@" + os.path.join(folder, name[1:])
+    return place_name(folder, name)

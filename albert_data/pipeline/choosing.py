@@ -1,0 +1,251 @@
+"""What a mixture uses: whose each document is, and how often, decided between map and reduce.
+
+In: the lists of all map tasks (document_lists.py). Out: a `Choice`, by which reduce keeps rows, and the counts of each
+source. A document belongs to the first source that lists it. All this depends on the sets of documents alone, so copies
+and layout change nothing.
+
+Keys are random, so the lists are read by ranges of keys, each of about RANGE_DOCUMENTS: memory is bounded however many
+documents there are. Keys that several sources list go to files, which reduce maps into memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_data.config import SPECIALS_PER_PAIR, BuildConfig
+from albert_data.corpus.sources import ONE_PASS, Source
+from albert_data.draws import choice_keys, split_keys, threshold
+from albert_data.errors import InputError
+from albert_data.pipeline.document_lists import DocumentList, Limits, map_list, map_u64
+from albert_data.pipeline.mapping import measure_rows
+from albert_data.pipeline.receipts import EdgeDocument, TaskReceipt
+from albert_data.pipeline.records import RowKeys
+from albert_data.shards.manifest import SPLITS
+from albert_data.storage import find_storage
+
+_SHARED_KEYS, _SHARED_SOURCES = "shared.documents", "shared.sources"
+RANGE_DOCUMENTS = 1 << 20
+_BUCKET_BITS = 16  # budgets are cut between so many ranges of choice keys: they err by 1 / 2**16 of a large source
+_KEYS = 2**64
+
+
+class SourceCounts(NamedTuple):
+    """What is used of a source. limit: see `Source.count_limit`.
+
+    documents: those that belong to the source, each once; tokens: their tokens of text in one pass; used_documents:
+    those with a pass; used_tokens: in all passes.
+    """
+
+    limit: int
+    documents: int
+    tokens: int
+    used_documents: int
+    used_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which rows reduce keeps.
+
+    seed: of the build; limits: of each source; shared: the folder of the files of shared keys, None if there are none;
+    counts: of each source; num_bytes: of the Arrow data of each split, about.
+    """
+
+    seed: int
+    limits: Limits
+    shared: Path | None
+    counts: tuple[SourceCounts, ...]
+    num_bytes: dict[str, int]
+
+
+class Shared(NamedTuple):
+    """Keys that several sources list, ascending, and the first of these sources: uint64."""
+
+    keys: np.ndarray
+    owners: np.ndarray
+
+
+def read_shared(choice: Choice) -> Shared | None:
+    if choice.shared is None:
+        return None
+    return Shared(map_u64(choice.shared / _SHARED_KEYS), map_u64(choice.shared / _SHARED_SOURCES))
+
+
+def find_kept(choice: Choice, shared: Shared | None, keys: RowKeys, sources: np.ndarray) -> np.ndarray:
+    """Which rows are kept: bool. keys: of the rows; sources: of each, as numbers."""
+    document_keys = keys.document_keys
+    choices = choice_keys(np.uint64(choice.seed), document_keys)
+    kept: np.ndarray = keys.passes < choice.limits.count_passes(sources, choices)
+    if shared is not None:
+        found = np.minimum(np.searchsorted(shared.keys, document_keys), len(shared.keys) - 1)
+        kept &= (shared.keys[found] != document_keys) | (shared.owners[found] == sources)
+    return kept
+
+
+def choose_documents(
+    folder: Path, sources: Sequence[Source], config: BuildConfig, total: TaskReceipt, id_bytes: int
+) -> Choice:
+    """Decide what is used of each source.
+
+    folder: that of the lists, which gets the files of shared keys; id_bytes: of a token in a shard. total: of all map
+    tasks; its digest, counts of copies and extreme documents become those of what is used. With `keep_duplicates` each
+    copy belongs to the source in which it is. Raises InputError if nothing is used.
+    """
+    counting = _Counting(folder, sources, config, total.lists, id_bytes)
+    limits = counting.find_limits()
+    counting.count_all(Limits.divide(limits))
+    return counting.finish(limits, total)
+
+
+class _Listed(NamedTuple):
+    """Documents, by key and then source. keys, tokens: uint64; sources, owners: int64.
+
+    owners: the first source that has the key; is_own: bool, whether a document is that of its owner, and no copy.
+    """
+
+    keys: np.ndarray
+    sources: np.ndarray
+    tokens: np.ndarray
+    owners: np.ndarray
+    is_own: np.ndarray
+
+
+class _Counting:
+    """Reads the lists: once for the budgets if there are any, and once for all else."""
+
+    def __init__(
+        self,
+        folder: Path,
+        sources: Sequence[Source],
+        config: BuildConfig,
+        lists: Sequence[DocumentList],
+        id_bytes: int,
+    ) -> None:
+        self._folder, self._sources, self._config, self._lists = folder, sources, config, lists
+        self._seed, self._id_bytes = np.uint64(config.examples.seed), id_bytes
+        # Of each source: documents, tokens, used documents, used tokens, as in SourceCounts.
+        self._counts = np.zeros((4, len(sources)), np.int64)
+        self._num_bytes = np.zeros(len(SPLITS), np.int64)
+        self._num_copies = self._copied_tokens = self._digest = 0
+        self._has_shared = False
+        self._edges: list[EdgeDocument] = []
+
+    def read(self) -> Iterator[_Listed]:
+        """All documents, in ranges of keys."""
+        num_ranges = max(1, sum(item.num_documents for item in self._lists) // RANGE_DOCUMENTS)
+        bounds = np.array([number * _KEYS // num_ranges for number in range(1, num_ranges)], np.uint64)
+        cuts = [
+            [0, *np.searchsorted(map_list(self._folder, item)[0], bounds), item.num_documents] for item in self._lists
+        ]
+        for number in range(num_ranges):
+            parts = []
+            for item, (begin, end) in zip(self._lists, (at[number : number + 2] for at in cuts), strict=True):
+                keys, tokens = self._map(item)[:, begin:end]
+                parts.append((keys, np.full(len(keys), item.source), tokens))
+            yield self._own(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _map(self, listed: DocumentList) -> np.ndarray:
+        return map_list(self._folder, listed)
+
+    def _own(self, keys: np.ndarray, sources: np.ndarray, tokens: np.ndarray) -> _Listed:
+        order = np.lexsort((tokens, sources, keys))
+        keys, sources, tokens = keys[order], sources[order], tokens[order]
+        if self._config.keep_duplicates:
+            return _Listed(keys, sources, tokens, sources, np.ones(len(keys), bool))
+        is_tie = np.zeros(len(keys), bool)
+        is_tie[1:] = keys[1:] == keys[:-1]
+        owners = sources[np.maximum.accumulate(np.where(is_tie, 0, np.arange(len(keys))))]
+        is_copy = is_tie.copy()
+        is_copy[1:] &= (sources[1:] == sources[:-1]) & (tokens[1:] == tokens[:-1])
+        return _Listed(keys, sources, tokens, owners, (sources == owners) & ~is_copy)
+
+    def find_limits(self) -> list[int]:
+        """The limit of each source; that of a budget is the one that comes nearest to it."""
+        dupe_factor = self._config.examples.dupe_factor
+        limits = [source.count_limit(dupe_factor) for source in self._sources]
+        budgets = {source.number: source.tokens for source in self._sources if source.tokens is not None}
+        counts = {number: np.zeros(1 << _BUCKET_BITS, np.int64) for number in budgets}
+        for listed in self.read() if budgets else ():
+            choices = choice_keys(self._seed, listed.keys)
+            for number, buckets in counts.items():
+                is_here = listed.is_own & (listed.sources == number)
+                rows = (choices[is_here] >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
+                np.add.at(buckets, rows, listed.tokens[is_here].astype(np.int64))
+        for number, tokens in budgets.items():
+            limits[number] = _find_limit(counts[number], tokens, dupe_factor)
+        return limits
+
+    def count_all(self, limits: Limits) -> None:
+        """Count what is used under these limits, and write the files of shared keys."""
+        storage = find_storage(self._folder)
+        with (
+            storage.create(self._folder / _SHARED_KEYS, sync=False) as keys_file,
+            storage.create(self._folder / _SHARED_SOURCES, sync=False) as sources_file,
+        ):
+            for listed in self.read():
+                self._count(listed, limits)
+                is_foreign = listed.sources != listed.owners
+                keys, first = np.unique(listed.keys[is_foreign], return_index=True)
+                keys_file.write(keys.data)
+                sources_file.write(listed.owners[is_foreign][first].astype(np.uint64).data)
+                self._has_shared |= len(keys) > 0
+
+    def _count(self, listed: _Listed, limits: Limits) -> None:
+        own = listed.is_own
+        self._num_copies += int(np.count_nonzero(~own))
+        self._copied_tokens += int(listed.tokens[~own].sum())
+        keys, sources, tokens = listed.keys[own], listed.sources[own], listed.tokens[own].astype(np.int64)
+        passes = limits.count_passes(sources, choice_keys(self._seed, keys)).astype(np.int64)
+        used = passes > 0
+        for counts, values in zip(self._counts, (1, tokens, used, tokens * passes), strict=True):
+            np.add.at(counts, sources, values)
+        self._measure_used(keys[used], tokens[used], passes[used])
+
+    def _measure_used(self, keys: np.ndarray, tokens: np.ndarray, passes: np.ndarray) -> None:
+        config = self._config.examples
+        rows = -(-tokens // config.max_tokens)  # as few as the tokens fill: an estimate, as that of the bytes
+        masked = (tokens * config.mask_prob).astype(np.int64)
+        sizes = passes * measure_rows(rows, tokens + rows * SPECIALS_PER_PAIR, masked, self._id_bytes)
+        bits = split_keys(self._seed, keys)
+        is_validation = bits < threshold(self._config.validation_fraction)
+        np.add.at(self._num_bytes, is_validation.astype(np.int64), sizes)  # in the order of SPLITS
+        self._digest = (self._digest + int(keys.sum(dtype=np.uint64))) % _KEYS
+        for at in {int(bits.argmin()), int(bits.argmax())} if len(bits) else ():
+            self._edges.append(EdgeDocument(int(bits[at]), int(keys[at]), int(sizes[at])))
+
+    def finish(self, limits: Sequence[int], total: TaskReceipt) -> Choice:
+        if not self._edges:
+            raise InputError("the mixture uses no document; raise the weights or budgets of its sources")
+        total.documents_digest = self._digest
+        total.counts.update(duplicate_documents=self._num_copies, duplicate_tokens=self._copied_tokens)
+        total.least, total.greatest = min(self._edges), max(self._edges)
+        return Choice(
+            seed=int(self._seed),
+            limits=Limits.divide(limits),
+            shared=self._folder if self._has_shared else None,
+            counts=tuple(
+                SourceCounts(limit, *counts) for limit, counts in zip(limits, self._counts.T.tolist(), strict=True)
+            ),
+            num_bytes=dict(zip(SPLITS, self._num_bytes.tolist(), strict=True)),
+        )
+
+
+def _find_limit(counts: np.ndarray, budget: int, dupe_factor: int) -> int:
+    """The limit at which the passes have nearest to `budget` * `dupe_factor` tokens, but at most `dupe_factor` passes.
+
+    counts: tokens of the documents by their choice keys, in 2**16 ranges of equal size.
+    """
+    sums: list[int] = np.append(0, np.cumsum(counts)).tolist()
+    if sums[-1] <= budget:
+        return dupe_factor * ONE_PASS
+    whole, rest = divmod(budget * dupe_factor, sums[-1])
+    at = bisect_left(sums, rest)
+    if at > 0 and rest - sums[at - 1] < sums[at] - rest:
+        at -= 1
+    return whole * ONE_PASS + (at << (64 - _BUCKET_BITS))

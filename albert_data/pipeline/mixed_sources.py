@@ -1,0 +1,72 @@
+"""The sources of a mixture, as build and manifest see them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from albert_data.config import BuildConfig
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.mixtures import TEXT_KEYS
+from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, Source
+from albert_data.errors import ConfigError, InputError
+from albert_data.pipeline.choosing import Choice
+from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.shards.manifest import SourceEntry
+from albert_data.wording import count_of
+
+
+def list_sources(inputs: Sequence[Input]) -> list[Source]:
+    """The sources of all inputs in their order; none if the inputs are of no mixture."""
+    found = {item.source.number: item.source for item in inputs if item.source is not None}
+    return [found[number] for number in sorted(found)]
+
+
+def describe_sources(inputs: Sequence[Input]) -> tuple[SourceEntry, ...] | None:
+    """The sources for plan and manifest; None if the inputs are of no mixture."""
+    counts = Counter(item.source.number for item in inputs if item.source is not None)
+    entries = tuple(
+        SourceEntry(
+            name=source.name,
+            paths=source.paths,
+            num_inputs=counts[source.number],
+            weight=1.0 if source.weight is None and source.tokens is None else source.weight,
+            tokens=source.tokens,
+            **{key: getattr(source.text, key) for key in TEXT_KEYS},
+        )
+        for source in list_sources(inputs)
+    )
+    return entries or None
+
+
+def check_passes(sources: Sequence[Source], config: BuildConfig) -> None:
+    """Raise ConfigError if weight and --dupe-factor together give too many passes."""
+    dupe_factor = config.examples.dupe_factor
+    for source in sources:
+        if source.count_limit(dupe_factor) > MAX_PASSES * ONE_PASS:
+            raise ConfigError(
+                f"source {source.name!r} has the weight {source.weight:g}, times dupe_factor {dupe_factor}; "
+                f"at most {MAX_PASSES:,} passes are allowed"
+            )
+
+
+def check_lists(sources: Sequence[Source], total: TaskReceipt) -> None:
+    """Raise InputError if a source has no document with a token: its settings are mostly wrong then."""
+    listed = {item.source for item in total.lists}
+    for source in sources:
+        if source.number not in listed:
+            fields = f"; {total.fields.describe()}" if total.fields.describe() else ""
+            raise InputError(
+                f"source {source.name!r} of the mixture holds no document with a token{fields}; "
+                "check its paths and its text_field"
+            )
+
+
+def describe_budgets(sources: Sequence[Source], choice: Choice) -> list[str]:
+    """A line for each source that has fewer tokens than its budget."""
+    return [
+        f"source {source.name} has {count_of(counts.tokens, 'token')} of text, fewer than its budget of "
+        f"{source.tokens:,}: all of it is used"
+        for source, counts in zip(sources, choice.counts, strict=True)
+        if source.tokens is not None and counts.tokens < source.tokens
+    ]

@@ -1,0 +1,152 @@
+"""The file of a mixture: what it may hold, which files its sources find, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from albert_data.cli.main import run
+from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.mixtures import find_sources, is_mixture, read_mixture
+from albert_data.errors import InputError
+
+TWO = """
+[[source]]
+name = "books"
+paths = ["books/*.txt", "more"]
+weight = 2
+
+[[source]]
+name = "law"
+paths = "@law.list"
+language = "pt-BR"
+documents = "file"
+tokens = 1e6
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder whose name is a pattern, with files of both sources."""
+    folder = tmp_path / "in [1]"
+    for name in ("books/a.txt", "books/b.txt", "more/deep/c.jsonl", "law/d.txt", "alone.txt"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"text": "One sentence."}\n' if name.endswith("l") else "One sentence.\n")
+    (folder / "law.list").write_text("law/*.txt\n")
+    (folder / "mixture.toml").write_text(TWO)
+    return folder
+
+
+def find(folder: Path, text: str | bytes, config: TextConfig = DEFAULT_TEXT) -> list[Input]:
+    (folder / "mixture.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return find_sources([str(folder / "mixture.toml")], text=config)
+
+
+def test_a_source_names_files_beside_the_mixture_wherever_it_is_read_from(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    found = find_sources([str(folder / "mixture.toml")])
+    names = [(item.source.name if item.source else "", os.path.relpath(item.path, folder)) for item in found]
+    assert names == [
+        ("books", "books/a.txt"),
+        ("books", "books/b.txt"),
+        ("books", "more/deep/c.jsonl"),
+        ("law", "law/d.txt"),
+    ]
+    monkeypatch.chdir(folder)
+    assert [item.path for item in find_sources(["mixture.toml"])] == [name for _, name in names]
+
+
+def test_a_source_has_the_settings_that_it_names_and_those_of_the_command(folder: Path):
+    books, law = read_mixture(str(folder / "mixture.toml"), TextConfig(unwrap=True, language="de"))
+    assert (books.weight, books.tokens, law.weight, law.tokens) == (2.0, None, None, 1_000_000)
+    assert books.text == TextConfig(unwrap=True, language="de")
+    assert law.text == TextConfig(unwrap=True, language="pt", documents="file")
+
+
+def test_only_a_file_is_a_mixture_and_it_must_be_alone(folder: Path):
+    (folder / "folder.toml").mkdir()
+    assert not is_mixture(str(folder / "folder.toml"))
+    assert not is_mixture(str(folder / "missing.toml"))
+    with pytest.raises(InputError, match=r"mixture\.toml is a mixture, which must be the only input"):
+        find_sources([str(folder / "alone.txt"), str(folder / "mixture.toml")])
+    with pytest.raises(InputError, match=r"missing\.toml matches no file"):
+        find_sources([str(folder / "missing.toml")])
+
+
+def source(*lines: str) -> str:
+    return "\n".join(["[[source]]", 'name = "a"', 'paths = "alone.txt"', *lines])
+
+
+MISTAKES = {
+    "": r"names no source; begin each with a line \[\[source\]\]",
+    '[source]\nname = "a"': r"names no source; begin each with a line \[\[source\]\]",
+    "source = [1]": r"names no source; begin each with a line \[\[source\]\]",
+    "[[sources]]": "'sources' is no known key; did you mean source",
+    "[[source]": r"is no TOML: .*line 1.*; see docs/mixtures\.md",
+    "a = " + "[" * 2000: "is no TOML",
+    "a = " + "9" * 5000: "is no TOML",
+    '[[source]]\npaths = "alone.txt"': "source 1: name is missing; every source has a name and paths",
+    '[[source]]\nname = "a"': "source 'a': paths is missing",
+    '[[source]]\nname = 1\npaths = "alone.txt"': "source 1: name is 1; a string is needed",
+    '[[source]]\nname = "a|b"\npaths = "alone.txt"': r"name is 'a\|b'; use up to 64 letters",
+    '[[source]]\nname = ""\npaths = "alone.txt"': "name is ''; use up to 64 letters",
+    '[[source]]\nname = "a"\npaths = []': "source 'a': paths names no file",
+    '[[source]]\nname = "a"\npaths = [""]': "source 'a': paths names no file",
+    '[[source]]\nname = "a"\npaths = [1]': r"paths is \[1\]; a list of strings is needed",
+    '[[source]]\nname = "a"\npaths = "nothing/*.txt"': "source 'a': input .*nothing.* matches no file",
+    '[[source]]\nname = "a"\npaths = "nothing"': "source 'a': input .*nothing matches no file",
+    '[[source]]\nname = "a"\npaths = "-"': "source 'a': paths holds -, but a mixture can't read stdin",
+    '[[source]]\nname = "a"\npaths = "/dev/null"': "source 'a': /dev/null is a pipe or device; a mixture reads files",
+    '[[source]]\nname = "a"\npaths = "s3://bucket/x.txt"': "source 'a': .*s3://bucket",
+    '[[source]]\nname = "a"\npaths = "alone.txt:de"': "source 'a': the paths name a language.*write language = \"de\"",
+    f"{source()}\n{source()}": "has two sources named 'a'; give each a name of its own",
+    source("wieght = 2"): "source 'a': 'wieght' is no known key; did you mean weight",
+    source("text-field = 'x'"): "'text-field' is no known key; did you mean text_field",
+    source("qqq = 1"): "'qqq' is no known key; allowed are name, paths, weight, tokens, language",
+    source("weight = -1"): "source 'a': weight is -1.0; allowed are 0 to 1000",
+    source("weight = nan"): "weight is nan; allowed are 0 to 1000",
+    source("weight = 1" + "0" * 400): "weight is 1000000000.0; allowed are 0 to 1000",
+    source("weight = '2'"): "weight is '2'; a number is needed",
+    source("weight = true"): "weight is True; a number is needed",
+    source("tokens = 0"): "tokens is 0; allowed are 1 to",
+    source("tokens = 1.5"): "tokens is 1.5; a whole number is needed",
+    source("weight = 1", "tokens = 5"): "source 'a': has both a weight and a budget of tokens; leave one out",
+    source("language = 'germn'"): "source 'a': language is 'germn', which is no known ISO 639 code",
+    source("sentences = 'poems'"): "source 'a': sentences is 'poems'; allowed are prose, lines",
+    source("unwrap = 1"): "unwrap is 1; true or false is needed",
+    source("encoding = 'utf-99'"): "source 'a': encoding is 'utf-99', which is no encoding",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_each_mistake_is_one_clear_line(text: str, folder: Path):
+    with pytest.raises(InputError, match=MISTAKES[text]) as raised:
+        find(folder, text)
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith((str(folder / "mixture.toml"), f"mixture {folder / 'mixture.toml'}"))
+
+
+def test_bytes_that_are_no_utf_8_and_huge_files_are_refused(folder: Path):
+    with pytest.raises(InputError, match=r"is not UTF-8 \(byte 2\); save it as UTF-8"):
+        find(folder, b"# \xff")
+    with pytest.raises(InputError, match="has over 1 MiB; name folders, globs or lists"):
+        find(folder, b"#" * (1 << 20 | 1))
+
+
+def test_a_language_field_does_not_go_with_a_mixture(folder: Path):
+    with pytest.raises(InputError, match='leave out --language-field, and write language = "de" in the source'):
+        find(folder, TWO, TextConfig(language_field="lang"))
+
+
+def test_the_command_prints_one_line_for_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]):
+    (folder / "mixture.toml").write_text(source("wieght = 2"))
+    assert run(["build", str(folder / "mixture.toml"), "-o", str(folder / "out")]) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "did you mean weight" in printed
+    assert not (folder / "out").exists()

@@ -1,0 +1,286 @@
+"""Mixtures: whose each document is, how often it is used, and that nothing else decides a byte."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import mixture_fixtures as mixtures
+import pytest
+from build_fixtures import InterruptedEngine, PicklingEngine, digest_shards, run_build
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixture_fixtures import Mixed, build_mixture, expect, read_rows, write_mixture
+
+from albert_data.errors import ConfigError, InputError, OutputError
+from albert_data.inspect.verify import verify
+from albert_data.pipeline import choosing
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.progress import NullProgress
+from albert_data.shards.manifest import MixedSource
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+POOL = fixtures.make_documents(24, seed=5)
+LINES, PROSE = {"sentences": '"lines"'}, {"sentences": '"prose"'}
+WEIGHTS = (0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 3.0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(1 << 12), pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(choosing, "RANGE_DOCUMENTS", 7)
+        yield
+
+
+class PlainBuilds:
+    """The rows of each document of POOL in builds without a mixture, by rule of sentences and dupe factor."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self._folder, self._tokenizer = folder, tokenizer
+        fixtures.write_corpus(folder / "in", POOL, "txt", random.Random(0))
+        self._rows: dict[tuple[str, int], dict[int, list[Any]]] = {}
+
+    def read(self, sentences: str, dupe_factor: int) -> dict[int, list[Any]]:
+        name = (sentences, dupe_factor)
+        if name not in self._rows:
+            out = self._folder / f"{sentences}-{dupe_factor}"
+            run_build(self._folder / "in", out, self._tokenizer, sentences=sentences, dupe_factor=dupe_factor)
+            self._rows[name] = read_rows(out)
+        return self._rows[name]
+
+
+@pytest.fixture(scope="module")
+def plain(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> PlainBuilds:
+    return PlainBuilds(tmp_path_factory.mktemp("plain"), tokenizer)
+
+
+some_sources = st.lists(
+    st.builds(
+        Mixed,
+        documents=st.lists(st.sampled_from(POOL), min_size=1, max_size=16),
+        weight=st.sampled_from(WEIGHTS),
+        keys=st.sampled_from((LINES, PROSE)),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(sources=some_sources, dupe_factor=st.sampled_from((1, 2)), layout=st.sampled_from(("txt", "jsonl.gz")))
+@settings(max_examples=25)
+def test_each_document_has_the_rows_of_its_first_source_as_often_as_that_says(
+    sources: list[Mixed],
+    dupe_factor: int,
+    layout: str,
+    plain: PlainBuilds,
+    tokenizer: Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    """A document of n passes has the rows that it has in a plain build with dupe factor n, read as its source says."""
+    folder = tmp_path_factory.mktemp("mixture")
+    path, wanted = write_mixture(folder, sources, layout), {}
+    for document, (number, passes) in expect(sources, dupe_factor).items():
+        rule = sources[number].keys["sentences"].strip('"')
+        rows = plain.read(rule, passes)[fixtures.document_key(document)]
+        wanted[fixtures.document_key(document)] = [(number, row) for _, row in rows]
+    if not wanted:
+        with pytest.raises(InputError, match="the mixture uses no document; raise the weights"):
+            build_mixture(path, folder / "out", tokenizer, dupe_factor=dupe_factor)
+        return
+    report = build_mixture(path, folder / "out", tokenizer, dupe_factor=dupe_factor)
+    assert read_rows(folder / "out") == wanted
+    assert not list(verify(folder / "out"))
+    check_counts(report.manifest.mixture or (), sources, dupe_factor)
+    assert report.manifest.documents_digest == f"{sum(wanted) % 2**64:016x}"
+    listed = [document for one in sources for document in one.documents]
+    assert report.manifest.counts.duplicate_documents == len(listed) - len(set(listed))
+
+
+def check_counts(found: tuple[MixedSource, ...], sources: list[Mixed], dupe_factor: int) -> None:
+    used, owners = expect(sources, dupe_factor), {}
+    for number, source in enumerate(sources):
+        for document in source.documents:
+            owners.setdefault(document, number)
+    for number, entry in enumerate(found):
+        own = [document for document, owner in owners.items() if owner == number]
+        assert entry.num_documents == len(own)
+        assert entry.num_used_documents == len([document for document in own if document in used])
+        assert entry.passes == pytest.approx((sources[number].weight or 0) * dupe_factor)
+
+
+def test_the_tokens_that_the_manifest_counts_are_those_of_the_rows(tokenizer: Tokenizer, tmp_path: Path):
+    sources = [Mixed(documents=POOL[:10], weight=2.5), Mixed(documents=POOL[5:], weight=0.5)]
+    report = build_mixture(write_mixture(tmp_path, sources), tmp_path / "out", tokenizer)
+    found = [0, 0]
+    for split in ("train", "validation"):
+        for row in open_shards(tmp_path / "out", split):
+            assert row.source is not None
+            found[row.source] += mixtures.count_text(row)
+    assert [entry.num_used_tokens for entry in report.manifest.mixture or ()] == found
+    assert report.manifest.sources == ("source 0", "source 1")
+
+
+# ---- what must not matter ----
+
+MIXTURE = [
+    Mixed(documents=[*POOL[:12], *POOL[:3]], weight=0.5),
+    Mixed(documents=POOL[8:20], weight=2.5, keys=LINES),
+    Mixed(documents=POOL[15:], tokens=60),
+]
+
+
+@pytest.fixture(scope="module")
+def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    build_mixture(write_mixture(folder, MIXTURE), folder / "out", tokenizer, num_shards=3)
+    return folder / "out"
+
+
+def check_same(out: Path, reference: Path) -> None:
+    assert digest_shards(out) == digest_shards(reference)
+    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
+    assert found.documents_digest == wanted.documents_digest
+    for one, other in zip(found.mixture or (), wanted.mixture or (), strict=True):
+        assert {**vars(one), "num_inputs": 0} == {**vars(other), "num_inputs": 0}
+
+
+@pytest.mark.parametrize("layout", fixtures.LAYOUTS)
+def test_layout_and_order_change_no_byte(layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    build_mixture(write_mixture(tmp_path, MIXTURE, layout, seed=1), tmp_path / "out", tokenizer, num_shards=3)
+    check_same(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize("engine", [PicklingEngine(), MultiprocessEngine(2)])
+def test_workers_change_no_byte(engine: Engine, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    build_mixture(write_mixture(tmp_path, MIXTURE, "mixed"), tmp_path / "out", tokenizer, engine, num_shards=3)
+    check_same(tmp_path / "out", reference)
+
+
+def test_copies_change_no_byte(reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    copied = [Mixed(**{**vars(one), "documents": [*one.documents, *one.documents[::2]]}) for one in MIXTURE]
+    copied[2] = Mixed(documents=[*MIXTURE[2].documents, *MIXTURE[0].documents], tokens=60)  # which are the first's
+    build_mixture(write_mixture(tmp_path, copied), tmp_path / "out", tokenizer, num_shards=3)
+    check_same(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize("results", range(0, 10, 2))
+def test_an_interrupted_build_resumes_to_the_same_bytes(
+    results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    path, out = write_mixture(tmp_path, MIXTURE, "mixed"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        build_mixture(path, out, tokenizer, InterruptedEngine(results), num_shards=3)
+    report = build_mixture(path, out, tokenizer, num_shards=3)
+    assert report.resumed_tasks == min(results, 7)  # that many are map tasks
+    check_same(out, reference)
+    assert not (out / ".build").exists()
+
+
+def test_another_weight_is_another_build(tokenizer: Tokenizer, tmp_path: Path):
+    out = tmp_path / "out"
+    path = write_mixture(tmp_path, [Mixed(documents=POOL[:4], weight=1.0), Mixed(documents=POOL[4:8])])
+    written = path.read_text()
+    build_mixture(path, out, tokenizer)
+    path.write_text(f"# The same.\n{written}")
+    assert build_mixture(path, out, tokenizer).was_finished
+    path.write_text(written.replace("weight = 1.0", "weight = 1.5"))
+    with pytest.raises(OutputError, match=r"weight of source source 0 is 1\.0 there and 1\.5 here"):
+        build_mixture(path, out, tokenizer)
+    path.write_text(written.rpartition("[[source]]")[0])
+    with pytest.raises(OutputError, match="the mixture has 2 sources there and 1 here"):
+        build_mixture(path, out, tokenizer)
+    with pytest.raises(OutputError, match="the mixture has 2 sources there and 0 here"):
+        run_build(tmp_path / "s0", out, tokenizer)
+
+
+# ---- budgets ----
+
+
+@pytest.mark.parametrize("dupe_factor", [1, 3])
+@pytest.mark.parametrize("budget", [1, 40, 123, 400])
+def test_a_budget_takes_the_tokens_that_come_nearest(
+    budget: int, dupe_factor: int, tokenizer: Tokenizer, tmp_path: Path
+):
+    sources = [Mixed(documents=POOL[:6]), Mixed(documents=POOL[3:], tokens=budget)]
+    path = write_mixture(tmp_path, sources)
+    report = build_mixture(path, tmp_path / "out", tokenizer, dupe_factor=dupe_factor)
+    sizes = read_sizes(POOL[6:], tokenizer, tmp_path)
+    ranked = sorted(POOL[6:], key=mixtures.choice_key)
+    whole, rest = divmod(budget * dupe_factor, sum(sizes.values()))
+    sums = [0, *accumulate(sizes[document] for document in ranked)]
+    wanted = whole * sums[-1] + min(sums, key=lambda size: abs(size - rest))
+    entry = (report.manifest.mixture or ())[1]
+    assert entry.num_tokens == sums[-1]
+    assert entry.num_used_tokens == wanted
+
+
+def read_sizes(documents: list[str], tokenizer: Tokenizer, folder: Path) -> dict[str, int]:
+    """The tokens of text of each document, by a plain build."""
+    fixtures.write_corpus(folder / "plain", documents, "txt", random.Random(0))
+    run_build(folder / "plain", folder / "plain-out", tokenizer, overwrite=True)
+    names = {fixtures.document_key(document): document for document in documents}
+    sizes = dict.fromkeys(documents, 0)
+    for split in ("train", "validation"):
+        for row in open_shards(folder / "plain-out", split):
+            sizes[names[row.document_key]] += mixtures.count_text(row)
+    return sizes
+
+
+def test_a_source_with_less_than_its_budget_is_used_as_a_whole_and_the_build_says_so(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    said: list[str] = []
+    monkeypatch.setattr(NullProgress, "say", lambda self, line: said.append(line))
+    path = write_mixture(tmp_path, [Mixed(documents=POOL, tokens=10**9)])
+    entry = (build_mixture(path, tmp_path / "out", tokenizer).manifest.mixture or ())[0]
+    assert (entry.passes, entry.num_used_documents, entry.num_used_tokens) == (1.0, len(POOL), entry.num_tokens)
+    line = f"source source 0 has {entry.num_tokens:,} tokens of text, fewer than its budget of 1,000,000,000"
+    assert f"{line}: all of it is used" in said
+
+
+# ---- settings that meet a mixture ----
+
+
+def test_copies_that_are_kept_stay_in_their_sources(tokenizer: Tokenizer, tmp_path: Path):
+    sources = [Mixed(documents=[*POOL[:5], POOL[0]]), Mixed(documents=POOL[:7], weight=2.0)]
+    report = build_mixture(write_mixture(tmp_path, sources), tmp_path / "out", tokenizer, keep_duplicates=True)
+    assert [entry.num_used_documents for entry in report.manifest.mixture or ()] == [6, 7]
+    assert report.manifest.counts.duplicate_documents is None
+    once = read_rows(run_out(POOL[:7], tokenizer, tmp_path))
+    for number, document in enumerate(POOL[:7]):
+        key = fixtures.document_key(document)
+        sources_of_rows = [source for source, _ in read_rows(tmp_path / "out")[key]]
+        of_first = (2 if number == 0 else 1 if number < 5 else 0) * len(once[key])
+        assert sources_of_rows.count(0) == of_first
+
+
+def run_out(documents: list[str], tokenizer: Tokenizer, folder: Path) -> Path:
+    fixtures.write_corpus(folder / "plain", documents, "txt", random.Random(0))
+    run_build(folder / "plain", folder / "plain-out", tokenizer)
+    return folder / "plain-out"
+
+
+def test_too_many_passes_are_refused_before_the_work_begins(tokenizer: Tokenizer, tmp_path: Path):
+    path = write_mixture(tmp_path, [Mixed(documents=POOL, weight=500.5)])
+    with pytest.raises(ConfigError, match=r"source 0' has the weight 500\.5, times dupe_factor 2; at most 1,000"):
+        build_mixture(path, tmp_path / "out", tokenizer, dupe_factor=2)
+
+
+def test_a_source_without_text_is_an_error(tokenizer: Tokenizer, tmp_path: Path):
+    sources = [Mixed(documents=POOL), Mixed(documents=POOL, keys={"text_field": '"body"'})]
+    path = write_mixture(tmp_path, sources, "jsonl")
+    with pytest.raises(
+        InputError, match=r"source 'source 1' of the mixture holds no document with a token; .*\"text\""
+    ):
+        build_mixture(path, tmp_path / "out", tokenizer)
+
+
+def test_a_build_that_uses_one_document_puts_it_into_training(tokenizer: Tokenizer, tmp_path: Path):
+    path = write_mixture(tmp_path, [Mixed(documents=POOL[:9], weight=0.0), Mixed(documents=POOL[8:10], weight=2.0)])
+    report = build_mixture(path, tmp_path / "out", tokenizer, validation_fraction=0.5)
+    assert [split.num_rows > 0 for split in report.manifest.splits.values()] == [True, False]
