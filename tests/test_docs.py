@@ -120,6 +120,7 @@ def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path):
     articles, chinese = open_shards(tmp_path / "shards").manifest.mixture or ()
     assert (articles.passes, chinese.tokens) == (2.0, 500)
     assert 0 < chinese.num_used_documents < chinese.num_documents
+    assert "Rows of train by source" in done.stdout
 
 
 @pytest.fixture(scope="module")

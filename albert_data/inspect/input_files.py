@@ -104,10 +104,27 @@ def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
         np.bincount(owners[found], subject.add_by_document(values)[found], len(corpus.names))
         for values in (subject.facts.num_text, subject.facts.num_unknown)
     )
+    return _list_files(corpus.names, tokens, unknown, found)
+
+
+def attribute_sources(subject: Subject) -> InputFiles | None:
+    """The same for each source, as if it were a file; None where rows have no sources."""
+    names = subject.shards[0].manifest.sources
+    if names is None:
+        return None
+    tokens, unknown = (
+        np.bincount(subject.facts.sources, values, len(names))
+        for values in (subject.facts.num_text, subject.facts.num_unknown)
+    )
+    return _list_files([f"source {name}" for name in names], tokens, unknown, np.ones(len(subject.documents), bool))
+
+
+def _list_files(names: Sequence[str], tokens: np.ndarray, unknown: np.ndarray, found: np.ndarray) -> InputFiles:
+    """tokens, unknown: float64, of each name; found: bool, whether each document is of one of these."""
     shares = tokens / max(tokens.sum(), 1.0)
     files = [
         InputFile(name=name, num_tokens=int(tokens[i]), num_unknown=int(unknown[i]), share=float(shares[i]))
-        for i, name in enumerate(corpus.names)
+        for i, name in enumerate(names)
     ]
     return InputFiles(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.examples.spans import span_shares
 from albert_data.inspect.counts import EDGE, count_batch, no_counts
+from albert_data.inspect.sources import SourceCounter, SourceCounts
 from albert_data.shards.reader import Shards
 
 SWAPPED_SHARE = 0.5
@@ -46,6 +47,7 @@ class Statistics:
     of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
     position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
     piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces; num_unk: those of <unk>.
+    by_source: empty where the rows have no sources.
     (For input files and in the audit, a token is unknown if it is <unk> or a byte piece.)
     """
 
@@ -65,6 +67,7 @@ class Statistics:
     position_tokens: tuple[int, ...]
     position_masked: tuple[int, ...]
     piece_counts: tuple[int, ...]
+    by_source: tuple[SourceCounts, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -200,6 +203,7 @@ class Statistics:
             "figures": {f.name: {"intended": f.intended, "realised": f.realised} for f in self.figures},
             "masked_at_edges": {"intended": 1.0, **ratios, "standard_error": self.edge_error},
             "by_position": {"num_tokens": self.position_tokens, "num_masked": self.position_masked},
+            **({"by_source": [source.to_dict() for source in self.by_source]} if self.by_source else {}),
         }
 
 
@@ -217,13 +221,18 @@ def measure(shards: Shards) -> Statistics:
     words = tokenizer.choose_words(config, shards.manifest.rules_version)
     totals = no_counts(config, tokenizer.vocab_size)
     keys = [np.zeros(0, np.uint64)]
+    names = shards.manifest.sources
+    by_source = None if names is None else SourceCounter(names, tokenizer.unk_id)
     for batch in shards.batches():
         for name, counts in count_batch(batch, tokenizer.specials, words, config).items():
             totals[name] += counts
         keys.append(np.unique(batch.document_keys))
+        if by_source is not None:
+            by_source.add(batch)
     num_unk = int(totals["pieces"][tokenizer.unk_id])
     totals["pieces"][tokenizer.specials.is_special] = 0
-    return _to_statistics(config, totals, num_unk, len(np.unique(np.concatenate(keys))))
+    statistics = _to_statistics(config, totals, num_unk, len(np.unique(np.concatenate(keys))))
+    return statistics if by_source is None else replace(statistics, by_source=by_source.finish())
 
 
 def _to_statistics(

@@ -18,7 +18,7 @@ from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.times import BuildTimes
-from albert_data.shards.manifest import Manifest, SplitEntry
+from albert_data.shards.manifest import Manifest, MixedSource, SplitEntry
 from albert_data.wording import count_of, format_share
 
 WIDTH = 80
@@ -59,6 +59,8 @@ def summarise(
         _describe_build(folder, manifest),
         _list_counts(manifest),
         _list_splits(manifest.splits),
+        _list_mixture(manifest.mixture or ()),
+        _list_sources(statistics),
         _list_figures(statistics),
         _list_row_lens(statistics),
         _list_bins(statistics),
@@ -92,6 +94,7 @@ def to_dict(
         "folder": name_as_text(folder),
         **{key: values[key] for key in kept},
         "splits": splits,
+        **({"mixture": values["mixture"]} if "mixture" in values else {}),
         "statistics": {name: measured.to_dict() for name, measured in statistics.items()},
         "most_frequent_pieces": {
             name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
@@ -158,6 +161,25 @@ def _list_splits(splits: Mapping[str, SplitEntry]) -> list[str]:
         totals = f"{split.num_rows:>14,}{split.num_tokens:>18,}{split.num_masked:>16,}"
         lines.append(f"  {name:<11}{totals}{len(split.shards):>8,}{format_bytes(split.num_bytes):>11}")
     return lines
+
+
+def _list_mixture(mixture: Sequence[MixedSource]) -> Iterator[str]:
+    """What a mixture takes of its sources. Passes are on average over the documents, tokens those of text."""
+    if mixture:
+        yield f"{'Sources of the mixture':<32}{'passes':>8}{'documents':>14}{'used':>12}{'tokens used':>14}"
+    for one in mixture:
+        cells = f"{one.passes:>8.3g}{one.num_documents:>14,}{one.num_used_documents:>12,}{one.num_used_tokens:>14,}"
+        yield f"  {_fit(name_as_text(f'{one.name} ({one.language})'), 29)} {cells}"
+
+
+def _list_sources(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+    for name, measured in statistics.items():
+        if measured.by_source:
+            yield f"{f'Rows of {name} by source':<30}{'rows':>11}{'tokens':>15}{'share':>9}{'documents':>14}"
+        for one in measured.by_source:
+            share = format_figure("share", one.num_tokens / measured.num_tokens)
+            cells = f"{one.num_rows:>11,}{one.num_tokens:>15,}{share:>9}{one.num_documents:>14,}"
+            yield f"  {_fit(name_as_text(one.name), 27)} {cells}"
 
 
 def _list_figures(statistics: Mapping[str, Statistics]) -> list[str]:

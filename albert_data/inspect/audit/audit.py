@@ -23,7 +23,7 @@ from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
 from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
-from albert_data.inspect.input_files import attribute
+from albert_data.inspect.input_files import attribute, attribute_sources
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
@@ -184,9 +184,20 @@ def _find_copied(subject: Subject) -> np.ndarray:
     num_once = subject.add_by_document((counts[which] == 1).astype(float))
     longest = np.zeros(len(subject.documents))
     np.maximum.at(longest, subject.owners, facts.num_text)
-    passes = subject.shards[0].manifest.config.examples.dupe_factor
+    passes = _count_passes(subject)
     copied: np.ndarray = (num_once == 0) & (subject.add_by_document(facts.num_text) >= 2 * passes * longest)
     return copied
+
+
+def _count_passes(subject: Subject) -> np.ndarray:
+    """The most passes over each document: int64."""
+    manifest = subject.shards[0].manifest
+    if manifest.mixture is None:
+        return np.full(len(subject.documents), manifest.config.examples.dupe_factor)
+    sources = np.zeros(len(subject.documents), np.int64)
+    sources[subject.owners] = subject.facts.sources
+    passes: np.ndarray = np.ceil([one.passes for one in manifest.mixture]).astype(np.int64)[sources]
+    return passes
 
 
 def _check_shared(subject: Subject) -> Check:
@@ -261,11 +272,11 @@ def _check_text(subject: Subject) -> Iterator[Check]:
 
 
 def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
-    if corpus is None:
+    input_files = attribute_sources(subject) if corpus is None else attribute(subject, corpus)
+    if input_files is None:
         for rule in (rules.UNKNOWN_BY_FILE, rules.LARGEST_FILE):
             yield Check(rule=rule, figure=None, finding=_NEEDS_CORPUS)
         return
-    input_files = attribute(subject, corpus)
     coverage = {"num_documents": input_files.num_documents, "num_documents_found": input_files.num_documents_found}
     num_missing = input_files.num_documents - input_files.num_documents_found
     missing = f"; {num_missing:,} of the documents are in none" if num_missing else ""
@@ -277,7 +288,7 @@ def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
         details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in input_files.files}},
     )
     if len(input_files.files) == 1:
-        yield Check(rule=rules.LARGEST_FILE, figure=None, finding="the corpus is one file")
+        yield Check(rule=rules.LARGEST_FILE, figure=None, finding="the corpus is one file or source")
         return
     yield Check(
         rule=rules.LARGEST_FILE,

@@ -38,6 +38,7 @@ class RowFacts:
     texts: uint64, hash of the text in the order of the document, wherever the boundary between A and B is.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
+    sources: uint16, 0 where rows have no sources.
     """
 
     lens_a: np.ndarray
@@ -49,6 +50,7 @@ class RowFacts:
     rows: np.ndarray
     is_equal: np.ndarray
     num_inside: np.ndarray
+    sources: np.ndarray
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,6 +102,7 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
                 rows=rows,
                 is_equal=is_equal,
                 num_inside=num_inside,
+                sources=np.zeros(len(batch), np.uint16) if batch.sources is None else batch.sources.copy(),
             )
         )
     return join_facts(parts)

@@ -173,7 +173,7 @@ UNKNOWN_RATE = Rule(
 )
 UNKNOWN_BY_FILE = Rule(
     name="unknown_by_source",  # names are stable: this one is older than the word "file"
-    title="unknown tokens of the worst file",
+    title="unknown tokens of the worst file or source",
     look=0.02,
     bad=0.1,
     why="finds a file in another script or of broken text, even if it is a small part of the whole",
@@ -189,7 +189,7 @@ LARGEST_DOCUMENT = Rule(
 )
 LARGEST_FILE = Rule(
     name="largest_source",  # stable, too
-    title="share of the largest file",
+    title="share of the largest file or source",
     look=0.8,
     bad=0.95,
     why="of two equal files each has a half; if one has four fifths, the others hardly count",

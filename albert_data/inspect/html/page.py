@@ -106,7 +106,8 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
 
 
 def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:
-    parts = [_render_intended(statistics), _render_damage(shards.manifest.damage)]
+    parts = [_render_intended(statistics), *_render_sources(shards.manifest, statistics)]
+    parts.append(_render_damage(shards.manifest.damage))
     for make in (_render_pieces, _render_scripts):
         parts += [make(name, measured, shards.tokenizer.pieces) for name, measured in statistics.items()]
     return "\n".join(parts)
@@ -121,6 +122,30 @@ def _render_intended(statistics: Mapping[str, Statistics]) -> str:
         values = [first.intended, *(figure.realised for figure in figures)]
         rows.append([label_figure(first), *(format_figure(first.name, value) for value in values)])
     return render_table(["", "intended", *statistics], rows)
+
+
+def _render_sources(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Iterable[str]:
+    """A table of the mixture, if the build has one, and one of the rows of each split by source."""
+    rows = [
+        [one.name, one.language, f"{one.passes:.3g}", *(f"{n:,}" for n in (one.num_documents, one.num_used_documents))]
+        for one in manifest.mixture or ()
+    ]
+    if rows:
+        yield render_table(["source of the mixture", "language", "passes", "documents", "used"], rows)
+    for name, measured in statistics.items():
+        rows = [
+            [
+                one.name,
+                *(f"{n:,}" for n in (one.num_rows, one.num_tokens)),
+                format_figure("share", one.num_tokens / measured.num_tokens),
+                f"{one.num_documents:,}",
+                *(format_figure("share", share) for share in (one.unk_share, one.unpaired_share)),
+            ]
+            for one in measured.by_source
+        ]
+        if rows:
+            heads = ["rows", "tokens", "share", "documents", "<unk> in the text", "rows without a pair"]
+            yield render_table([f"source of rows of {name}", *heads], rows)
 
 
 def _render_damage(damage: Mapping[str, int]) -> str:

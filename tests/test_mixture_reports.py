@@ -1,0 +1,160 @@
+"""What is shown of a mixture: by inspect, audit, the dataset card and the commands, and of languages alike."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import run_build
+from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
+
+from albert_data.cli.main import run
+from albert_data.inspect.audit.audit import Audit, audit_folder
+from albert_data.inspect.audit.rules import Check
+from albert_data.inspect.choice import Choice
+from albert_data.inspect.report import inspect_folder
+from albert_data.inspect.statistics import measure
+from albert_data.shards.reader import Example, open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+POOL = fixtures.make_documents(40, seed=8)
+STRANGE = [f"Strange {number} ʬʭ ʭʬ ʬ. {text}" for number, text in enumerate(POOL[30:])]  # with unknown characters
+MIXTURE = [
+    Mixed(documents=POOL[:20], weight=2.0),
+    Mixed(documents=[*POOL[15:30], *STRANGE], weight=0.5, keys={"language": '"de"'}),
+    Mixed(documents=POOL[25:], tokens=150),
+]
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_mixture(tmp_path_factory.mktemp("mixture"), MIXTURE)
+
+
+@pytest.fixture(scope="module")
+def out(mixture: Path, tokenizer: Tokenizer) -> Path:
+    build_mixture(mixture, mixture.parent / "out", tokenizer, dupe_factor=2)
+    return mixture.parent / "out"
+
+
+def rows_of(out: Path, split: str, source: int) -> Iterator[Example]:
+    return (row for row in open_shards(out, split) if row.source == source)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_statistics_by_source_are_those_of_the_rows(split: str, out: Path, tokenizer: Tokenizer):
+    shards = open_shards(out, split)
+    found = measure(shards).by_source
+    assert [one.name for one in found] == ["source 0", "source 1", "source 2"]
+    for number, one in enumerate(found):
+        rows = list(rows_of(out, split, number))
+        assert one.num_documents == len({row.document_key for row in rows})
+        assert one.num_rows == len(rows)
+        assert one.num_unpaired == sum(row.sop_label < 0 for row in rows)
+        assert one.num_tokens == sum(len(row.input_ids) for row in rows)
+        assert one.num_text_tokens == sum(map(count_text, rows))
+        assert one.num_masked == sum(len(row.masked_ids) for row in rows)
+        assert one.num_unk == sum(int((row.original_ids == tokenizer.unk_id).sum()) for row in rows)
+    if split == "train":
+        assert found[1].num_unk > 0
+
+
+def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):
+    report = inspect_folder(out, split="train", choice=Choice(count=1))
+    page, values, html = report.to_text(), report.to_dict(), report.to_html()
+    assert all(len(line) <= 80 for line in page.split("Examples of")[0].splitlines())
+    manifest = open_shards(out).manifest
+    for one in manifest.mixture or ():
+        line = next(line for line in page.splitlines() if line.startswith(f"  {one.name} ({one.language})"))
+        assert line.split()[-3:] == [f"{n:,}" for n in (one.num_documents, one.num_used_documents, one.num_used_tokens)]
+    assert "Rows of train by source" in page
+    assert [one["name"] for one in values["mixture"]] == ["source 0", "source 1", "source 2"]
+    assert sum(one["num_rows"] for one in values["statistics"]["train"]["by_source"]) == len(open_shards(out))
+    assert "source of the mixture" in html
+    assert "source of rows of train" in html
+    json.dumps(values)
+
+
+def find_check(audit: Audit, name: str) -> Check:
+    return next(check for check in audit.checks if check.rule.name == name)
+
+
+def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out: Path, tokenizer: Tokenizer):
+    tokens: Counter[int | None] = Counter()
+    for split in ("train", "validation"):
+        for row in open_shards(out, split):
+            tokens[row.source] += count_text(row)
+    largest, audit = max(tokens, key=lambda source: tokens[source]), audit_folder(out)
+    check = find_check(audit, "largest_source")
+    assert check.figure == pytest.approx(tokens[largest] / tokens.total())
+    assert f"source source {largest}" in check.finding
+    assert "source source 1" in find_check(audit, "unknown_by_source").finding
+
+
+def test_passes_of_a_weight_are_no_copies(tokenizer: Tokenizer, tmp_path: Path):
+    short = [f"The river {number}." for number in range(30)]
+    for keep, wanted in ((False, 0), (True, 10)):
+        sources = [Mixed(documents=[*short, *POOL[:10], *POOL[:10]], weight=6.0), Mixed(documents=POOL[10:20])]
+        folder = tmp_path / str(keep)
+        build_mixture(write_mixture(folder, sources), folder / "out", tokenizer, keep_duplicates=keep)
+        assert find_check(audit_folder(folder / "out"), "duplicate_documents").details["count"] == wanted
+
+
+def test_rows_of_several_languages_are_counted_too(tokenizer: Tokenizer, tmp_path: Path):
+    lines = [json.dumps({"text": text, "lang": "de" if number % 3 else "zh"}) for number, text in enumerate(POOL)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
+    names = [one.name for one in measure(open_shards(tmp_path / "out")).by_source]
+    assert names == ["de", "zh"]
+    assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0)).to_dict()
+
+
+def test_a_build_without_sources_shows_none(tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", POOL, "txt", random.Random(0))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    values = inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0)).to_dict()
+    assert "mixture" not in values
+    assert "by_source" not in values["statistics"]["train"]
+    assert "mixture" not in json.loads((tmp_path / "out/manifest.json").read_text())
+
+
+def test_the_card_has_a_table_of_the_sources(out: Path):
+    card = (out / "README.md").read_text()
+    for one in open_shards(out).manifest.mixture or ():
+        assert f"| {one.name} | {one.language} | {one.passes:.3g} | {one.num_documents:,} | " in card
+    assert "the document's source, counted from 0: source 0, source 1, source 2" in card
+
+
+def test_the_corpus_of_a_report_may_be_the_mixture(mixture: Path, out: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["inspect", str(out), "--corpus", str(mixture), "-n", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["sources"]
+    assert found["num_documents"] == found["num_documents_found"] > 0
+
+
+def test_the_commands_list_the_sources(
+    mixture: Path, tokenizer_model: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "model.model").write_bytes(tokenizer_model)
+    arguments = ["build", str(mixture), "-o", str(tmp_path / "out"), "--tokenizer", str(tmp_path / "model.model")]
+    assert run([*arguments, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "sources    source 0: weight 2, en, 1 input\n" in shown
+    assert "           source 2: budget of 150 tokens, en, 1 input\n" in shown
+    assert run([*arguments, "--workers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "sources    source 0: 2 passes, 20 of 20 documents, " in shown
+
+
+def test_vocab_reads_each_source_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sources = [Mixed(documents=POOL[:20], weight=0.0), Mixed(documents=POOL[20:], keys={"text_field": '"text"'})]
+    path = write_mixture(tmp_path, sources, "jsonl")
+    arguments = ["vocab", str(path), "-o", str(tmp_path / "vocab"), "--vocab-size", "120", "--workers", "1"]
+    assert run([*arguments, "--text-field", "body"]) == 0
+    assert "of 20 documents" in capsys.readouterr().out
+    assert run(arguments) == 0
+    assert "of 40 documents" in capsys.readouterr().out
