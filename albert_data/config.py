@@ -12,6 +12,7 @@ from typing import Any
 
 from albert_data.errors import ConfigError
 from albert_data.languages import normalise_language
+from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
@@ -22,7 +23,7 @@ MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE)
 NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/albert_text.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
-SPECIALS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
+SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS] A [SEP]
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
@@ -150,6 +151,7 @@ class ExampleConfig:
     """How tokenised documents become masked sentence pairs (ALBERT, sections 3.1 and 4.1).
 
     max_seq_len: tokens of a row, [CLS] and [SEP] included.
+    pairs: the sentence task, which decides what the segments of a row are: see pair_tasks.py.
     short_seq_prob: the share of rows that get a random, shorter length.
     masking: how long masked spans are. "ngram": n words with p(n) ~ 1/n, as in ALBERT; "span": 1 to 10 words with
     p(n) ~ 0.8**n, as in SpanBERT (Joshi et al. 2020, section 3.1); "word" and "token": one word or one piece, as in
@@ -162,6 +164,7 @@ class ExampleConfig:
     """
 
     max_seq_len: int = 512
+    pairs: str = "sop"
     short_seq_prob: float = 0.1
     masking: str = "ngram"
     ngram: int = 3
@@ -174,6 +177,7 @@ class ExampleConfig:
     def __post_init__(self) -> None:
         check_range("max_seq_len", self.max_seq_len, 8, 8192)
         check_range("short_seq_prob", self.short_seq_prob, 0.0, 1.0)
+        check_choice("pairs", self.pairs, tuple(PAIR_TASKS))
         check_choice("masking", self.masking, MASKING_LAWS)
         check_range("ngram", self.ngram, 1, 10)
         if self.masking != "ngram" and self.ngram != ExampleConfig.ngram:
@@ -209,7 +213,11 @@ class ExampleConfig:
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens of text in a row."""
-        return self.max_seq_len - SPECIALS_PER_PAIR
+        return self.max_seq_len - (SPECIALS_PER_PAIR if self.task.orders else SPECIALS_PER_SINGLE)
+
+    @property
+    def task(self) -> PairTask:
+        return PAIR_TASKS[self.pairs]
 
 
 def _normalise_shares(text: str) -> str:
@@ -249,9 +257,10 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Return every setting by its own name, as in manifests and messages.
+        """Return every setting by its own name, as in manifests and messages; without `pairs` if it is the default.
 
         No two of the three classes share a name.
         """
         flat = dataclasses.asdict(self)
-        return {**flat.pop("text"), **flat.pop("examples"), **flat}
+        flat = {**flat.pop("text"), **flat.pop("examples"), **flat}
+        return {name: value for name, value in flat.items() if (name, value) != ("pairs", ExampleConfig.pairs)}

@@ -172,13 +172,17 @@ def make_rows(
     seed: int,
     pass_index: int,
     is_heading: Sequence[bool] | None = None,
+    orders: Sequence[str] = ("in order", "swapped"),
 ) -> list[Row]:
-    """Rows in the order in which they are made: block by block, each from its front or from its back."""
+    """Rows in the order in which they are made: block by block, each from its front or from its back.
+
+    orders: those of the sentence task. Pairs that are to get a random segment still have their own.
+    """
     rows: list[Row] = []
     for block in find_blocks(join_headings(document, is_heading), max_tokens):
         if len(block[0]) > max_tokens:
             for part in cut_long_sentence(block[0], max_tokens, vocabulary):
-                rows.append(lay_out(part, [], False, len(rows), vocabulary))
+                rows.append(lay_out(part, [], 0, len(rows), vocabulary))
             continue
         is_backward = draw(stream(seed, PAIRING, key, pass_index, len(rows)), 4) >= 2**63
         left, is_first = block[::-1] if is_backward else block, True
@@ -187,12 +191,18 @@ def make_rows(
             target = max_tokens
             if draw(state, 0) < threshold(short_seq_prob):
                 target = 2 + below(draw(state, 1), max_tokens - 1)
-            number = choose_number(left, target, max_tokens)
+            number = choose_number(left, target, max_tokens, wants_pairs=bool(orders))
             chunk = left[:number][::-1] if is_backward else left[:number]
             left = left[number:]
+            if not orders:
+                rows.append(lay_out(sum(chunk, []), [], 0, len(rows), vocabulary))
+                continue
             split, is_first = choose_split(state, chunk, is_first=is_first), False
             first, second = (sum(part, []) for part in (chunk[:split], chunk[split:]))
-            rows.append(lay_out(first, second, draw(state, 3) >= 2**63, len(rows), vocabulary))
+            label = below(draw(state, 3), len(orders))
+            if second and orders[label] == "swapped":
+                first, second = second, first
+            rows.append(lay_out(first, second, label, len(rows), vocabulary))
     return rows
 
 
@@ -232,16 +242,18 @@ def find_best(lengths: tuple[int, ...], max_tokens: int) -> tuple[int, int]:
     return best(0)
 
 
-def choose_number(left: list[list[int]], target: int, max_tokens: int) -> int:
+def choose_number(left: list[list[int]], target: int, max_tokens: int, *, wants_pairs: bool) -> int:
     """How many of the sentences that are left go into a row.
 
     The most of those numbers that keep the fewest single rows, then the fewest rows. Of a short row only the single
-    rows count: the most that fit its target, or if none does, the fewest.
+    rows count: the most that fit its target, or if none does, the fewest. Without pairs single rows do not count.
     """
     lengths = [len(sentence) for sentence in left]
     fitting = [number for number in range(1, len(left) + 1) if sum(lengths[:number]) <= max_tokens]
     after = {number: find_best(tuple(lengths[number:]), max_tokens) for number in fitting}
     costs = {number: (after[number][0] + (number == 1), after[number][1] + 1) for number in fitting}
+    if not wants_pairs:  # as many sentences as fit is best
+        costs = {number: (0, -number) for number in fitting}
     full = max(number for number in fitting if costs[number] == min(costs.values()))
     singles = min(costs.values())[0]
     short = [number for number in fitting if number <= full and costs[number][0] == singles]
@@ -285,13 +297,11 @@ def cut_long_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabula
     return parts
 
 
-def lay_out(first: list[int], second: list[int], is_swapped: bool, index: int, vocabulary: Vocabulary) -> Row:
+def lay_out(first: list[int], second: list[int], label: int, index: int, vocabulary: Vocabulary) -> Row:
     cls, sep = vocabulary.cls_id, vocabulary.sep_id
     if not second:
         return Row([cls, *first, sep], len(first), -1, index)
-    if is_swapped:
-        first, second = second, first
-    return Row([cls, *first, sep, *second, sep], len(first), int(is_swapped), index)
+    return Row([cls, *first, sep, *second, sep], len(first), label, index)
 
 
 # ---- examples/masks.py ----

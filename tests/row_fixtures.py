@@ -44,7 +44,8 @@ def make_examples(rows: list[Row], dtype: type = np.uint16, sources: list[int] |
 def plain(examples: Examples, dtype: type = np.uint16) -> list[Row]:
     """The rows as lists; checks the dtype of every column."""
     columns = {field.name: getattr(examples, field.name) for field in dataclasses.fields(examples)}
-    sources = columns.pop("sources")
+    sources, keys_b = columns.pop("sources"), columns.pop("document_keys_b")
+    assert keys_b is None or (keys_b.dtype == np.uint64 and len(keys_b) == len(examples))
     assert sources is None or (sources.dtype == np.uint16 and len(sources) == len(examples))
     assert {name: column.dtype for name, column in columns.items()} == {
         "input_ids": dtype,

@@ -32,6 +32,7 @@ COMMON = (
     "wording",
     "errors",
     "languages",
+    "pair_tasks",
     "config",
     "interrupts",
     "storage",

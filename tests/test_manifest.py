@@ -16,6 +16,7 @@ from shard_fixtures import VERSIONS, describe_folder, to_version_1
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import ShardError
+from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import (
     SPLITS,
@@ -42,6 +43,7 @@ versions = st.fixed_dictionaries(
     }
 )
 totals = {"num_rows": counts, "num_tokens": counts, "num_masked": counts, "num_unpaired": counts}
+totals["num_random"] = st.none() | counts
 shards = st.builds(ShardEntry, **totals, num_bytes=counts, file=words, sha256=words)
 splits = st.builds(SplitEntry, **totals, shards=st.lists(shards, max_size=2).map(tuple))
 inputs = st.lists(st.builds(InputEntry, bytes=counts, modified_ns=st.integers(-9, 9), path=words), max_size=2).map(
@@ -58,7 +60,13 @@ field_names = st.text(min_size=1).filter(lambda names: all(name.strip() for name
 configs = st.builds(
     BuildConfig,
     text=st.builds(TextConfig, text_field=field_names, strict=st.booleans()),
-    examples=st.builds(ExampleConfig, max_seq_len=st.integers(8, 99), whole_word=st.booleans(), seed=counts),
+    examples=st.builds(
+        ExampleConfig,
+        max_seq_len=st.integers(8, 99),
+        pairs=st.sampled_from(list(PAIR_TASKS)),
+        whole_word=st.booleans(),
+        seed=counts,
+    ),
     num_shards=st.none() | st.integers(1, 9),
     validation_fraction=st.floats(0, 0.5),
 )
@@ -111,6 +119,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         splits=st.dictionaries(st.sampled_from(SPLITS), splits),
         digest=words,
         sources=st.none() | st.lists(words).map(tuple),
+        label_names=st.none() | st.lists(words).map(tuple),
         card=st.none() | st.builds(CardEntry, file=words, sha256=words),
         manifest_sha256=st.none() | words,
     )

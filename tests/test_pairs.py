@@ -21,9 +21,11 @@ from albert_data.examples.ragged import Pairs
 configs = st.builds(
     ExampleConfig,
     max_seq_len=st.integers(8, 40),
+    pairs=st.sampled_from(["sop", "nsp", "order3"]),
     short_seq_prob=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
     seed=st.integers(0, 2**63 - 1),
 )
+unpaired = st.builds(lambda config: replace(config, pairs="none"), configs)
 passes = st.integers(0, 1000)
 
 
@@ -42,20 +44,20 @@ def make(
     return pairs
 
 
-def segments(row: tuple[list[int], int, int, int, int]) -> tuple[list[int], list[int]]:
+def segments(row: tuple[list[int], int, int, int, int], config: ExampleConfig) -> tuple[list[int], list[int]]:
     """The two segments of a row in the order of the document; checks the special tokens around them."""
     ids, a_len, label, *_ = row
     a, b = ids[1 : 1 + a_len], ids[2 + a_len : -1]
     expected = [CLS, *a, SEP] if label == -1 else [CLS, *a, SEP, *b, SEP]
     assert ids == expected
-    return (b, a) if label == 1 else (a, b)
+    return (b, a) if label == config.task.label_of("swapped") else (a, b)
 
 
 # ---- the reference ----
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-@given(keyed=toy_documents.documents, config=configs, pass_index=passes)
+@given(keyed=toy_documents.documents, config=configs | unpaired, pass_index=passes)
 def test_rows_equal_the_plain_reference(
     dtype: type, keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int
 ):
@@ -84,6 +86,7 @@ def expect(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int, i
             seed=config.seed,
             pass_index=pass_index,
             is_heading=headings,
+            orders=config.task.orders,
         )
         rows += [(row.ids, row.segment_a_len, row.label, key, row.index) for row in made]
     return rows
@@ -99,12 +102,12 @@ def choose(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int = 
     return np.stack([cuts.owners, cuts.begins, cuts.splits, cuts.ends], axis=1)
 
 
-@given(toy_documents.documents, configs)
+@given(toy_documents.documents, configs | unpaired)
 def test_every_token_is_in_one_row_and_in_order(keyed: list[KeyedDocument], config: ExampleConfig):
     chosen = choose(keyed, config)
     tokens = [token for _, document in keyed for sentence in document for token in sentence]
     for row, (_, begin, split, end) in zip(plain_rows(make(keyed, config)), chosen, strict=True):
-        assert segments(row) == (tokens[begin:split], tokens[split:end])
+        assert segments(row, config) == (tokens[begin:split], tokens[split:end])
     bounds = np.cumsum([0, *(sum(map(len, document)) for _, document in keyed)])
     at = 0
     for owner, begin, _, end in sorted(chosen.tolist(), key=lambda row: row[1]):
@@ -117,7 +120,7 @@ def test_every_token_is_in_one_row_and_in_order(keyed: list[KeyedDocument], conf
 @given(toy_documents.documents, configs)
 def test_rows_are_never_too_long_and_their_segments_never_empty(keyed: list[KeyedDocument], config: ExampleConfig):
     for row in plain_rows(make(keyed, config)):
-        first, second = segments(row)
+        first, second = segments(row, config)
         assert len(row[0]) <= config.max_seq_len
         assert first
         assert bool(second) == (row[2] != -1)
@@ -203,6 +206,45 @@ def test_rows_are_numbered_within_their_document(keyed: list[KeyedDocument], con
     for *_, key, index in plain_rows(make(keyed, config)):
         numbers.setdefault(key, []).append(index)
     assert all(found == list(range(len(found))) for found in numbers.values())
+
+
+@given(toy_documents.documents, unpaired)
+def test_without_a_sentence_task_rows_are_whole_sentences_and_as_few_as_possible(
+    keyed: list[KeyedDocument], config: ExampleConfig
+):
+    config = replace(config, short_seq_prob=0.0)
+    pairs, sizes = make(keyed, config), []
+    assert set(pairs.sop_label.tolist()) <= {-1}
+    for _, document in keyed:
+        for block in references.find_blocks([sentence for sentence in document if sentence], config.max_tokens):
+            if len(block[0]) > config.max_tokens:
+                sizes += list(map(len, references.cut_long_sentence(block[0], config.max_tokens, plain_vocabulary())))
+            else:
+                sizes += pack_greedily(list(map(len, block)), config.max_tokens)
+    assert len(pairs) == len(sizes)
+
+
+def pack_greedily(lengths: list[int], max_tokens: int) -> list[int]:
+    """The lengths of rows that take as many of the next sentences as fit: no other way makes fewer."""
+    rows = [0]
+    for length in lengths:
+        if rows[-1] + length > max_tokens:
+            rows.append(0)
+        rows[-1] += length
+    return rows
+
+
+def test_a_row_without_a_pair_needs_one_sep_less():
+    chosen = choose([(1, [[THE] * 3, [CAT] * 3])], ExampleConfig(max_seq_len=8, pairs="none", short_seq_prob=0))
+    assert chosen.tolist() == [[0, 0, 6, 6]]
+
+
+@pytest.mark.parametrize("pairs", ["sop", "nsp", "order3"])
+def test_all_labels_of_a_task_are_equally_likely(pairs: str):
+    labels = many_rows(ExampleConfig(max_seq_len=32, pairs=pairs)).sop_label
+    counts = np.bincount(labels[labels >= 0])
+    expected = counts.sum() / len(ExampleConfig(pairs=pairs).task.orders)
+    assert abs(counts - expected).max() < 5 * math.sqrt(expected)
 
 
 # ---- literal documents ----

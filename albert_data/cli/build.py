@@ -20,6 +20,7 @@ from albert_data.cli.options import (
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, VocabConfig
 from albert_data.interrupts import say_when_interrupted
+from albert_data.pair_tasks import PAIR_TASKS
 
 
 @click.command()
@@ -41,6 +42,13 @@ from albert_data.interrupts import say_when_interrupted
     help="Words of scripts without spaces, for masks of whole words: a file with a word per line, or jieba.",
 )
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
+@setting(
+    ExampleConfig,
+    "--pairs",
+    "Sentence task: two segments in order or swapped (sop), B from the same or another document (nsp), both in three "
+    "labels (order3), or rows of one segment (none).",
+    type=click.Choice(tuple(PAIR_TASKS)),
+)
 @setting(
     ExampleConfig,
     "--masking",

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import PATH, corpus_option, find_corpus, json_option, moved_option, shards_argument
 from albert_data.cli.output import show
+from albert_data.errors import ConfigError
 from albert_data.train.folder import RUN_FILE
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from albert_data.inspect.report import Report
 
 NUM_SHOWN, NUM_IN_HTML = 3, 300
-_SOP_LABELS = {"in-order": 0, "swapped": 1}
+_ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see pair_tasks.py
 # An option, what it does, and the options that would have no effect with it.
 _CONFLICTS = (
     ("--row", "already says which rows", ("--grep", "--label", "--num-examples", "--random", "--seed")),
@@ -65,7 +66,7 @@ _CONFLICTS = (
     help="Show the row with this number. May be repeated.",
 )
 @click.option("--grep", "text", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
-@click.option("--label", type=click.Choice(list(_SOP_LABELS)), help="Show only rows whose segments are in this order.")
+@click.option("--label", type=click.Choice(_ORDERS), help="Show only rows whose segments stand like this.")
 @json_option
 @click.option("--html", type=PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
 @corpus_option("Text that the shards were built from; adds figures for each file. May be repeated.")
@@ -96,7 +97,7 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
     inputs = find_corpus(shards, corpus)
     if html:  # before the work: it must not replace the corpus or a shard
         check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(shards)])
-    chosen = _make_choice(NUM_IN_HTML if html else NUM_SHOWN, **choice)
+    chosen = _make_choice(shards, NUM_IN_HTML if html else NUM_SHOWN, **choice)
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
     if html:
         page = report.to_html().encode()
@@ -125,6 +126,7 @@ def _refuse_conflicts() -> None:
 
 
 def _make_choice(
+    shards: Path,
     default: int,
     *,
     num_examples: int | None,
@@ -141,8 +143,19 @@ def _make_choice(
         seed=int.from_bytes(os.urandom(4), "little") if is_random else seed,
         numbers=numbers,
         text=text,
-        label=None if label is None else _SOP_LABELS[label],
+        label=None if label is None else _find_label(shards, label),
     )
+
+
+def _find_label(shards: Path, order: str) -> int:
+    from albert_data.shards.manifest_file import read_manifest
+
+    task = read_manifest(shards).config.examples.task
+    names = [name.replace(" ", "-") for name in task.orders]
+    if order not in names:
+        allowed = f"allowed are {', '.join(names)}" if names else "leave it out"
+        raise ConfigError(f"--label is {order}, but {shards} was built with --pairs {task.name}; {allowed}")
+    return names.index(order)
 
 
 def _is_stdout(path: Path) -> bool:

@@ -25,18 +25,18 @@ _CARD = """\
 ---
 # ALBERT pretraining examples
 
-{num_rows:,} examples of masked language modelling and sentence order prediction, `[CLS] A [SEP] B [SEP]` of at most
+{num_rows:,} examples of masked language modelling{task}, `[CLS] {segments} [SEP]` of at most
 {max_seq_len} tokens, from {documents:,} documents. Built by albert-data {built_by}, converted by {version}.
 
 | column | meaning |
 |---|---|
 | `input_ids` | the tokens, with the masks applied |
 | `segment_a_len` | tokens of segment A, without [CLS] and [SEP] |
-| `sop_label` | `in_order`, `swapped`, or -1 for an example of one segment, which has no order |
+| `sop_label` | {labels} |
 | `masked_positions` | the positions to predict, counted from [CLS] |
 | `masked_ids` | the original tokens there |
 | `document_key` | a hash of the document that the example comes from |
-{source}
+{source}{key_b}
 Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (SHA-256 of its {model}:
 `{tokenizer}`).
 
@@ -45,6 +45,7 @@ Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (
 
 {percent:g} % of the maskable tokens are masked, in spans of 1 to {ngram} words.
 """
+_KEY_B = "| `document_key_b` | the same for segment B; another one where the label is `random` |\n"
 _SOURCE = "| `source` | the {} of the document |\n"
 _SPECIALS = ("pad", "unk", "cls", "sep", "mask")
 
@@ -52,10 +53,14 @@ _SPECIALS = ("pad", "unk", "cls", "sep", "mask")
 def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadata: Mapping[str, Any]) -> bytes:
     """The bytes of README.md. files: of each split that was converted; metadata: what the user says of the data."""
     examples, tokenizer = manifest.config.examples, manifest.tokenizer
-    values = {**metadata, **_make_metadata(features, files)}
+    values = {**metadata, **_make_metadata(features, files, examples.task.tags)}
     text = _CARD.format(
         metadata="\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()),
         num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
+        task="".join(f" and {tag.replace('-', ' ')}" for tag in examples.task.tags),
+        segments="A [SEP] B" if examples.task.orders else "A",
+        labels=_describe_labels(examples.task.orders),
+        key_b=_KEY_B if examples.task.has_random else "",
         max_seq_len=examples.max_seq_len,
         documents=manifest.counts.documents,
         built_by=manifest.albert_data_version,
@@ -72,7 +77,7 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
     return text.encode()
 
 
-def _make_metadata(features: Features, files: SplitFiles) -> dict[str, Any]:
+def _make_metadata(features: Features, files: SplitFiles, tags: tuple[str, ...]) -> dict[str, Any]:
     row_bytes = {split: sum(entry.row_bytes or 0 for entry in entries) for split, entries in files.items()}
     num_rows = {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()}
     info = {
@@ -83,7 +88,7 @@ def _make_metadata(features: Features, files: SplitFiles) -> dict[str, Any]:
     }
     return {
         "task_categories": ["fill-mask"],
-        "tags": ["albert-data", "sentence-order-prediction"],
+        "tags": ["albert-data", *tags],
         "dataset_info": info,
         "configs": [
             {
@@ -92,6 +97,13 @@ def _make_metadata(features: Features, files: SplitFiles) -> dict[str, Any]:
             }
         ],
     }
+
+
+def _describe_labels(orders: tuple[str, ...]) -> str:
+    if not orders:
+        return "-1: an example has one segment"
+    names = ", ".join(f"`{order.replace(' ', '_')}`" for order in orders)
+    return f"{names}, or -1 for an example of one segment, which has no order"
 
 
 def _describe(feature: Mapping[str, Any]) -> dict[str, Any]:

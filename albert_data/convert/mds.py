@@ -36,6 +36,7 @@ class MDSWriter(Writer):
         ids = np.dtype(source.id_dtype)
         columns = {  # in the order of their names, as MDSWriter sorts them
             "document_key": ("uint64", 8),
+            **({"document_key_b": ("uint64", 8)} if source.manifest.config.examples.task.has_random else {}),
             "input_ids": (f"ndarray:{ids.name}", None),
             "masked_ids": (f"ndarray:{ids.name}", None),
             "masked_positions": ("ndarray:uint16", None),
@@ -62,7 +63,8 @@ class MDSWriter(Writer):
         out = np.empty(len(rows) * _ROW_BYTES + sum(array.nbytes for array in values), np.uint8)
         ids, originals, positions = (np.ascontiguousarray(array).view(np.uint8) for array in values)
         ends = np.empty(len(rows), np.int64)
-        encode_samples(rows.arrays, ids, originals, positions, rows.input_ids.itemsize, out, ends)
+        keys_b = np.zeros(0, np.uint64) if rows.document_keys_b is None else rows.document_keys_b
+        encode_samples(rows.arrays, keys_b, ids, originals, positions, rows.input_ids.itemsize, out, ends)
         return out[: ends[-1] if len(ends) else 0], ends
 
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
@@ -124,6 +126,7 @@ def put_array(out: Pointer, at: int, values: Pointer, begin: int, count: int, it
 @kernel
 def encode_samples(
     rows: ExampleArrays,
+    keys_b: np.ndarray,
     input_ids: np.ndarray,
     masked_ids: np.ndarray,
     masked_positions: np.ndarray,
@@ -133,21 +136,25 @@ def encode_samples(
 ) -> None:
     """Write the sample of each row to `out`, and where it ends to `ends` (int64).
 
-    input_ids, masked_ids, masked_positions: the bytes of the columns; id_bytes: of an id; out: uint8.
+    keys_b: uint64, empty where the shards have no such column; input_ids, masked_ids, masked_positions: the bytes of
+    the columns; id_bytes: of an id; out: uint8.
     """
     data, at = pointer(out), I64(0)
     ids, originals, positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
+    num_fixed = 28 if len(keys_b) > 0 else 20  # bytes before the arrays: three lengths and the keys
     for row in range(len(rows.segment_a_len)):
         begin, first = rows.offsets[row], rows.mask_offsets[row]
         num_ids, num_masks = rows.offsets[row + 1] - begin, rows.mask_offsets[row + 1] - first
         # Each store writes eight bytes; the next one overwrites those that are too many.
-        ids_end = put_array(data, at + 20, ids, begin, num_ids, id_bytes)
+        ids_end = put_array(data, at + num_fixed, ids, begin, num_ids, id_bytes)
         originals_end = put_array(data, ids_end, originals, first, num_masks, id_bytes)
         end = put_array(data, originals_end, positions, first, num_masks, 2)
-        store_u64(data, at, U64(ids_end - at - 20))
+        store_u64(data, at, U64(ids_end - at - num_fixed))
         store_u64(data, at + 4, U64(originals_end - ids_end))
         store_u64(data, at + 8, U64(end - originals_end))
         store_u64(data, at + 12, rows.document_keys[row])
+        if len(keys_b) > 0:
+            store_u64(data, at + 20, keys_b[row])
         at = end
         store_u64(data, at, U64(rows.segment_a_len[row]))
         put(data, at + 4, np.uint8(rows.sop_label[row]))

@@ -1,7 +1,7 @@
 """Parquet files for Hugging Face datasets, and the dataset card: `datasets.load_dataset(DIR)` gives typed columns.
 
 The labels are ClassLabels, which datasets keeps as int64: `sop_label`, and `source` where the rows have one. A row
-without a pair keeps the label -1, which datasets takes for "no label".
+without a pair keeps the label -1, which datasets takes for "no label". Without a sentence task `sop_label` is a number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from albert_data.examples.ragged import Examples
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
 CARD_NAME = "README.md"
-ORDERS = ("in_order", "swapped")  # the names of sop_label 0 and 1
 _PART_BYTES = 64 << 20
 # Of what pyarrow 15 writes and every reader of Parquet reads, this keeps ids in about as many bits as they need, at 1.4
 # times the speed of a dictionary. Compressing the result saves 3 to 8 % of its bytes and takes longer.
@@ -34,8 +33,12 @@ class ParquetWriter(Writer):
     def __init__(self, source: Source, metadata: Mapping[str, Any]) -> None:
         manifest = source.manifest
         self._manifest, self._metadata = manifest, metadata
-        self._shard_schema = shard_schema(source.id_dtype, has_source=manifest.sources is not None)
-        labels = {"sop_label": ORDERS, **({SOURCE: manifest.sources} if manifest.sources else {})}
+        task = manifest.config.examples.task
+        self._shard_schema = shard_schema(
+            source.id_dtype, has_source=manifest.sources is not None, has_key_b=task.has_random
+        )
+        names = {"sop_label": tuple(order.replace(" ", "_") for order in task.orders), SOURCE: manifest.sources}
+        labels = {column: found for column, found in names.items() if found}
         self._features: Features = [(field.name, _describe(field, labels)) for field in self._shard_schema]
         fields = [field.with_type(pyarrow.int64()) if field.name in labels else field for field in self._shard_schema]
         info = {"info": {"features": dict(self._features)}}

@@ -3,10 +3,11 @@
 Source: github.com/google-research/albert, `write_instance_to_example_files` in create_pretraining_data.py and
 `input_fn_builder` in run_pretraining.py; the framing is that of tensorflow/core/lib/io/record_writer.h.
 
-`next_sentence_labels` is 1 for swapped segments, as `is_random_next` there, so it equals `sop_label`. Google's code has
-no rows without a pair. They keep -1: the trainer's `tf.one_hot` makes zeros of it, so such a row adds nothing to the
-loss. Padding is the pad id in `input_ids` and 0 elsewhere. Features stand in the order of their names, as protobuf's
-deterministic serialization has them.
+`next_sentence_labels` is 1 for swapped segments, as `is_random_next` there, so it equals `sop_label`. With `--pairs
+nsp` it is 1 for random segments, as in BERT's create_pretraining_data.py; with `order3` there are three. Google's code
+has no rows without a pair. They keep -1: the trainer's `tf.one_hot` makes zeros of it, so such a row adds nothing to
+the loss. Padding is the pad id in `input_ids` and 0 elsewhere. Features stand in the order of their names, as
+protobuf's deterministic serialization has them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Documents into sentence pairs (ALBERT, section 3.1, sentence-order prediction).
+"""Documents into rows, for one of the sentence tasks (pair_tasks.py); mostly ALBERT's sentence order prediction.
 
 In: token ids with the offsets of sentences and documents. Out: rows `[CLS] A [SEP] B [SEP]`.
 Whole consecutive sentences fill a row; a boundary between two of them splits A from B; half of the pairs are swapped.
 Every token is in exactly one row per pass, and both segments are always of one document. A row of one sentence has no
 order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence.
+
+For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the reduce step
+does that (exchange.py), when it has the rows of all documents. Without a sentence task every row is `[CLS] A [SEP]`.
 
 Deviations, see docs/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for each
 document; nothing is truncated; where a row holds one sentence, no random document is taken as segment B.
@@ -26,11 +29,12 @@ from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.ragged import Pairs
 from albert_data.examples.row_plan import PlanScratch, cut_long_sentence, end_short_row, fill_table
 from albert_data.kernels import copy_items, helper, kernel, pointer
+from albert_data.pair_tasks import NO_LABEL, SWAPPED
 from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule
 
-SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, -1
-_IS_SHORT, _SHORT_LEN, _SPLIT, _SWAP, _DIRECTION, _DISTANCE = range(6)  # the counters of a row's draws
+SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, NO_LABEL
+_IS_SHORT, _SHORT_LEN, _SPLIT, _LABEL, _DIRECTION, _DISTANCE = range(6)  # the counters of a row's draws
 
 
 class RowBounds(NamedTuple):
@@ -71,7 +75,10 @@ class Section(NamedTuple):
 
 
 class PairRule(NamedTuple):
-    """What decides how documents are cut. starts, standalone: see WordRule."""
+    """What decides how documents are cut.
+
+    starts, standalone: see WordRule; num_labels: of the sentence task, 0 without one.
+    """
 
     starts: np.ndarray
     standalone: np.ndarray
@@ -79,6 +86,7 @@ class PairRule(NamedTuple):
     pass_index: int
     max_tokens: int
     short_threshold: np.uint64
+    num_labels: int
 
 
 def make_pairs(
@@ -89,8 +97,9 @@ def make_pairs(
     lengths = rows.ends - rows.begins + np.where(rows.labels == SOP_NONE, 2, 3)
     offsets = np.append(0, np.cumsum(lengths))
     ids = np.empty(offsets[-1], documents.ids.dtype)
-    lay_out_pairs(documents.ids, rows, specials.cls_id, specials.sep_id, offsets, ids)
-    is_swapped = rows.labels == SOP_SWAPPED
+    swapped = config.task.label_of(SWAPPED)
+    lay_out_pairs(documents.ids, rows, specials.cls_id, specials.sep_id, swapped, offsets, ids)
+    is_swapped = rows.labels == swapped
     return Pairs(
         ids=ids,
         offsets=offsets,
@@ -112,6 +121,7 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
         pass_index,
         config.max_tokens,
         threshold(config.short_seq_prob),
+        len(config.task.orders),
     )
     # Each row of whole sentences has a sentence that no other row has. Of a longer sentence, any two successive rows
     # hold over max_tokens / 2 together (cut_long_sentence): an equal share of what is left is max_tokens / 2 or more,
@@ -192,12 +202,13 @@ def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch
     """Write the rows of a section, from number `row` on. Returns the number of the row after them."""
     first, stop, key, first_row = section
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
+    wants_pairs = rule.num_labels > 0
     state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row)
     # A section that is filled from its back is planned in reverse: bounds[i] counts from its end.
     is_backward = draw(state, _DIRECTION) >> np.uint64(63)  # the highest bit: a fair coin
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
-    fill_table(scratch, num_sentences, rule.max_tokens)
+    fill_table(scratch, num_sentences, rule.max_tokens, wants_pairs)
     taken = num_rows = 0
     while taken < num_sentences:
         # Each row has its own draws, so that neither the workers nor the other documents decide about it.
@@ -205,13 +216,14 @@ def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch
         end = scratch.row_ends[taken]
         if draw(state, _IS_SHORT) < rule.short_threshold:
             # At least two tokens, one for each segment.
-            end = end_short_row(scratch, taken, 2 + int(below(draw(state, _SHORT_LEN), rule.max_tokens - 1)))
+            target = 2 + int(below(draw(state, _SHORT_LEN), rule.max_tokens - 1))
+            end = end_short_row(scratch, taken, target, wants_pairs)
         # Sentences taken .. end - 1 of the plan, as they are numbered in the document.
         low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
         split, label = edges[high], SOP_NONE
-        if high - low > 1:  # a single sentence has no boundary to split at
+        if wants_pairs and high - low > 1:  # a single sentence has no boundary to split at
             split = draw_split(state, edges, low, high, taken == 0)
-            label = SOP_SWAPPED if draw(state, _SWAP) >> np.uint64(63) else SOP_IN_ORDER
+            label = int(below(draw(state, _LABEL), rule.num_labels))
         put_row(rows, row + num_rows, edges[low], split, edges[high], label)
         taken, num_rows = end, num_rows + 1
     return row + num_rows
@@ -250,14 +262,14 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
 
 @kernel
 def lay_out_pairs(
-    ids: np.ndarray, rows: RowBounds, cls_id: int, sep_id: int, offsets: np.ndarray, out: np.ndarray
+    ids: np.ndarray, rows: RowBounds, cls_id: int, sep_id: int, swapped: int, offsets: np.ndarray, out: np.ndarray
 ) -> None:
-    """Write every row with its special tokens, from its offset on."""
+    """Write every row with its special tokens, from its offset on. swapped: the label of swapped pairs."""
     source, target = pointer(ids), pointer(out)
     for row in range(len(rows.labels)):
         begin, split, end, label = rows.begins[row], rows.splits[row], rows.ends[row], rows.labels[row]
         a_begin, a_end, b_begin, b_end = begin, split, split, end  # for SOP_NONE, B is empty
-        if label == SOP_SWAPPED:
+        if label == swapped:
             a_begin, a_end, b_begin, b_end = split, end, begin, split
         # [CLS] is at `at`, A after it, then its [SEP], then B; the last [SEP] is before the next row.
         at, a_len = offsets[row], a_end - a_begin

@@ -17,7 +17,7 @@ class Pairs:
 
     ids: uint16 or uint32, flat; offsets: int64, num_rows + 1.
     segment_a_len: int32, tokens of A alone.
-    sop_label: int8; 0 in order, 1 swapped, -1 no second segment.
+    sop_label: int8; what it means depends on the task (pair_tasks.py); -1 no second segment.
     document_keys: uint64, the key of the document that the row was made from.
     indices: uint32, the row's number in its document and pass.
     languages: uint32, packed codes (albert_data.languages); None where the build has one language. The pipeline turns
@@ -59,6 +59,8 @@ class Examples:
     masked_positions: uint16, flat, rising inside a row, counted from the row's [CLS];
     masked_ids: as input_ids, the originals; mask_offsets: int64, num_rows + 1.
     sources: uint16, indices into the manifest's `sources`; None where the shards have no such column.
+    document_keys_b: uint64, the key of the document of segment B, or without a B that of A; None where the shards have
+    no such column, since both segments are always of one document.
     """
 
     input_ids: np.ndarray
@@ -70,6 +72,7 @@ class Examples:
     mask_offsets: np.ndarray
     document_keys: np.ndarray
     sources: np.ndarray | None = None
+    document_keys_b: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)
@@ -77,5 +80,5 @@ class Examples:
     @property
     def arrays(self) -> ExampleArrays:
         """For kernels. An empty array stands for no sources, so that Numba compiles each kernel once for both."""
-        values = vars(self)
+        values = {name: getattr(self, name) for name in ExampleArrays._fields}
         return ExampleArrays(**(values if self.sources is not None else {**values, "sources": np.zeros(0, np.uint16)}))

@@ -21,7 +21,7 @@ import numpy as np
 from albert_data.kernels import helper
 from albert_data.tokenizer.words import begins_word
 
-_SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sentence
+_SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sentence, which makes no pair
 
 
 class PlanScratch(NamedTuple):
@@ -39,10 +39,10 @@ class PlanScratch(NamedTuple):
 
 
 @helper
-def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> None:
+def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int, wants_pairs: bool) -> None:
     """Fill in `cost` from each sentence on, and `row_ends`: the cheapest end of a row from there.
 
-    Of equally cheap ends that is the farthest.
+    Of equally cheap ends that is the farthest. wants_pairs: whether a row of a single sentence costs more.
     """
     bounds, cost, row_ends, queue = scratch.bounds, scratch.cost, scratch.row_ends, scratch.queue
     cost[num_sentences] = 0
@@ -58,14 +58,14 @@ def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int) -> Non
         while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:
             head += 1
         # A row of sentence i alone is always possible.
-        row_ends[i], cost[i] = i + 1, cost[i + 1] + _SINGLE + 1
+        row_ends[i], cost[i] = i + 1, cost[i + 1] + _SINGLE * wants_pairs + 1
         # The queue is ordered by cost, the cheapest end first; of equally cheap ones that is the farthest.
         if head < tail and cost[queue[head]] + 1 <= cost[i]:
             row_ends[i], cost[i] = queue[head], cost[queue[head]] + 1
 
 
 @helper
-def end_short_row(scratch: PlanScratch, first: int, target: int) -> int:
+def end_short_row(scratch: PlanScratch, first: int, target: int, wants_pairs: bool) -> int:
     """The end of a short row that begins at sentence `first`: as long as possible with at most `target` tokens.
 
     An end is allowed only if it leads to as few single rows as possible. If no allowed end is within the target, the
@@ -79,10 +79,10 @@ def end_short_row(scratch: PlanScratch, first: int, target: int) -> int:
         stop += 1
     # `end == first + 1` adds the single row that sentence `first` alone would be.
     for end in range(stop, first, -1):
-        if cost[end] // _SINGLE + (end == first + 1) == singles:
+        if cost[end] // _SINGLE + (wants_pairs and end == first + 1) == singles:
             return end
     end = stop + 1
-    while cost[end] // _SINGLE + (end == first + 1) != singles:
+    while cost[end] // _SINGLE + (wants_pairs and end == first + 1) != singles:
         end += 1
     return end
 

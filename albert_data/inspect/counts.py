@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
 from albert_data.examples.ragged import Examples
 from albert_data.kernels import helper, kernel
+from albert_data.pair_tasks import NO_LABEL
 from albert_data.shards.rows import locate_masks, restore_ids
 from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule, begins_word
@@ -52,7 +52,7 @@ def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
     shapes: dict[str, int | tuple[int, int]] = {
         "words": 2,
         "specials": 2,
-        "labels": 3,
+        "labels": len(config.task.orders) + 1,
         "shown": 3,
         "row_lens": config.max_seq_len + 1,
         "span_lens": config.longest_span + 1,
@@ -82,7 +82,7 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, config: Ex
     random = ~shows_mask & ~kept
     counts["shown"][:] = shows_mask.sum(), random.sum(), kept.sum()
     counts["specials"][:] = is_special[batch.masked_ids].sum(), (is_special[shown] & random).sum()
-    labels = (SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE)
+    labels = (*range(len(config.task.orders)), NO_LABEL)
     counts["labels"][:] = [np.count_nonzero(batch.sop_label == label) for label in labels]
     counts["row_lens"][:] = np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1)
     return counts

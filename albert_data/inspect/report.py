@@ -42,11 +42,11 @@ class Report:
 
     def to_text(self, width: int = summary.WIDTH, *, colour: bool = False) -> str:
         """The summary in at most 80 columns, then the rows in at most `width`."""
-        tokenizer = self.shards.tokenizer
+        tokenizer, task = self.shards.tokenizer, self.shards.manifest.config.examples.task
         page = summary.summarise(*self._measured, self.build_time, self.input_files)
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
-        shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour) for i in self.rows]
+        shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour, task=task) for i in self.rows]
         title = f"Examples of {self.shards.split}"
         return "\n\n".join([page, f"{title}\n{view.show_legend(width, colour=colour)}", *shown])
 
@@ -74,7 +74,8 @@ class Report:
         if self.choice.text is not None:
             wanted.append(f"holds {escape_controls(repr(self.choice.text))}")
         if self.choice.label is not None:
-            wanted.append(f"is {view.ORDERS[self.choice.label].split(':')[0]}")
+            task = self.shards.manifest.config.examples.task
+            wanted.append(f"is {task.describe(self.choice.label).split(':')[0]}")
         return f"{self.shards.split} has no row{' that ' if wanted else ''}{' and '.join(wanted)}."
 
 

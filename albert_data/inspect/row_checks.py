@@ -17,6 +17,7 @@ import pyarrow
 from albert_data.config import ExampleConfig
 from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import helper, kernel
+from albert_data.pair_tasks import RANDOM_B
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.row_bounds import SOUND, Bounds
 from albert_data.shards.rows import locate_masks, restore_ids
@@ -26,13 +27,13 @@ from albert_data.tokenizer.model import Tokenizer
 
 # row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
 LENGTH, SEGMENT, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(101, 108)
-MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_SPECIAL, REPLACEMENT, BROKEN_WORD, SHARED_KEY = range(108, 115)
+MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_SPECIAL, REPLACEMENT, BROKEN_WORD, SHARED_KEY, KEY_B = range(108, 116)
 IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(7))
 
 _MESSAGES = {
     LENGTH: "it has {value} tokens; allowed are 3 to {max_seq_len}",
     SEGMENT: "segment_a_len is {value}, which leaves no room for [CLS] A [SEP] or [CLS] A [SEP] B [SEP]",
-    NEEDS_LABEL: "sop_label is {value}, but the row has a segment B; allowed are 0 and 1",
+    NEEDS_LABEL: "sop_label is {value}, but the row has a segment B; allowed are {labels}",
     NEEDS_NO_LABEL: "sop_label is {value}, but the row has no segment B; allowed is -1",
     NO_CLS: "begins with {piece}; [CLS] is needed",
     NO_SEP: "token {at} is {piece}; [SEP] is needed at the end of a segment",
@@ -45,6 +46,8 @@ _MESSAGES = {
     REPLACEMENT: "token {at} is masked by {piece}; allowed are [MASK], a piece of text or the original",
     BROKEN_WORD: "the word from token {at} on is masked in part; words must be masked whole",
     SHARED_KEY: "its document is in the validation split too; allowed is one split",
+    KEY_B: "sop_label is {value}, {says}, but document_key_b says otherwise; it must differ from document_key in these "
+    "rows alone",
 }
 
 
@@ -98,7 +101,12 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     aliens = np.flatnonzero(traits & IS_ALIEN)
     low, high = int(aliens.min(initial=tokenizer.vocab_size)), int(aliens.max(initial=-1))
     return RowRules(
-        schema=shard_schema(tokenizer.id_dtype, manifest.format_version, has_source=manifest.sources is not None),
+        schema=shard_schema(
+            tokenizer.id_dtype,
+            manifest.format_version,
+            has_source=manifest.sources is not None,
+            has_key_b=manifest.config.examples.task.has_random,
+        ),
         config=manifest.config.examples,
         # Ids are indices into the arrays of this tokenizer, and the manifest may be wrong.
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),
@@ -149,8 +157,15 @@ def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, 
     codes, positions, values = (np.zeros(len(examples), np.int64) for _ in range(3))
     codes[list(outside)] = -1  # check_rows skips what is not SOUND
     check_rows(examples.arrays, rules.vocabulary, codes, positions, values)
+    if examples.document_keys_b is not None:
+        is_random = examples.sop_label == rules.config.task.label_of(RANDOM_B)
+        is_wrong = (examples.document_keys != examples.document_keys_b) != is_random
+        codes[(codes == SOUND) & is_wrong] = KEY_B
+        values[codes == KEY_B] = examples.sop_label[codes == KEY_B]
     if len(rules.validation_keys):
-        codes[(codes == SOUND) & np.isin(examples.document_keys, rules.validation_keys)] = SHARED_KEY
+        keys = (examples.document_keys, examples.document_keys_b)
+        is_shared = np.any([np.isin(some, rules.validation_keys) for some in keys if some is not None], axis=0)
+        codes[(codes == SOUND) & is_shared] = SHARED_KEY
     for row in np.flatnonzero(codes).tolist():
         if row in outside:
             yield row, rules.bounds.explain(outside[row])
@@ -160,11 +175,14 @@ def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, 
 
 def describe(code: int, at: int, value: int, rules: RowRules) -> str:
     """A broken rule in words, with the value found and what is allowed."""
+    labels = [str(label) for label in range(len(rules.config.task.orders))]
     return _MESSAGES[code].format(
         at=at,
         value=value,
         piece=rules.pieces[value] if 0 <= value < len(rules.pieces) else "no piece",
         max_seq_len=rules.config.max_seq_len,
+        labels=" and ".join([", ".join(labels[:-1]), labels[-1]]) if labels else "none: the rows have one segment",
+        says=rules.config.task.describe(value),
     )
 
 

@@ -26,7 +26,7 @@ from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
 from albert_data.shards.manifest import TOTALS, ShardEntry, TokenizerEntry, WordsEntry
 from albert_data.shards.paths import find_file
-from albert_data.shards.schema import describe_columns, explain_damage, has_nulls, map_file
+from albert_data.shards.schema import DOCUMENT_KEY_B, describe_columns, explain_damage, has_nulls, map_file
 from albert_data.wording import count_of
 
 MAX_SHARD_FAULTS = 10
@@ -143,15 +143,18 @@ class ShardCheck:
     def _find_row_faults(
         self, path: Path, name: str, rules: RowRules, totals: Counter[str], keys: list[np.ndarray]
     ) -> Iterator[Fault]:
+        key_names = [name for name in ("document_key", DOCUMENT_KEY_B) if name in rules.schema.names]
         for batch in read_batches(path, rules.schema):
             for row, what in find_row_faults(batch, rules):
                 yield Fault(file=name, what=what, row=totals["num_rows"] + row)
             if self.keeps_keys:
-                keys.append(np.unique(batch.column("document_key").to_numpy()))
+                keys += [np.unique(batch.column(name).to_numpy()) for name in key_names]
             totals["num_rows"] += batch.num_rows
             totals["num_tokens"] += len(batch.column("input_ids").flatten())
             totals["num_masked"] += len(batch.column("masked_ids").flatten())
             totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
+            first_keys, *others = (batch.column(name).to_numpy() for name in key_names)
+            totals["num_random"] += sum(int(np.count_nonzero(first_keys != keys_b)) for keys_b in others)
 
     def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
         """Describe a change of bytes after which every row still keeps the rules."""

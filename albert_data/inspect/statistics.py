@@ -20,7 +20,6 @@ from albert_data.inspect.counts import EDGE, count_batch, no_counts
 from albert_data.inspect.sources import SourceCounter, SourceCounts
 from albert_data.shards.reader import Shards
 
-SWAPPED_SHARE = 0.5
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64
 NUM_PIECES = 20
@@ -42,9 +41,9 @@ class Statistics:
 
     row_lens: rows by tokens, 0 .. max_seq_len; span_lens: spans by words, 1 .. config.longest_span, then the
     longer.
-    label_counts: rows in order, swapped, without a pair; shown_counts: masked tokens that show [MASK],
-    another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions
-    of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
+    label_counts: rows of each label of the sentence task, then those without a pair; shown_counts: masked tokens that
+    show [MASK], another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE
+    positions of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
     position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
     piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces; num_unk: those of <unk>.
     by_source: empty where the rows have no sources.
@@ -167,9 +166,9 @@ class Statistics:
             yield Figure(name=name, intended=share, realised=_share(count, self.num_masked))
 
     def _pair_figures(self) -> Iterator[Figure]:
-        in_order, swapped, unpaired = self.label_counts
-        swapped_share = _share(swapped, in_order + swapped)
-        yield Figure(name="swapped_share", intended=SWAPPED_SHARE, realised=swapped_share)
+        orders, (*counts, unpaired) = self.config.task.orders, self.label_counts
+        for order, count in zip(orders[1:], counts[1:], strict=True):
+            yield Figure(name=f"{order}_share", intended=1 / len(orders), realised=_share(count, sum(counts)))
         yield Figure(name="unpaired_share", intended=None, realised=_share(unpaired, self.num_rows))
         yield Figure(name="num_unpaired", intended=None, realised=unpaired)
         yield Figure(name="unknown_share", intended=None, realised=self.unk_share)
@@ -180,7 +179,7 @@ class Statistics:
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, lengths, and each figure as {"intended", "realised"}, for JSON."""
-        in_order, swapped, unpaired = self.label_counts
+        *labels, unpaired = self.label_counts
         ratios = {"first": self.edge_ratios[:EDGE], "last": self.edge_ratios[EDGE:]}
         return {
             "num_documents": self.num_documents,
@@ -189,8 +188,7 @@ class Statistics:
             "num_maskable": self.num_maskable,
             "num_masked": self.num_masked,
             "num_spans": sum(self.span_lens),
-            "num_in_order": in_order,
-            "num_swapped": swapped,
+            **{f"num_{name.replace(' ', '_')}": n for name, n in zip(self.config.task.orders, labels, strict=True)},
             "num_unpaired": unpaired,
             "num_unknown": self.num_unk,  # <unk> alone, without byte pieces; JSON names are stable
             "padding_share": self.padding_share,

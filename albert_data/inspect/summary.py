@@ -37,6 +37,7 @@ _LABELS = {
     "shown_as_random": "masked tokens shown as a random piece",
     "shown_as_kept": "masked tokens left unchanged",
     "swapped_share": "pairs with swapped segments",
+    "random_share": "pairs with B of another document",
     "unpaired_share": "rows without a pair",
     "num_unpaired": "number of rows without a pair",
     "unknown_share": "tokens of text that are <unk>",

@@ -9,19 +9,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from albert_data.examples.pairs import SOP_IN_ORDER, SOP_NONE, SOP_SWAPPED
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, decode_segments, name_pair
 from albert_data.inspect.terminal import StyledText, escape_controls, paint, wrap
+from albert_data.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import count_of
 
 MIN_WIDTH = 24
-ORDERS = {
-    SOP_IN_ORDER: "in order",
-    SOP_SWAPPED: "swapped: A followed B in the document",
-    SOP_NONE: "no segment B",
-}
 PALETTE = {"masked": "\x1b[1;34m", "random": "\x1b[1;31m", "kept": "\x1b[1;32m", "label": "\x1b[1m"}
 
 _OUTSIDE = re.compile(r"[\\={]|\[(?=MASK:)")
@@ -43,14 +38,24 @@ def _show_labelled(label: str, style: str, text: str, width: int, colour: bool) 
     return _lay_out(StyledText(text=label, style=style), [StyledText(text=text)], width, colour)
 
 
-def show_example(example: Example, row: int, tokenizer: Tokenizer, width: int = 80, *, colour: bool = False) -> str:
+def show_example(
+    example: Example,
+    row: int,
+    tokenizer: Tokenizer,
+    width: int = 80,
+    *,
+    colour: bool = False,
+    task: PairTask = PAIR_TASKS["sop"],
+) -> str:
     """One row: a line of facts, then its segments, in lines of at most max(width, MIN_WIDTH) columns."""
-    parts = (
-        f"row {row:,}: {ORDERS.get(example.sop_label, f'sop_label {example.sop_label}')}",
+    parts = [
+        f"row {row:,}: {task.describe(example.sop_label)}",
         count_of(len(example.input_ids), "token"),
         f"{len(example.masked_positions):,} masked",
         f"document {example.document_key:016x}",
-    )
+    ]
+    if example.document_key_b not in (None, example.document_key):
+        parts.append(f"B of document {example.document_key_b:016x}")
     lines = [_lay_out(StyledText(text=""), [StyledText(text=", ".join(parts), style="label")], width, colour)]
     for segment in decode_segments(example, tokenizer):
         texts = [text for token in segment.tokens for text in _style_token(token)]
@@ -84,6 +89,7 @@ def to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         "row": row,
         "document_key": f"{example.document_key:016x}",
+        **({} if example.document_key_b is None else {"document_key_b": f"{example.document_key_b:016x}"}),
         "sop_label": example.sop_label,
         "segment_a_len": example.segment_a_len,
         "pieces": [tokenizer.pieces[i] for i in example.input_ids],

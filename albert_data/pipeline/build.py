@@ -26,6 +26,7 @@ from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
+from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
     check_lists,
@@ -264,12 +265,14 @@ class _Build:
                 f"all text goes through {tokenizer.library} itself, since text can't be cut for this model: "
                 f"{tokenizer.slow_reason}"
             )
-        compile_kernels(job, tokenizer, self._progress, [source.text for source in self._sources])
+        examples = self._config.examples
+        exchange = Exchange(examples, tokenizer) if examples.task.has_random else None
+        compile_kernels(job, tokenizer, self._progress, [source.text for source in self._sources], exchange)
         total, resumed = self._map(job)
         choice = self._choose(total, tokenizer) if self._sources else None
-        shards = self._reduce(total, tokenizer, choice)
+        shards = self._reduce(total, tokenizer, choice, exchange)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards, choice)
-        for note in publish(self._work, manifest, tokenizer):
+        for note in [*publish(self._work, manifest, tokenizer), *describe_shortages(manifest)]:
             self._progress.say(note)
         return manifest, resumed
 
@@ -340,12 +343,12 @@ class _Build:
         return choice
 
     def _reduce(
-        self, total: TaskReceipt, tokenizer: Tokenizer, choice: Choice | None
+        self, total: TaskReceipt, tokenizer: Tokenizer, choice: Choice | None, exchange: Exchange | None
     ) -> list[tuple[ReduceTask, ShardReceipt]]:
         rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
         tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
-        job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules)
+        job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules, exchange)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]

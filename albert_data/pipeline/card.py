@@ -12,8 +12,7 @@ task_categories:
 - fill-mask
 tags:
 - albert-data
-- sentence-order-prediction
-- n-gram-masking
+{task_tag}- n-gram-masking
 configs:
 - config_name: default
   data_files:
@@ -27,17 +26,17 @@ Made by albert-data {version}: {documents:,} documents, {text_mb:,.1f} MB of tex
 |---|---:|---:|---:|---:|
 {splits}
 
-Each row is one example, `[CLS] A [SEP] B [SEP]` of at most {max_seq_len} tokens.
+Each row is one example, `[CLS] {segments} [SEP]` of at most {max_seq_len} tokens.
 
 | column | type | meaning |
 |---|---|---|
 | `input_ids` | list of {id_type} | the row, its masks applied |
 | `segment_a_len` | int32 | tokens of segment A, without [CLS] and [SEP] |
-| `sop_label` | int8 | 0 in order, 1 swapped, -1 no second segment |
+| `sop_label` | int8 | {labels}-1 no second segment |
 | `masked_positions` | list of uint16 | positions to predict, counted from [CLS] |
 | `masked_ids` | list of {id_type} | what stood there |
 | `document_key` | uint64 | the document that the row was cut from |
-{source}
+{source}{key_b}
 Of the maskable tokens {mask_percent:g} % are masked, {spans}.
 
     from albert_data import open_shards
@@ -47,6 +46,7 @@ Of the maskable tokens {mask_percent:g} % are masked, {spans}.
 `manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
 """
 _DROPPED = "\nOf equal documents one was kept: {:,} copies were dropped."
+_KEY_B = "| `document_key_b` | uint64 | the document of segment B; another one where the label is random |\n"
 _SOURCE = "| `source` | uint16 | the document's {}, counted from 0: {} |\n"
 _MIXTURE = """
 The documents are of a mixture of sources; a document in several is used as one of the first.
@@ -75,6 +75,10 @@ def make_card(manifest: Manifest) -> bytes:
             f"| {name} | {split.num_rows:,} | {split.num_tokens:,} | {split.num_masked:,} | {len(split.shards)} |"
             for name, split in splits.items()
         ),
+        task_tag="".join(f"- {tag}\n" for tag in examples.task.tags),
+        segments="A [SEP] B" if examples.task.orders else "A",
+        labels="".join(f"{label} {order}, " for label, order in enumerate(examples.task.orders)),
+        key_b=_KEY_B if examples.task.has_random else "",
         max_seq_len=examples.max_seq_len,
         id_type="uint16" if manifest.tokenizer.vocab_size <= 1 << 16 else "uint32",
         mask_percent=100 * examples.mask_prob,

@@ -16,6 +16,7 @@ from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, to_json
 from albert_data.languages import unpack_language
+from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.ownership import (
@@ -62,7 +63,7 @@ def make_manifest(
     choice: Choice | None = None,
 ) -> Manifest:
     """The manifest of a build; docs/format.md describes every key. choice: of a mixture."""
-    splits = {split: _describe_split(split, shards) for split in SPLITS}
+    splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     names = [name for name in names if not (config.keep_duplicates and name in _DROPPED_COUNTS)]
     manifest = Manifest(
@@ -88,6 +89,7 @@ def make_manifest(
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(map(unpack_language, total.sources)) or None,
         words=WordsEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
+        label_names=config.examples.task.label_names,
     )
     if plan.mixture is not None and choice is not None:
         mixture = tuple(map(_describe_source, plan.mixture, choice.counts))
@@ -107,9 +109,10 @@ def _describe_source(source: SourceEntry, counts: SourceCounts) -> MixedSource:
     )
 
 
-def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]]) -> SplitEntry:
+def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]], pair_task: PairTask) -> SplitEntry:
     ours = sorted(((task, receipt) for task, receipt in shards if task.split == split), key=lambda both: both[0].shard)
-    totals = {total: sum(getattr(receipt, total) for _, receipt in ours) for total in TOTALS}
+    names = [total for total in TOTALS if total != "num_random" or pair_task.has_random]
+    totals = {total: sum(getattr(receipt, total) for _, receipt in ours) for total in names}
     return SplitEntry(**totals, shards=tuple(ShardEntry(file=task.file, **vars(receipt)) for task, receipt in ours))
 
 

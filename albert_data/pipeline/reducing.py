@@ -3,7 +3,8 @@
 Shard s of N holds the rows with keys from s * 2**64 / N to below (s + 1) * 2**64 / N. So the shuffle is global, and its
 order depends on the keys alone. A shard consists of slices of about 8 MiB. Each becomes a record batch; a few are read
 at once. Copies of a row have equal keys, so they follow one another. Unless `keep_duplicates` is set, map drops those
-within a sorted run, and those in different runs are dropped here.
+within a sorted run, and those in different runs are dropped here. Rows whose segment B is to be of another document get
+it here too, from a row of their slice.
 
 The number of shards and slices decides the bytes of the shards, so it is computed from the set of documents. How much
 is read at once is computed from what the sorted runs hold, copies included, since it bounds the memory.
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from albert_data.config import BuildConfig
 from albert_data.draws import threshold
 from albert_data.examples.ragged import Examples
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
+from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
 from albert_data.pipeline.records import (
@@ -202,11 +204,12 @@ def read_reduce_receipt(path: Path) -> ReduceReceipt | None:
 
 
 class ReduceJob:
-    """Writes a shard into `folder`, then its receipt."""
+    """Writes a shard into `folder`, then its receipt. exchange: None for tasks without random segments."""
 
-    def __init__(self, runs: list[Path], folder: Path, rules: ReduceRules) -> None:
-        self._paths, self._folder, self._rules = runs, folder, rules
-        self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources))
+    def __init__(self, runs: list[Path], folder: Path, rules: ReduceRules, exchange: Exchange | None = None) -> None:
+        self._paths, self._folder, self._rules, self._exchange = runs, folder, rules, exchange
+        has_key_b = exchange is not None
+        self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources), has_key_b=has_key_b)
         self._scratch = RecordScratch(rules.id_dtype)
 
     @cached_property
@@ -219,15 +222,26 @@ class ReduceJob:
         path, stages = self._folder / task.file, Stages()
         merge = _Merge(self._runs, self._scratch, self._rules, task.split)
         with stages.time("write shards"):
-            slices = stages.time_each("merge runs", _read_slices(task, merge))
+            slices = stages.time_each("merge runs", self._finish(_read_slices(task, merge)))
             shard = write_shard(path, slices, self._schema, self._rules.compression)
             values = {"shard": vars(shard), "dropped": merge.dropped}
             write_receipt(self._folder / "receipts" / task.receipt_name, values)
         stages["write shards"] -= stages["merge runs"]  # the writer drives the merge, so its time includes that
         return ReduceReceipt(shard=shard, dropped=merge.dropped), stages
 
+    def _finish(self, slices: Iterator[Slice]) -> Iterator[Examples]:
+        for rows, shuffle_keys in slices:
+            yield rows if self._exchange is None else self._exchange(rows, shuffle_keys)
 
-def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
+
+class Slice(NamedTuple):
+    """Sorted rows and their shuffle keys (uint64)."""
+
+    rows: Examples
+    shuffle_keys: np.ndarray
+
+
+def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
     """Yield the slices of a shard that have rows. At most about 48 MiB are read at once."""
     total = task.num_shards * task.num_slices
     first, end = task.shard * task.num_slices, (task.shard + 1) * task.num_slices
@@ -242,8 +256,8 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Examples]:
     for i in range(first, end):
         low, high = i * _KEYS // total, (i + 1) * _KEYS // total
         bounds = [low + (high - low) * part // num_parts for part in range(num_parts + 1)]
-        if parts := [rows for pair in pairwise(bounds) for rows in merge.read(list(pair))]:
-            yield join_rows(parts)
+        if parts := [part for pair in pairwise(bounds) for part in merge.read(list(pair))]:
+            yield Slice(join_rows([part.rows for part in parts]), np.concatenate([part.shuffle_keys for part in parts]))
 
 
 class _Merge:
@@ -255,7 +269,7 @@ class _Merge:
         self._shared = None if rules.choice is None else read_shared(rules.choice)
         self.dropped = Dropped()
 
-    def read(self, bounds: list[int]) -> Iterator[Examples]:
+    def read(self, bounds: list[int]) -> Iterator[Slice]:
         """Yield the sorted rows with shuffle keys in [bounds[0], bounds[1]), then [bounds[1], bounds[2]), and so on.
 
         Exhaust it before the next call: that overwrites the scratch buffer which this one reads from.
@@ -265,10 +279,11 @@ class _Merge:
         if is_copy.any() and not self._rules.keep_duplicates:
             self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
             order = order[~is_copy]
-        inner = np.searchsorted(found.keys.shuffle_keys[order], np.array(bounds[1:-1], np.uint64))
-        for starts in np.split(found.starts[order], inner):
-            if len(starts):
-                yield take_examples(records, starts, self._sources)
+        keys, starts = found.keys.shuffle_keys[order], found.starts[order]
+        inner = np.searchsorted(keys, np.array(bounds[1:-1], np.uint64)).tolist()
+        for begin, end in pairwise([0, *inner, len(order)]):
+            if end > begin:
+                yield Slice(take_examples(records, starts[begin:end], self._sources), keys[begin:end])
 
     def _find_rows(self, low: int, high: int) -> tuple[Records, FoundRecords]:
         """The rows of this split with shuffle keys in [low, high]; of a mixture, those that are kept."""

@@ -17,6 +17,8 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import compile_scanner
 from albert_data.corpus.line_ends import break_lines
 from albert_data.draws import split_keys
+from albert_data.examples.ragged import Examples
+from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.progress import Progress
 from albert_data.pipeline.receipts import TaskReceipt
@@ -30,7 +32,13 @@ _NOTICE = "compiling the kernels, once on each machine"
 WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", format="txt", path="", start=0)
 
 
-def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress, texts: Iterable[TextConfig] = ()) -> None:
+def compile_kernels(
+    job: MapJob,
+    tokenizer: Tokenizer,
+    progress: Progress,
+    texts: Iterable[TextConfig] = (),
+    exchange: Exchange | None = None,
+) -> None:
     """Run every kernel that a build needs on a few words. Raises what `Tokenizer.prepare` raises.
 
     texts: settings of a mixture's sources.
@@ -42,7 +50,9 @@ def compile_kernels(job: MapJob, tokenizer: Tokenizer, progress: Progress, texts
         for text in texts:
             list(job.read(WARMING_BLOCK, Damage(), TaskReceipt(), text))
         parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
-        _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
+        rows = _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
+        if exchange is not None:
+            exchange(rows, np.zeros(len(rows), np.uint64))
 
     compile_with_notice(make_some_rows, progress)
 
@@ -64,7 +74,7 @@ def compile_with_notice(work: Callable[[], object], progress: Progress) -> None:
         notice.cancel()
 
 
-def _sort_and_take(parts: list[KeyedRows]) -> None:
+def _sort_and_take(parts: list[KeyedRows]) -> Examples:
     """Do to the rows what is done to them between mapping and a shard, without the files between."""
     keys = join_keys(parts)
     split_keys(np.uint64(0), keys.document_keys)
@@ -74,4 +84,4 @@ def _sort_and_take(parts: list[KeyedRows]) -> None:
     records = scratch.reserve(0)  # the records that `sort_rows` wrote: the buffer does not grow
     find_records(records, 0, len(run.records), np.uint64(0), np.uint64(2**64 - 1), found, 0)
     find_copies(records, found.starts, np.zeros(num_rows, bool))
-    take_examples(records, found.starts)
+    return take_examples(records, found.starts)

@@ -198,9 +198,14 @@ def draw_bar_rows(name: str, title: str, says: str, names: Sequence[str], panels
 
 
 def draw_stacked_rows(
-    name: str, title: str, says: str, rows: Mapping[str, Sequence[float]], parts: Sequence[Series]
+    name: str,
+    title: str,
+    says: str,
+    rows: Mapping[str, Sequence[float]],
+    parts: Sequence[Series],
+    lines: Sequence[float] = (0.5,),
 ) -> str:
-    """For each name a bar of parts that sum up to 1, with a line at one half."""
+    """For each name a bar of parts that sum up to 1, with lines at some shares."""
     body = [mark for number, line in enumerate(_lay_out_legend(parts, 2.0)) for mark in _draw_legend(line, number)]
     top, row, width = 24.0, 46.0, WIDTH - 4.0
     for number, (text, shares) in enumerate(rows.items()):
@@ -212,5 +217,6 @@ def draw_stacked_rows(
                 label, middle = format_share(share, 1), x + width * share / 2
                 body.append(element("text", "fill-paper", label, x=middle, y=y + 31, text_anchor="middle"))
             x += width * share
-        body.append(element("line", "line dashed stroke-ink", x1=WIDTH / 2, x2=WIDTH / 2, y1=y + 13, y2=y + 41))
+        for at in lines:
+            body.append(element("line", "line dashed stroke-ink", x1=WIDTH * at, x2=WIDTH * at, y1=y + 13, y2=y + 41))
     return inline_svg(name, title, says, body, top + row * len(rows))

@@ -15,14 +15,14 @@ import pyarrow
 
 from albert_data.examples.ragged import Examples
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, pointer_at
-from albert_data.shards.schema import SOURCE
+from albert_data.shards.schema import DOCUMENT_KEY_B, SOURCE
 
 
 class Addresses(NamedTuple):
     """Where each column of each record batch begins in memory, and how many values its lists have: int64 arrays.
 
     masked_positions and masked_ids have separate offsets: in a file by another writer they may begin at different ones.
-    sources: addresses of the column `source`; 0 in shards without it.
+    sources, document_keys_b: addresses of columns that only some shards have; 0 in the others.
     """
 
     id_offsets: np.ndarray
@@ -38,6 +38,7 @@ class Addresses(NamedTuple):
     num_masked: np.ndarray
     document_keys: np.ndarray
     sources: np.ndarray
+    document_keys_b: np.ndarray
 
 
 class Columns:
@@ -50,7 +51,7 @@ class Columns:
         self._batches = list(batches)
         found = np.array([_find_addresses(batch) for batch in batches], np.int64).reshape(-1, len(Addresses._fields))
         self._addresses = Addresses(*np.ascontiguousarray(found.T))
-        self._has_source = SOURCE in batches[0].schema.names
+        self._has_source, self._has_key_b = (name in batches[0].schema.names for name in (SOURCE, DOCUMENT_KEY_B))
         self._no_ids = np.zeros(0, batches[0].column("input_ids").values.to_numpy(zero_copy_only=True).dtype)
 
     def take(self, batch_numbers: np.ndarray, rows: np.ndarray) -> Examples:
@@ -59,8 +60,8 @@ class Columns:
         The caller must check these numbers (`Shards.rows` does): a number that is too large reads other memory.
         Raises ValueError for a row whose lists lie outside the values of the record batch.
         """
-        ids, offsets, segment_a_len, sop_label, positions, masked, mask_offsets, keys, sources = copy_rows(
-            self._addresses, batch_numbers, rows, self._no_ids, self._has_source
+        ids, offsets, segment_a_len, sop_label, positions, masked, mask_offsets, keys, sources, keys_b = copy_rows(
+            self._addresses, batch_numbers, rows, self._no_ids, self._has_source, self._has_key_b
         )
         return Examples(
             input_ids=ids,
@@ -72,6 +73,7 @@ class Columns:
             mask_offsets=mask_offsets,
             document_keys=keys,
             sources=sources if self._has_source else None,
+            document_keys_b=keys_b if self._has_key_b else None,
         )
 
 
@@ -91,7 +93,7 @@ def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
         _address(originals.values),
         len(originals.values),
         _address(batch.column("document_key")),
-        _address(batch.column(SOURCE)) if SOURCE in batch.schema.names else 0,
+        *(_address(batch.column(name)) if name in batch.schema.names else 0 for name in (SOURCE, DOCUMENT_KEY_B)),
     ]
 
 
@@ -117,13 +119,19 @@ def copy_list(out: Pointer, out_at: int, values: int, offsets: Pointer, row: int
 
 @kernel
 def copy_rows(
-    addresses: Addresses, batch_numbers: np.ndarray, rows: np.ndarray, no_ids: np.ndarray, has_source: bool
+    addresses: Addresses,
+    batch_numbers: np.ndarray,
+    rows: np.ndarray,
+    no_ids: np.ndarray,
+    has_source: bool,
+    has_key_b: bool,
 ) -> tuple[np.ndarray, ...]:
     """Copy rows: the columns of `Examples`, in their order. no_ids: an empty array of the type of the ids."""
     num_rows = len(rows)
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
     segment_a_len, sop_label = np.empty(num_rows, np.int32), np.empty(num_rows, np.int8)
     document_keys, sources = np.empty(num_rows, np.uint64), np.empty(num_rows if has_source else 0, np.uint16)
+    keys_b = np.empty(num_rows if has_key_b else 0, np.uint64)
     # pointer_at makes a pointer of the same type as another one. These four serve as examples of their types here.
     i32, i8, u64, u16 = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
     # First pass: check and measure the lists and copy the single values, so that the second can copy without checks.
@@ -142,6 +150,8 @@ def copy_rows(
         document_keys[i] = item(pointer_at(u64, addresses.document_keys[batch]), row)
         if has_source:
             sources[i] = item(pointer_at(u16, addresses.sources[batch]), row)
+        if has_key_b:
+            keys_b[i] = item(pointer_at(u64, addresses.document_keys_b[batch]), row)
     # Now the sizes of the lists are known. The arrays are returned, so the pointers to them stay valid.
     input_ids, masked_ids = np.empty(offsets[-1], no_ids.dtype), np.empty(mask_offsets[-1], no_ids.dtype)
     masked_positions = np.empty(mask_offsets[-1], np.uint16)
@@ -165,4 +175,5 @@ def copy_rows(
         mask_offsets,
         document_keys,
         sources,
+        keys_b,
     )

@@ -159,13 +159,15 @@ class Counts:
 class Totals:
     """Sums over the rows of a shard or split.
 
-    num_tokens: with the special ones; num_unpaired: rows without a second segment, None in format 1.
+    num_tokens: with the special ones; num_unpaired: rows without a second segment, None in format 1; num_random: rows
+    whose second segment is of another document, None where the task has none.
     """
 
     num_rows: Count
     num_tokens: Count
     num_masked: Count
     num_unpaired: Count | None = since(2, None)
+    num_random: Count | None = None
 
 
 TOTALS = tuple(field.name for field in dataclasses.fields(Totals))
@@ -210,7 +212,8 @@ class Manifest(Versions):
     documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
     sources: the languages that the column `source` refers to by index, or the names of a mixture's sources; None where
     the rows have no such column. mixture: these sources, None for other builds. words: None in builds without a word
-    list. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file
+    list. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a
+    task. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file
     lacks it.
     """
 
@@ -233,6 +236,7 @@ class Manifest(Versions):
     sources: tuple[str, ...] | None = None
     words: WordsEntry | None = None
     mixture: tuple[MixedSource, ...] | None = None
+    label_names: tuple[str, ...] | None = None
     card: CardEntry | None = None
     manifest_sha256: str | None = None
 

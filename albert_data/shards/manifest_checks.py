@@ -60,6 +60,8 @@ def _compare_derived(manifest: Manifest) -> Iterator[str]:
     shares = span_shares(config.longest_span, config.masking).tolist()
     if list(manifest.ngram_shares) != shares:
         yield f"ngram_shares is {_shorten(list(manifest.ngram_shares))}; config.masking, config.ngram make it {shares}"
+    if manifest.label_names != (names := config.task.label_names):
+        yield f"label_names is {_shorten(manifest.label_names)}; config.pairs makes it {_shorten(names)}"
     digest = hash_content(shard.sha256 for shard in manifest.shards)
     if manifest.digest != digest:
         yield f"digest is {manifest.digest:.64}; the shards' hashes make it {digest}"
@@ -69,7 +71,7 @@ def _compare_totals(manifest: Manifest) -> Iterator[str]:
     for name, split in manifest.splits.items():
         for total in TOTALS:
             said, parts = getattr(split, total), [getattr(shard, total) for shard in split.shards]
-            # None: format 1 has no num_unpaired.
+            # None: format 1 has no num_unpaired, and only some tasks have num_random.
             summed = None if None in parts else sum(parts)
             if said is not None and summed is not None and summed != said:
                 yield f"splits.{name}.{total} is {said:,}; its shards add up to {summed:,}"

@@ -42,8 +42,10 @@ class Example:
     """One row.
 
     input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied; segment_a_len: tokens of A.
-    sop_label: 0 in order, 1 swapped, -1 no segment B. masked_positions: uint16; masked_ids: the originals.
+    sop_label: -1 no segment B; else of `manifest.config.examples.task.orders`: by default 0 in order, 1 swapped.
+    masked_positions: uint16; masked_ids: the originals.
     source: the index of the document's language in the manifest's `sources`; None where the shards have no sources.
+    document_key_b: of the document of segment B; None where both segments are always of one document.
     """
 
     input_ids: np.ndarray
@@ -53,6 +55,7 @@ class Example:
     masked_ids: np.ndarray
     document_key: int
     source: int | None = None
+    document_key_b: int | None = None
 
     @property
     def original_ids(self) -> np.ndarray:
@@ -75,7 +78,10 @@ class Shards:
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
         self._root = Path(os.path.abspath(folder))
-        self._has_source = manifest.sources is not None
+        self._optional = {
+            "has_source": manifest.sources is not None,
+            "has_key_b": manifest.config.examples.task.has_random,
+        }
         self._bounds = Bounds.from_manifest(manifest)
         readers = [_open_shard(folder, shard) for shard in manifest.splits[split].shards]
         self._record_batches = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
@@ -106,7 +112,7 @@ class Shards:
         try:
             with self._lock:  # Arrow does not say that threads may share a reader
                 batch = reader.get_batch(i)
-            check_batch(batch, has_source=self._has_source)
+            check_batch(batch, **self._optional)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
             raise self._make_error(f"batch {number}", explain_damage(error)) from error
@@ -198,7 +204,7 @@ class Shards:
         """
         numbers = to_row_numbers(indices, len(self))
         if not self._record_batches:
-            return no_rows(has_source=self._has_source)
+            return no_rows(**self._optional)
         batches = np.searchsorted(self._begins, numbers, side="right") - 1
         try:
             found = self._columns.take(batches, numbers - self._begins[batches])
@@ -238,6 +244,7 @@ def _to_example(one: Examples) -> Example:
         masked_ids=one.masked_ids,
         document_key=int(one.document_keys[0]),
         source=None if one.sources is None else int(one.sources[0]),
+        document_key_b=None if one.document_keys_b is None else int(one.document_keys_b[0]),
     )
 
 

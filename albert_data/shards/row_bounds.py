@@ -20,7 +20,7 @@ MIN_LEN = 2  # [CLS] and [SEP]
 _MESSAGES = {
     LENGTH: "it has {value:,} tokens; allowed are {least} to {max_seq_len:,}",
     SEGMENT: "segment_a_len is {value:,}; allowed are 0 to {longest:,}",
-    LABEL: "sop_label is {value}; allowed are 0, 1 and -1",
+    LABEL: "sop_label is {value}; allowed are {labels}",
     POSITION: "masked_positions[{at}] is {value:,}; allowed are 0 to {last:,}",
     MASKED_ID: "masked_ids[{at}] is {value:,}; allowed are ids below {vocab_size:,}",
     TOKEN_ID: "token {at} has the id {value:,}; allowed are ids below {vocab_size:,}",
@@ -39,11 +39,12 @@ class RowFault(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Ids are below vocab_size, rows have at most max_seq_len tokens, sources are below num_sources."""
+    """Ids are below vocab_size, rows have at most max_seq_len tokens, sources and labels are below these numbers."""
 
     vocab_size: int
     max_seq_len: int
     num_sources: int = 0
+    num_labels: int = 2
 
     @classmethod
     def from_manifest(cls, manifest: Manifest) -> Bounds:
@@ -51,6 +52,7 @@ class Bounds(NamedTuple):
             vocab_size=manifest.tokenizer.vocab_size,
             max_seq_len=manifest.config.examples.max_seq_len,
             num_sources=len(manifest.sources or ()),
+            num_labels=len(manifest.config.examples.task.orders),
         )
 
     def find_faults(self, rows: Examples) -> Iterator[RowFault]:
@@ -73,6 +75,7 @@ class Bounds(NamedTuple):
             least=MIN_LEN,
             longest=fault.length - MIN_LEN,
             last=fault.length - 1,
+            labels=" and ".join([", ".join(map(str, range(self.num_labels))), "-1"] if self.num_labels else ["-1"]),
         )
 
 
@@ -89,7 +92,7 @@ def find_unsound(rows: ExampleArrays, bounds: Bounds, first: int, checks_ids: bo
             return row, LENGTH, 0, length, length
         if a_len < 0 or a_len > length - MIN_LEN:
             return row, SEGMENT, 0, a_len, length
-        if label < -1 or label > 1:
+        if label < -1 or label >= bounds.num_labels:
             return row, LABEL, 0, label, length
         # Positions, ids and sources are unsigned, so only their upper bounds are compared.
         for i in range(first_mask, rows.mask_offsets[row + 1]):

@@ -10,7 +10,7 @@ from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import kernel
 
 
-def no_rows(*, has_source: bool = False) -> Examples:
+def no_rows(*, has_source: bool = False, has_key_b: bool = False) -> Examples:
     """Examples without rows. The ids are uint16, whatever the vocabulary: there are no ids."""
     ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
     return Examples(
@@ -23,6 +23,7 @@ def no_rows(*, has_source: bool = False) -> Examples:
         mask_offsets=offsets,
         document_keys=np.zeros(0, np.uint64),
         sources=np.zeros(0, np.uint16) if has_source else None,
+        document_keys_b=np.zeros(0, np.uint64) if has_key_b else None,
     )
 
 
@@ -40,6 +41,7 @@ def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
         mask_offsets=mask_offsets - mask_offsets[0],
         document_keys=examples.document_keys[begin:end],
         sources=None if examples.sources is None else examples.sources[begin:end],
+        document_keys_b=None if examples.document_keys_b is None else examples.document_keys_b[begin:end],
     )
 
 
@@ -76,7 +78,8 @@ def join_rows(parts: Sequence[Examples]) -> Examples:
         masked_ids=np.concatenate([part.masked_ids for part in parts]),
         mask_offsets=_join_offsets([part.mask_offsets for part in parts]),
         document_keys=np.concatenate([part.document_keys for part in parts]),
-        sources=_join_sources([part.sources for part in parts]),
+        sources=_join_optional([part.sources for part in parts]),
+        document_keys_b=_join_optional([part.document_keys_b for part in parts]),
     )
 
 
@@ -86,7 +89,7 @@ def _join_offsets(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
-def _join_sources(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+def _join_optional(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
     there = [part for part in parts if part is not None]
-    assert len(there) in (0, len(parts)), "all parts have sources, or none"
+    assert len(there) in (0, len(parts)), "all parts have the column, or none"
     return np.concatenate(there) if there else None

@@ -22,14 +22,17 @@ from albert_data.storage import find_storage
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, FORMAT_VERSION)  # their columns are the same
 SHARD_SUFFIX = ".arrow"
-SOURCE = "source"  # the column that only some shards have
+SOURCE, DOCUMENT_KEY_B = "source", "document_key_b"  # columns that only some shards have
 MAX_QUOTED = 300  # characters of a damaged file that a message quotes
 
 
 def shard_schema(
-    id_dtype: type[Any], format_version: int = FORMAT_VERSION, *, has_source: bool = False
+    id_dtype: type[Any], format_version: int = FORMAT_VERSION, *, has_source: bool = False, has_key_b: bool = False
 ) -> pyarrow.Schema:
-    """Columns of a shard whose token ids are uint16 or uint32. has_source: whether the documents had languages."""
+    """Columns of a shard whose token ids are uint16 or uint32.
+
+    has_source: whether the documents had languages; has_key_b: whether segment B may be of another document.
+    """
     ids = pyarrow.list_(pyarrow.field("item", pyarrow.from_numpy_dtype(id_dtype), nullable=False))
     positions = pyarrow.list_(pyarrow.field("item", pyarrow.uint16(), nullable=False))
     columns = {
@@ -40,6 +43,7 @@ def shard_schema(
         "masked_ids": ids,
         "document_key": pyarrow.uint64(),
         **({SOURCE: pyarrow.uint16()} if has_source else {}),
+        **({DOCUMENT_KEY_B: pyarrow.uint64()} if has_key_b else {}),
     }
     return pyarrow.schema(
         [pyarrow.field(name, kind, nullable=False) for name, kind in columns.items()],
@@ -59,6 +63,8 @@ def to_record_batch(examples: Examples, schema: pyarrow.Schema) -> pyarrow.Recor
     ]
     if examples.sources is not None:
         columns.append(_to_array(examples.sources))
+    if examples.document_keys_b is not None:
+        columns.append(_to_array(examples.document_keys_b))
     return pyarrow.record_batch(columns, schema=schema)
 
 
@@ -78,7 +84,11 @@ def _to_array(values: np.ndarray) -> pyarrow.Array:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReceipt:
-    """What a written shard holds, for the manifest. num_unpaired: rows without a second segment; sha256: as hex."""
+    """What a written shard holds, for the manifest.
+
+    num_unpaired: rows without a second segment; num_random: rows whose second segment is of another document, None
+    where none can be; sha256: as hex.
+    """
 
     num_rows: int
     num_tokens: int
@@ -86,6 +96,7 @@ class ShardReceipt:
     num_unpaired: int
     num_bytes: int
     sha256: str
+    num_random: int | None = None
 
 
 def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
@@ -94,7 +105,7 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
     The caller must sync the file: a build does so while workers make the next shards.
     """
     options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
-    num_rows = num_tokens = num_masked = num_unpaired = 0
+    num_rows = num_tokens = num_masked = num_unpaired = num_random = 0
     with find_storage(path).create(path, sync=False) as file:
         hashing = HashingFile(file)
         sink = pyarrow.PythonFile(hashing, mode="w")
@@ -105,6 +116,8 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
                 num_tokens += len(examples.input_ids)
                 num_masked += len(examples.masked_ids)
                 num_unpaired += int(np.count_nonzero(examples.sop_label < 0))
+                if examples.document_keys_b is not None:
+                    num_random += int(np.count_nonzero(examples.document_keys != examples.document_keys_b))
         sink.flush()
     return ShardReceipt(
         num_rows=num_rows,
@@ -113,6 +126,7 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
         num_unpaired=num_unpaired,
         num_bytes=hashing.num_bytes,
         sha256=hashing.hexdigest(),
+        num_random=num_random if DOCUMENT_KEY_B in schema.names else None,
     )
 
 
@@ -138,14 +152,15 @@ def describe_columns(schema: pyarrow.Schema) -> str:
     return f"has the columns {shorten(found)}; see docs/format.md for those that are allowed"
 
 
-def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False) -> None:
+def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False, has_key_b: bool = False) -> None:
     """Raise ValueError unless a batch has our columns, undamaged and without nulls, and in each row as many
     masked_positions as masked_ids.
 
     Arrow checks none of this when it reads, and code that follows a damaged offset would read past the end of the file.
     The metadata of the schema may be anything: other writers of the format need not write ours.
     """
-    if not any(batch.schema.equals(shard_schema(dtype, has_source=has_source)) for dtype in (np.uint16, np.uint32)):
+    allowed = [shard_schema(dtype, has_source=has_source, has_key_b=has_key_b) for dtype in (np.uint16, np.uint32)]
+    if not any(map(batch.schema.equals, allowed)):
         raise ValueError(describe_columns(batch.schema))
     batch.validate(full=True)
     if any(has_nulls(column) for column in batch.columns):
@@ -175,6 +190,7 @@ def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:
         mask_offsets=_offsets(masked),
         document_keys=_values(batch.column("document_key")),
         sources=_values(batch.column(SOURCE)) if SOURCE in batch.schema.names else None,
+        document_keys_b=_values(batch.column(DOCUMENT_KEY_B)) if DOCUMENT_KEY_B in batch.schema.names else None,
     )
 
 

@@ -25,7 +25,7 @@ class _Count(int):
     """A marker type, so that annotations can say that an integer is not negative."""
 
 
-_LATER = ("masking", "replace")  # settings of ExampleConfig that 0.3.0 did not have; all others it wrote
+_LATER = ("masking", "replace", "pairs")  # settings of ExampleConfig that 0.3.0 did not have; all others it wrote
 Count = Annotated[int, _Count]  # an integer from 0 on, and no boolean
 _NAMES: dict[Any, str] = {
     int: "a whole number",

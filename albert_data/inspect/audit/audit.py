@@ -21,10 +21,12 @@ from albert_data.corpus.inputs import Input
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
+from albert_data.inspect.audit.random_segments import check_random
 from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.input_files import attribute, attribute_sources
 from albert_data.inspect.terminal import escape_controls, name_as_text
+from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.pipeline.advice import advise_on
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.reader import Shards, open_splits
@@ -119,13 +121,17 @@ def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -
 
 
 def _check_pairs(subject: Subject) -> Iterator[Check]:
-    facts = subject.facts
+    facts, task = subject.facts, subject.shards[0].manifest.config.examples.task
     is_pair = facts.labels >= 0
-    yield _check_order(facts, is_pair)
-    yield from check_surface(subject.shards)
-    num_equal = int(np.count_nonzero(facts.is_equal & is_pair))
-    yield _check_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
-    yield _check_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
+    if SWAPPED in task.orders:
+        yield _check_order(facts, is_pair & (facts.labels != task.label_of(RANDOM_B)))
+        yield from check_surface(subject.shards)
+    if task.has_random:
+        yield from check_random(subject)
+    if task.orders:
+        num_equal = int(np.count_nonzero(facts.is_equal & is_pair))
+        yield _check_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
+        yield _check_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
     yield _check_near_empty(subject)
     if subject.has_prefix:
         num_segments = int(np.count_nonzero(facts.lens_b) + len(facts))
@@ -181,11 +187,13 @@ def _find_copied(subject: Subject) -> np.ndarray:
     """
     facts = subject.facts
     _, which, counts = np.unique(facts.rows, return_inverse=True, return_counts=True)
-    num_once = subject.add_by_document((counts[which] == 1).astype(float))
+    is_whole = facts.keys == facts.keys_b  # each copy of a row may have got another random segment
+    num_text = np.where(is_whole, facts.num_text, 0)
+    num_once = subject.add_by_document(((counts[which] == 1) & is_whole).astype(float))
     longest = np.zeros(len(subject.documents))
-    np.maximum.at(longest, subject.owners, facts.num_text)
-    passes = _count_passes(subject)
-    copied: np.ndarray = (num_once == 0) & (subject.add_by_document(facts.num_text) >= 2 * passes * longest)
+    np.maximum.at(longest, subject.owners, num_text)
+    is_repeated = subject.add_by_document(num_text) >= 2 * _count_passes(subject) * longest
+    copied: np.ndarray = (num_once == 0) & (longest > 0) & is_repeated
     return copied
 
 
@@ -201,8 +209,8 @@ def _count_passes(subject: Subject) -> np.ndarray:
 
 
 def _check_shared(subject: Subject) -> Check:
-    keys = subject.facts.keys
-    parts = [np.unique(keys[begin:end]) for begin, end in zip(subject.begins, subject.begins[1:], strict=False)]
+    keys = np.stack([subject.facts.keys, subject.facts.keys_b])
+    parts = [np.unique(keys[:, begin:end]) for begin, end in zip(subject.begins, subject.begins[1:], strict=False)]
     if len(parts) < 2:
         return Check(rule=rules.SHARED_DOCUMENTS, figure=None, finding="one split alone has rows")
     shared = np.intersect1d(parts[0], parts[1], assume_unique=True)

@@ -56,14 +56,16 @@ class Sign:
         return {"sign": self.name, "count": self.count, "later_share": self.later, "gain": self.gain}
 
 
-def judge_guess(rule: Rule, accuracy: float, error: float, extra: str = "", **details: Any) -> Check:
+def judge_guess(
+    rule: Rule, accuracy: float, error: float, extra: str = "", *, chance: float = CHANCE, **details: Any
+) -> Check:
     """A check whose figure is what a guess gains over chance; 0 if that is within three standard errors."""
     finding = (
-        f"{format_share(accuracy)} of the guesses are right; chance, {format_share(CHANCE)}, is "
-        f"{abs(accuracy - CHANCE) / error:.1f} standard errors of {format_share(error)} away{extra}"
+        f"{format_share(accuracy)} of the guesses are right; chance, {format_share(chance)}, is "
+        f"{abs(accuracy - chance) / error:.1f} standard errors of {format_share(error)} away{extra}"
     )
-    gain = accuracy - CHANCE if accuracy - CHANCE > _ERRORS * error else 0.0
-    measured = {"accuracy": accuracy, "chance": CHANCE, "standard_error": error}
+    gain = accuracy - chance if accuracy - chance > _ERRORS * error else 0.0
+    measured = {"accuracy": accuracy, "chance": chance, "standard_error": error}
     return Check(rule=rule, figure=gain, finding=finding, details={**measured, **details})
 
 
@@ -199,17 +201,26 @@ def guess_order(lens_a: np.ndarray, lens_b: np.ndarray, is_swapped: np.ndarray) 
     None for few rows. The constant is a feature, so labels that mostly have one value are guessed right too.
     """
     rows = slice(0, MAX_ROWS)  # rows are shuffled, so the first are a random sample
-    lens_a, lens_b, labels = lens_a[rows].astype(float), lens_b[rows].astype(float), is_swapped[rows]
+    lens_a, lens_b = lens_a[rows].astype(float), lens_b[rows].astype(float)
+    return guess_from_columns(_make_columns(lens_a, lens_b), is_swapped[rows])
+
+
+def guess_from_columns(columns: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
+    """The share of right guesses, and the standard error of chance. columns: as `scale_columns` gives them."""
     if len(labels) < _MIN_ROWS:
         return None
-    right = cross_validate(Columns(values=_make_columns(lens_a, lens_b)), labels, np.arange(len(labels)) % FOLDS)
+    right = cross_validate(Columns(values=columns), labels, np.arange(len(labels)) % FOLDS)
     return float(right.mean()), FOLD_INFLATION * 0.5 / math.sqrt(len(labels))
 
 
 def _make_columns(lens_a: np.ndarray, lens_b: np.ndarray) -> np.ndarray:
     """Both lengths, their difference and its size, the logarithm of their ratio, each with deviation 1; a constant."""
     ratio = np.log(np.maximum(lens_a, 1) / np.maximum(lens_b, 1))
-    columns = np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1)
+    return scale_columns(np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1))
+
+
+def scale_columns(columns: np.ndarray) -> np.ndarray:
+    """Each column less its mean and with deviation 1, and a constant one: float64, (rows, columns + 1)."""
     deviations = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(deviations > 0, deviations, 1)
     return np.concatenate([scaled, np.ones((len(scaled), 1))], axis=1)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from albert_data.draws import mix, threshold
-from albert_data.examples.pairs import SOP_SWAPPED
 from albert_data.examples.ragged import ExampleArrays
 from albert_data.inspect.decoding import read_byte
 from albert_data.kernels import kernel
+from albert_data.pair_tasks import SWAPPED
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
@@ -33,8 +33,8 @@ _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
 class RowFacts:
     """Arrays of one value a row.
 
-    lens_a, lens_b: int32; labels: int8; keys: uint64, of the document; num_unknown: int32, original ids
-    that are <unk> or a byte piece.
+    lens_a, lens_b: int32; labels: int8; keys, keys_b: uint64, of the documents of A and of B; num_unknown: int32,
+    original ids that are <unk> or a byte piece.
     texts: uint64, hash of the text in the order of the document, wherever the boundary between A and B is.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
@@ -45,6 +45,7 @@ class RowFacts:
     lens_b: np.ndarray
     labels: np.ndarray
     keys: np.ndarray
+    keys_b: np.ndarray
     num_unknown: np.ndarray
     texts: np.ndarray
     rows: np.ndarray
@@ -86,17 +87,19 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
 
     traits: uint8 over the vocabulary, see make_traits. Raises ShardError at a row that leaves its bounds.
     """
-    parts = []
+    parts, swapped = [], shards.manifest.config.examples.task.label_of(SWAPPED)
     for batch in shards.batches():
         original = restore_ids(batch)
         lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
-        texts, rows, is_equal, num_inside, num_unknown = measure_rows(batch.arrays, original, traits)
+        texts, rows, is_equal, num_inside, num_unknown = measure_rows(batch.arrays, original, traits, swapped)
+        keys_b = batch.document_keys if batch.document_keys_b is None else batch.document_keys_b
         parts.append(
             RowFacts(
                 lens_a=batch.segment_a_len.astype(np.int32),
                 lens_b=np.maximum(lens_b, 0).astype(np.int32),
                 labels=batch.sop_label.copy(),
                 keys=batch.document_keys.copy(),
+                keys_b=keys_b.copy(),
                 num_unknown=num_unknown,
                 texts=texts,
                 rows=rows,
@@ -195,9 +198,12 @@ def gather_subject(opened: list[Shards]) -> Subject:
 
 @kernel
 def measure_rows(
-    batch: ExampleArrays, original: np.ndarray, traits: np.ndarray
+    batch: ExampleArrays, original: np.ndarray, traits: np.ndarray, swapped: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """RowFacts.texts, rows, is_equal, num_inside and num_unknown. original: the ids before masking."""
+    """RowFacts.texts, rows, is_equal, num_inside and num_unknown.
+
+    original: the ids before masking; swapped: the label of swapped pairs.
+    """
     num_rows = len(batch.sop_label)
     texts, rows = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint64)
     is_equal, num_inside = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.int8)
@@ -209,7 +215,7 @@ def measure_rows(
         for at in range(begin, end):
             whole = mix(whole ^ (np.uint64(batch.input_ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
             num_unknown[row] += (traits[original[at]] & _IS_UNKNOWN) > 0
-        is_swapped = batch.sop_label[row] == SOP_SWAPPED
+        is_swapped = batch.sop_label[row] == swapped
         text = np.uint64(0)
         for part in range(2):
             first, last = (sep + 1, end - 1) if (part == 0) == is_swapped else (begin + 1, sep)

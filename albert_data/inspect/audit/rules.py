@@ -101,6 +101,34 @@ LABELS_AGAINST_QUOTES = Rule(
     "it. With random labels half of them do, with inverted ones more. The figure is the share less two standard errors",
     advice="labels do not say which segment comes first: check the program that wrote them",
 )
+LABEL_SHARES = Rule(
+    name="label_shares",
+    title="shares of the labels",
+    look=0.05,
+    bad=0.15,
+    why="only with random segments (--pairs nsp, order3). The figure is the largest difference from an equal share; 0 "
+    "if within three standard errors. Rows that find no other document keep their own B, so a corpus of few documents "
+    "has fewer random ones; of English books nearly all find one",
+    advice="build from more documents",
+)
+RANDOM_FROM_LENGTHS = Rule(
+    name="random_from_lengths",
+    title="random segments guessed from segment lengths",
+    look=0.02,
+    bad=0.05,
+    why="as for the order, but only with random segments. Chance is the larger share. It is 0 in faultless sets: "
+    "segments of nearly equal length change places",
+    advice="a model can learn the label without reading; check how segments were exchanged",
+)
+RANDOM_FROM_TOPIC = Rule(
+    name="random_from_topic",
+    title="random segments guessed from shared words",
+    look=0.4,
+    bad=0.45,
+    why="the same, from the pieces that A and B share: 22 % in books at 128 tokens, 29 % at 512. So a model "
+    "can solve much of this task by comparing topics (ALBERT, 3.1); where nearly all of it, it learns nothing else",
+    advice="documents differ too much in language or topic: build with --pairs sop, or from documents that are alike",
+)
 EQUAL_SEGMENTS = Rule(
     name="equal_segments",
     title="pairs whose segments are equal",

@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
+from albert_data.examples.pairs import SOP_IN_ORDER, SOP_SWAPPED
 from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.inspect.decoding import read_byte
 from albert_data.kernels import kernel
@@ -137,11 +137,15 @@ MEASURES = [field.name for field in fields(Surface)][:-2]  # without is_swapped 
 
 
 def gather_surface(opened: Sequence[Shards]) -> Surface:
-    """Measure the first pairs of these splits, at most MAX_PAIRS: rows are shuffled, so they are a random sample."""
+    """Measure the first pairs of these splits, at most MAX_PAIRS: rows are shuffled, so they are a random sample.
+
+    Pairs of two documents have no order and are left out.
+    """
     table = PieceTable.from_tokenizer(opened[0].tokenizer)
     measured, labels, keys, num_left = [], [], [], MAX_PAIRS
     for batch in _read_batches(opened):
-        rows = np.flatnonzero(batch.sop_label != SOP_NONE)[:num_left]
+        is_ordered = (batch.sop_label == SOP_IN_ORDER) | (batch.sop_label == SOP_SWAPPED)
+        rows = np.flatnonzero(is_ordered)[:num_left]
         ids = restore_ids(batch)
         out = np.empty((len(rows), 2, len(MEASURES)), np.int32)
         measure_surface(batch.arrays, ids, rows, table.traits, table.marks, out)

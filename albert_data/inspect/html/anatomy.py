@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from albert_data.examples.pairs import SOP_NONE, SOP_SWAPPED
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, name_piece
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import format_figure
+from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
 from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.reader import Example, Shards
@@ -39,6 +39,20 @@ class Piece:
 
 
 Word = list[Piece]
+_PAIR_TITLES = {
+    "sop": "A pair, in order or swapped",
+    "nsp": "A pair, of one document or of two",
+    "order3": "A pair, in order, swapped, or of two documents",
+    "none": "One segment",
+}
+_PAIR_TEXTS = {
+    "sop": "The two segments follow one another in the document. Half of the pairs keep that order (label 0), the "
+    "other half is swapped (label 1). The model has to say which it is: sentence order prediction.",
+    "nsp": "In half of the pairs B follows A in the document (label 0), in the other half B is of another document "
+    "(label 1). The model has to say which it is: next sentence prediction.",
+    "order3": "A third of the pairs is in the order of the document (label 0), a third is swapped (label 1), and in a "
+    "third B is of another document (label 2). The model has to say which it is.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +81,7 @@ def _judge_counts(example: Example, mask_id: int) -> tuple[int, ...]:
     shown = example.input_ids[example.masked_positions]
     is_mask, is_kept = shown == mask_id, shown == example.masked_ids
     missing = 3 - int(is_mask.any()) - int(is_kept.any()) - int((~is_mask & ~is_kept).any())
-    return (int(example.sop_label == SOP_NONE), missing, abs(len(example.input_ids) - _TOKENS))
+    return (int(example.sop_label == NO_LABEL), missing, abs(len(example.input_ids) - _TOKENS))
 
 
 def _judge(shards: Shards, row: int) -> tuple[int, ...]:
@@ -81,7 +95,7 @@ def _judge(shards: Shards, row: int) -> tuple[int, ...]:
         -max(map(len, masked), default=0),
         int(all(len(word) == 1 for words in masked for word in words)),
         int(sum(len(segment.sentences) for segment in segments) < 3),
-        int(example.sop_label != SOP_SWAPPED),
+        int(example.sop_label != shards.manifest.config.examples.task.label_of(SWAPPED)),
         distance,
     )
 
@@ -147,7 +161,8 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     if row is None:
         return f"<p>{escape(shards.split)} has no rows.</p>"
     example, segments, statistics = shards[row], read_segments(shards, row), measured[shards.split]
-    in_document = segments[::-1] if example.sop_label == SOP_SWAPPED else segments
+    task = shards.manifest.config.examples.task
+    in_document = segments[::-1] if example.sop_label == task.label_of(SWAPPED) else segments
     about = (
         f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
         f"{len(example.masked_positions):,} of them masked. "
@@ -156,7 +171,7 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     language = escape(shards.manifest.find_text_config(example.source).language)
     steps = [
         ("Sentences of a document", _render_sentences(example, in_document, language)),
-        ("A pair, in order or swapped", _render_pair(example, in_document)),
+        (_PAIR_TITLES[task.name], _render_pair(example, in_document, task)),
         ("Words and their pieces, masked in spans", _render_words(segments, language, statistics)),
         ("Lengths of the spans", _render_span_lens(segments, statistics)),
         ("What the model sees in place of a masked token", _render_kinds(segments, statistics)),
@@ -171,6 +186,8 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
 def _render_sentences(example: Example, segments: Sequence[Segment], language: str) -> str:
     """segments: in the order of the document."""
     says = f"These follow one another in document {example.document_key:016x}."
+    if example.document_key_b not in (None, example.document_key):
+        says = f"A is of document {example.document_key:016x}, B of document {example.document_key_b:016x}."
     if len(segments) > 1:
         says += " The dashed line divides the row into its two segments."
     parts, number = [], 1
@@ -181,26 +198,32 @@ def _render_sentences(example: Example, segments: Sequence[Segment], language: s
     return f"<p>{escape(says)}</p>" + "".join(parts)
 
 
-def _render_pair(example: Example, segments: Sequence[Segment]) -> str:
+def _render_pair(example: Example, segments: Sequence[Segment], task: PairTask) -> str:
     """segments: in the order of the document."""
+    if not task.orders:
+        return "<p>Every row is one segment: this set has no sentence task.</p>"
     if len(segments) == 1:
-        return f"<p>This row has no pair: label {SOP_NONE}. The model is not asked for its order.</p>"
-    says = (
-        "The two segments follow one another in the document. Half of the pairs keep that order (label 0), the other "
-        "half is swapped (label 1). The model has to say which it is: sentence order prediction."
-    )
+        return f"<p>This row has no pair: label {NO_LABEL}. The model is not asked for its order.</p>"
+    says = _PAIR_TEXTS[task.name]
     numbers, count = [], 1
     for segment in segments:
         last = count + len(segment.sentences) - 1
         numbers.append(f"sentence {count}" if last == count else f"sentences {count} to {last}")
         count = last + 1
+    if example.sop_label == task.label_of(RANDOM_B):
+        numbers[1] = "what follows A"
+    ways = {
+        IN_ORDER: [*zip(segments, numbers, strict=True)],
+        SWAPPED: [*zip(segments[::-1], numbers[::-1], strict=True)],
+        RANDOM_B: [*zip(segments, [numbers[0], "of another document"], strict=True)],
+    }
     orders = []
-    for label, (title, order) in enumerate((("In order, label 0", 1), ("Swapped, label 1", -1))):
-        here = example.sop_label == label
+    for label, order in enumerate(task.orders):
+        title, here = f"{order.capitalize()}, label {label}", example.sop_label == label
         mark = " <strong>(this row)</strong>" if here else ""
         blocks = "".join(
             f'<span class="block {segment.name}">{name}: {text}</span>{_special("[SEP]")}'
-            for name, segment, text in zip("AB", segments[::order], numbers[::order], strict=True)
+            for name, (segment, text) in zip("AB", ways[order], strict=True)
         )
         tokens = _special("[CLS]") + blocks
         orders.append(f'<div class="order{" here" * here}"><p>{title}{mark}</p><div class="flow">{tokens}</div></div>')

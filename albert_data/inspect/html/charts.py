@@ -169,25 +169,33 @@ def _thin(positions: np.ndarray, tokens: np.ndarray, masked: np.ndarray) -> tupl
 
 
 def _draw_labels(statistics: Measured) -> Chart:
-    parts = [Series("in order"), Series("swapped", "second"), Series("no pair", "third")]
+    task = next(iter(statistics.values())).config.task
+    parts = [*map(Series, task.orders, ("first", "second", "fourth")), Series("no pair", "third")]
     shares = {name: [n / measured.num_rows for n in measured.label_counts] for name, measured in statistics.items()}
     title, says = "Order of the segments", f"{'; '.join(_say_labels(*item) for item in statistics.items())}."
     table = [["", *(part.name for part in parts)]] + [[name, *map(_percent, row)] for name, row in shares.items()]
-    svg = draw_stacked_rows("labels", title, says, shares, parts)
+    num_labels = len(task.orders)
+    svg = draw_stacked_rows("labels", title, says, shares, parts, [i / num_labels for i in range(1, num_labels)])
     return Chart(name="labels", title=title, says=says, svg=svg, table=table)
 
 
 def _say_labels(name: str, measured: Statistics) -> str:
-    in_order, swapped, unpaired = measured.label_counts
-    pairs = in_order + swapped
-    error = 0.5 / math.sqrt(pairs) if pairs else 0.0
-    share = _percent(swapped / pairs) if pairs else "none"
+    orders, (*counts, unpaired) = measured.config.task.orders, measured.label_counts
+    pairs, alone = sum(counts), count_of(unpaired, "row") + " without a pair"
+    if not orders:
+        return f"{name}: {alone}"
+    intended = 1 / len(orders)
+    error = math.sqrt(intended * (1 - intended) / pairs) if pairs else 0.0
+    shares = [
+        f"{_percent(count / pairs) if pairs else 'none'} of the pairs are {order}"
+        for order, count in zip(orders[1:], counts[1:], strict=True)
+    ]
     chance = (
-        f" ({format_share(0.5, 0)} intended; the standard error is {100 * error:.2f} percentage points)"
+        f" ({format_share(intended, 0)} intended; the standard error is {100 * error:.2f} percentage points)"
         if pairs
         else ""
     )
-    return f"{name}: {share} of the pairs are swapped{chance}, {count_of(unpaired, 'row')} without a pair"
+    return f"{name}: {', '.join(shares)}{chance}, {alone}"
 
 
 def _draw_padding(statistics: Measured) -> Chart:

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
-  const LABELS = { 0: "in order", 1: "swapped: A followed B in the document", "-1": "no segment B" };
+  const LABELS = Object.fromEntries([...at("label").options].map((option) => [option.value, option.title]));
   const SIGNS = {
     masked: (original) => ["[MASK]", `[MASK:${original}]`],
     random: (original, shown) => [`{${shown}}`, `{${shown}\u2190${original}}`],
@@ -51,7 +51,7 @@
     at("row").hidden = !row;
     at("row-title").textContent = row
       ? `Row ${row.row.toLocaleString("en")}: ${LABELS[row.label]}. ${row.tokens} tokens, ` +
-        `${row.masked} masked, document ${row.document}`
+        `${row.masked} masked, document ${row.document}${row.b ? `, B of document ${row.b}` : ""}`
       : "";
     at("segments").replaceChildren(...(row ? row.segments.map(makeSegment) : []));
   }

@@ -1,8 +1,8 @@
 """The viewer of rows: a form, and the rows as JSON for its script, rows.js.
 
-The JSON holds a row as `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`; a part is a
-string of plain text, or `[kind, original, shown]` of a masked token. Text of a corpus can't end the element that
-holds the JSON.
+The JSON holds a row as `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`, with `b`,
+the document of segment B, if that is another one. A part is a string of plain text, or `[kind, original, shown]` of a
+masked token. Text of a corpus can't end the element that holds the JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.decoding import PLAIN, Segment, decode_segments, name_pair
 from albert_data.inspect.terminal import escape_controls
-from albert_data.inspect.view import ORDERS
+from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import escape, read_asset
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.model import Tokenizer
@@ -47,8 +47,13 @@ def escape_json(value: object) -> str:
 def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
     """The form of the viewer, with a sentence that says which rows it holds."""
     says = _describe_rows(shards, num_embedded, num_chosen, choice)
-    form = Template(read_asset(__package__, "rows.html"))
-    return form.substitute(embedded=escape(says), language=escape(shards.manifest.config.text.language))
+    form, config = Template(read_asset(__package__, "rows.html")), shards.manifest.config
+    task, names = config.examples.task, [*enumerate(config.examples.task.orders), (NO_LABEL, "no pair")]
+    labels = "".join(
+        f'<option value="{label}" title="{escape(task.describe(label))}">{escape(name)}</option>'
+        for label, name in names
+    )
+    return form.substitute(embedded=escape(says), labels=labels, language=escape(config.text.language))
 
 
 def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
@@ -59,7 +64,9 @@ def _describe_rows(shards: Shards, num_embedded: int, num_chosen: int, choice: C
         how = f"the first that hold {choice.text!r}"
     else:
         how = f"drawn at random (seed {choice.seed})"
-    label = "" if choice.label is None else f", with the label {choice.label} ({ORDERS[choice.label].split(':')[0]})"
+    label, task = "", shards.manifest.config.examples.task
+    if choice.label is not None:
+        label = f", with the label {choice.label} ({task.describe(choice.label).split(':')[0]})"
     cut = "" if num_embedded == num_chosen else f"; {num_chosen - num_embedded:,} more would make the page too large"
     return f"{rows}, {how}{label}{cut}."
 
@@ -71,6 +78,7 @@ def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]
         "tokens": len(example.input_ids),
         "masked": len(example.masked_positions),
         "document": f"{example.document_key:016x}",
+        **({} if example.document_key_b in (None, example.document_key) else {"b": f"{example.document_key_b:016x}"}),
         "segments": [_segment_to_dict(segment) for segment in decode_segments(example, tokenizer)],
     }
 

@@ -1,0 +1,306 @@
+"""Segments B change places between rows of different documents, of nearly equal lengths; nothing else changes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import build_fixtures as fixtures
+import numpy as np
+import pytest
+from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder, digest_shards, make_documents, run_build
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.config import ExampleConfig
+from albert_data.examples.exchange import CLOSE, LOOK_BACK, SLACK, exchange_segments
+from albert_data.examples.ragged import Pairs
+from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.pipeline.exchanging import describe_shortages
+from albert_data.shards.reader import Shards, open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+CLS, SEP = 2, 3
+MAX_LEN = 40
+
+
+@dataclass(frozen=True)
+class PlainRow:
+    """A row of the reference. b: empty in a row without a pair."""
+
+    a: list[int]
+    b: list[int]
+    label: int
+    key: int
+    source: int
+
+    def __len__(self) -> int:  # as a row of tokens
+        return len(self.a) + len(self.b) + (3 if self.b else 2)
+
+
+def exchange_plainly(rows: list[PlainRow], random_label: int) -> tuple[list[PlainRow], list[int]]:
+    """The rule in plain words; also the row that each B comes from."""
+    partners = list(range(len(rows)))
+    chosen = [number for number, row in enumerate(rows) if row.label == random_label]
+    waiting: list[int] = []
+    slack = SLACK * MAX_LEN // len(chosen) if chosen else 0
+    for number in sorted(chosen, key=lambda number: (rows[number].source, len(rows[number].b), number)):
+        row = rows[number]
+        for other in waiting[: -LOOK_BACK - 1 : -1]:  # the last ones, from the end
+            growth = len(row.b) - len(rows[other].b)
+            is_close = growth * CLOSE <= len(rows[other].b) + 1 or growth <= slack
+            if (
+                is_close
+                and rows[other].source == row.source
+                and rows[other].key != row.key
+                and len(rows[other]) + growth <= MAX_LEN
+            ):
+                partners[number], partners[other] = other, number
+                waiting.remove(other)
+                break
+        else:
+            waiting.append(number)
+    made = []
+    for number, row in enumerate(rows):
+        label = 0 if row.label == random_label and partners[number] == number else row.label
+        made.append(replace(row, b=rows[partners[number]].b, label=label))
+    return made, partners
+
+
+def as_pairs(rows: list[PlainRow]) -> Pairs:
+    ids = [[CLS, *row.a, SEP, *([*row.b, SEP] if row.b else [])] for row in rows]
+    return Pairs(
+        ids=np.array(sum(ids, []), np.uint16),
+        offsets=np.cumsum([0, *map(len, ids)]),
+        segment_a_len=np.array([len(row.a) for row in rows], np.int32),
+        sop_label=np.array([row.label for row in rows], np.int8),
+        document_keys=np.array([row.key for row in rows], np.uint64),
+        indices=np.zeros(len(rows), np.uint32),
+    )
+
+
+def make_row(draw: st.DrawFn, task: str, num_documents: int, num_sources: int) -> PlainRow:
+    length_a = draw(st.integers(1, MAX_LEN - 4))
+    length_b = draw(st.integers(0, MAX_LEN - 3 - length_a))
+    num_labels = len(ExampleConfig(pairs=task).task.orders)
+    return PlainRow(
+        a=[draw(st.integers(5, 99))] * length_a,
+        b=[draw(st.integers(100, 199))] * length_b,
+        label=draw(st.integers(0, num_labels - 1)) if length_b else -1,
+        key=draw(st.integers(0, num_documents - 1)),
+        source=draw(st.integers(0, num_sources - 1)),
+    )
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> tuple[str, list[PlainRow]]:
+    task = draw(st.sampled_from(["nsp", "order3"]))
+    num_documents, num_sources = draw(st.integers(1, 4)), draw(st.integers(1, 2))
+    return task, [make_row(draw, task, num_documents, num_sources) for _ in range(draw(st.integers(0, 60)))]
+
+
+def run(task: str, rows: list[PlainRow]) -> tuple[Pairs, np.ndarray]:
+    sources = np.array([row.source for row in rows], np.uint16)
+    return exchange_segments(as_pairs(rows), sources, ExampleConfig(max_seq_len=MAX_LEN, pairs=task))
+
+
+@given(slices())
+def test_the_kernel_equals_the_plain_rule(given_rows: tuple[str, list[PlainRow]]):
+    task, rows = given_rows
+    found, partners = run(task, rows)
+    expected, expected_partners = exchange_plainly(rows, ExampleConfig(pairs=task).task.label_of("random"))
+    wanted = as_pairs(expected)
+    for name in ("ids", "offsets", "segment_a_len", "sop_label", "document_keys"):
+        assert np.array_equal(getattr(found, name), getattr(wanted, name)), name
+    assert partners.tolist() == expected_partners
+
+
+@given(slices())
+def test_what_is_exchanged_is_of_another_document_the_same_source_and_nearly_the_same_length(
+    given_rows: tuple[str, list[PlainRow]],
+):
+    task, rows = given_rows
+    pairs, partners = run(task, rows)
+    assert np.array_equal(partners[partners], np.arange(len(rows)))  # two rows at a time
+    assert Counter(pairs.ids.tolist()) == Counter(as_pairs(rows).ids.tolist())  # no token is lost
+    assert np.diff(pairs.offsets).max(initial=0) <= MAX_LEN
+    random_label = ExampleConfig(pairs=task).task.label_of("random")
+    for number, (row, partner, label) in enumerate(zip(rows, partners.tolist(), pairs.sop_label.tolist(), strict=True)):
+        assert (label == random_label) == (partner != number)
+        if partner != number:
+            other = rows[partner]
+            assert (row.key != other.key, row.source) == (True, other.source)
+            difference = abs(len(row.b) - len(other.b))
+            slack = SLACK * MAX_LEN // sum(row.label == random_label for row in rows)
+            assert difference * CLOSE <= min(len(row.b), len(other.b)) + 1 or difference <= slack
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_nearly_all_rows_that_can_find_partners_where_many_are_of_one_document(share: float):
+    rng = random.Random(0)
+    num_rows = 400
+    keys = [0 if i < share * num_rows else i for i in range(num_rows)]
+    rng.shuffle(keys)
+    rows = [PlainRow(a=[5], b=[6] * 20, label=1, key=key, source=0) for key in keys]
+    pairs, _ = run("nsp", rows)
+    possible = num_rows - max(0, int(2 * share * num_rows) - num_rows)
+    assert (pairs.sop_label == 1).sum() >= 0.95 * possible
+
+
+# ---- builds ----
+
+DOCUMENTS = make_documents(250, seed=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks():
+    with fixtures.small_tasks():
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    fixtures.write_corpus(folder, DOCUMENTS, "txt", random.Random(0))
+    return folder
+
+
+@pytest.fixture(scope="module", params=["nsp", "order3", "none"])
+def built(request: pytest.FixtureRequest, corpus: Path, tokenizer: Tokenizer, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp(request.param) / "out"
+    run_build(corpus, out, tokenizer, pairs=request.param, num_shards=2)
+    return out
+
+
+def task_of(out: Path) -> str:
+    return open_shards(out).manifest.config.examples.pairs
+
+
+def all_rows(out: Path) -> list[Shards]:
+    return [open_shards(out, split) for split in ("train", "validation")]
+
+
+def sentences_of(shards: Shards) -> Counter[tuple[int, ...]]:
+    """The tokens of each segment, before masking."""
+    segments: Counter[tuple[int, ...]] = Counter()
+    for example in shards:
+        sep, ids = 1 + example.segment_a_len, example.original_ids.tolist()
+        segments.update(tuple(part) for part in (ids[1:sep], ids[sep + 1 : -1]) if part)
+    return segments
+
+
+@pytest.mark.parametrize("engine", [MultiprocessEngine(2), PicklingEngine()], ids=["2 workers", "pickling"])
+def test_workers_and_engines_change_no_byte(engine, corpus: Path, built: Path, tokenizer: Tokenizer, tmp_path: Path):
+    run_build(corpus, tmp_path / "out", tokenizer, engine, pairs=task_of(built), num_shards=2)
+    assert digest_folder(tmp_path / "out") == digest_folder(built)
+
+
+@pytest.mark.parametrize("layout", ["jsonl.gz", "mixed"])
+def test_the_layout_of_the_corpus_changes_no_byte(layout: str, built: Path, tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, layout, random.Random(layout))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, pairs=task_of(built), num_shards=2)
+    assert digest_shards(tmp_path / "out") == digest_shards(built)
+
+
+@pytest.mark.parametrize("results", [1, 5])
+def test_a_resumed_build_has_the_same_bytes(
+    results: int, corpus: Path, built: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    with pytest.raises(KeyboardInterrupt):
+        run_build(corpus, tmp_path / "out", tokenizer, InterruptedEngine(results), pairs=task_of(built), num_shards=2)
+    run_build(corpus, tmp_path / "out", tokenizer, pairs=task_of(built), num_shards=2)
+    assert digest_folder(tmp_path / "out") == digest_folder(built)
+
+
+def test_copies_of_documents_change_no_row(built: Path, tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", [*DOCUMENTS, *DOCUMENTS[:40]], "txt", random.Random(3))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, pairs=task_of(built), num_shards=2)
+    assert digest_shards(tmp_path / "out") == digest_shards(built)
+
+
+def test_slices_that_are_read_in_parts_have_the_same_rows(
+    corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """With many copies a slice is read in parts; segments change places in the whole of it."""
+    monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 13)
+    run_build(corpus, tmp_path / "once", tokenizer, pairs="nsp")
+    fixtures.write_corpus(tmp_path / "in", 4 * DOCUMENTS, "txt", random.Random(3))
+    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", 1)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, pairs="nsp")
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "once")
+
+
+def test_each_pass_holds_every_token_once(corpus: Path, tokenizer: Tokenizer, tmp_path: Path, built: Path):
+    """Against the same build without an exchange: the same segments, and the same number of rows."""
+    run_build(corpus, tmp_path / "sop", tokenizer, num_shards=2)
+    if task_of(built) == "none":
+        tokens = [Counter(t for e in shards for t in e.original_ids.tolist()) for shards in all_rows(built)]
+        others = [Counter(t for e in shards for t in e.original_ids.tolist()) for shards in all_rows(tmp_path / "sop")]
+        specials = {open_shards(built).tokenizer.specials.cls_id, open_shards(built).tokenizer.specials.sep_id}
+        for found, expected in zip(tokens, others, strict=True):
+            assert {t: n for t, n in found.items() if t not in specials} == {
+                t: n for t, n in expected.items() if t not in specials
+            }
+        return
+    for shards, others in zip(all_rows(built), all_rows(tmp_path / "sop"), strict=True):
+        assert len(shards) == len(others)
+        assert sentences_of(shards) == sentences_of(others)
+
+
+def test_keys_labels_and_counts_say_where_segments_are_from(built: Path):
+    manifest = open_shards(built).manifest
+    task = manifest.config.examples.task
+    assert manifest.label_names == (task.orders or None)
+    for shards in all_rows(built):
+        totals = manifest.splits[shards.split]
+        labels = Counter(example.sop_label for example in shards)
+        assert totals.num_unpaired == labels[-1]
+        if not task.has_random:
+            assert (set(labels), totals.num_random) == ({-1}, None)
+            assert all(example.document_key_b is None for example in shards)
+            continue
+        assert totals.num_random == labels[task.label_of("random")] > 0
+        for example in shards:
+            is_random = example.sop_label == task.label_of("random")
+            assert (example.document_key != example.document_key_b) == is_random
+
+
+def test_masks_are_drawn_after_the_exchange_so_their_number_tells_nothing(
+    corpus: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    """Of single pieces exactly 15 % are masked, rounded up or down. Masks that came along with B would break that."""
+    run_build(corpus, tmp_path / "out", tokenizer, pairs="nsp", masking="token")
+    shards = open_shards(tmp_path / "out")
+    for example in shards:
+        num_pieces = np.count_nonzero(~shards.tokenizer.specials.is_special[example.original_ids])
+        assert abs(len(example.masked_positions) - 0.15 * num_pieces) < 1
+
+
+def test_a_corpus_of_one_document_has_no_random_segment_and_the_build_says_so(tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in.txt").write_text(fixtures.make_lines(random.Random(1), 60))
+    report = run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, pairs="nsp")
+    assert report.manifest.splits["train"].num_random == 0
+    assert {example.sop_label for example in open_shards(tmp_path / "out")} <= {0, -1}
+    num_pairs = report.manifest.splits["train"].num_rows - report.manifest.splits["train"].num_unpaired
+    assert describe_shortages(report.manifest) == [
+        f"train: 0 of {num_pairs:,} pairs have a segment B of another document, where 50 % were wanted: rows of "
+        "different documents exchange segments of nearly equal length, and there are too few of these; use more "
+        "documents"
+    ]
+
+
+def test_a_build_with_enough_documents_says_nothing(built: Path):
+    assert describe_shortages(open_shards(built).manifest) == []
+
+
+@pytest.mark.parametrize("num_rows", [100, 2000])
+def test_the_share_of_random_segments_is_near_a_half_in_large_and_small_slices(num_rows: int):
+    rng = random.Random(num_rows)
+    rows = []
+    for key in range(num_rows):
+        length = rng.randint(1, MAX_LEN - 4)
+        rows.append(PlainRow(a=[5] * (MAX_LEN - 3 - length), b=[6] * length, label=1, key=key, source=0))
+    pairs, _ = run("nsp", rows)  # full rows: only segments of equal length fit
+    assert (pairs.sop_label == 1).mean() > 1 - 1.1 * MAX_LEN / num_rows

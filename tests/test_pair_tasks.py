@@ -1,0 +1,305 @@
+"""Every reader of rows knows what their labels mean: inspect, verify, audit, convert, cards and manifests."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import build_fixtures as fixtures
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+from albert_data.cli.main import run as run_command
+from albert_data.config import BuildConfig, ExampleConfig
+from albert_data.convert.conversion import convert_shards
+from albert_data.errors import ConfigError, ShardError
+from albert_data.inspect.audit import rules
+from albert_data.inspect.audit.audit import audit_folder
+from albert_data.inspect.audit.random_segments import check_random
+from albert_data.inspect.audit.rows import gather_subject
+from albert_data.inspect.choice import Choice
+from albert_data.inspect.report import inspect_folder
+from albert_data.inspect.verify import verify
+from albert_data.pair_tasks import NO_LABEL, PAIR_TASKS
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+TASKS = tuple(PAIR_TASKS)
+
+
+@pytest.fixture(scope="module")
+def built(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Shards of each sentence task, made when first asked for."""
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "in.txt").write_bytes(fixtures.to_txt(fixtures.make_documents(200, seed=1)))
+
+    def build(task: str) -> Path:
+        if not (folder / task).exists():
+            with fixtures.small_tasks():
+                fixtures.run_build(folder / "in.txt", folder / task, tokenizer, pairs=task)
+        return folder / task
+
+    return build
+
+
+def labels_of(out: Path, split: str = "train") -> Counter[int]:
+    return Counter(example.sop_label for example in open_shards(out, split))
+
+
+# ---- settings and manifests ----
+
+
+def test_an_unknown_task_is_refused_with_those_that_are_allowed():
+    with pytest.raises(ConfigError, match="pairs is 'mlm'; allowed are sop, nsp, order3, none"):
+        ExampleConfig(pairs="mlm")
+
+
+def test_the_standard_task_leaves_no_trace_in_a_manifest(built):
+    values = open_shards(built("sop")).manifest.to_values()
+    text = json.dumps(values)
+    assert not any(name in text for name in ('"pairs"', "label_names", "num_random", "document_key_b"))
+    assert BuildConfig(examples=ExampleConfig(pairs="nsp")).to_flat_dict()["pairs"] == "nsp"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_manifest_keeps_its_task(task: str, built):
+    manifest = open_shards(built(task)).manifest
+    assert manifest.config.examples.pairs == task
+    assert Manifest.from_values(manifest.to_values()) == manifest
+
+
+# ---- inspect ----
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_inspect_counts_each_label(task: str, built):
+    report, orders = inspect_folder(built(task), split="train", choice=Choice(count=3)), PAIR_TASKS[task].orders
+    labels, statistics = labels_of(built(task)), report.statistics["train"]
+    assert statistics.label_counts == (*(labels[i] for i in range(len(orders))), labels[NO_LABEL])
+    figures = {figure.name: figure for figure in statistics.figures}
+    num_pairs = sum(statistics.label_counts[:-1])
+    for label, order in enumerate(orders[1:], 1):
+        assert figures[f"{order}_share"].intended == 1 / len(orders)
+        assert figures[f"{order}_share"].realised == labels[label] / num_pairs
+    assert {"swapped_share", "random_share"} & figures.keys() == {f"{order}_share" for order in orders[1:]}
+    values = report.to_dict()["statistics"]["train"]
+    assert [values[f"num_{order.replace(' ', '_')}"] for order in orders] == [labels[i] for i in range(len(orders))]
+    assert report.to_text()
+    assert report.to_html()
+
+
+def test_a_row_of_two_documents_names_both(built):
+    shards = open_shards(built("nsp"))
+    row = next(row for row, example in enumerate(shards) if example.sop_label == 1)
+    report = inspect_folder(built("nsp"), split="train", choice=Choice(count=1, numbers=(row,)))
+    shown, example = " ".join(report.to_text(width=1000).split()), shards[row]
+    assert f"row {row:,}: random: B is of another document" in shown
+    assert f"document {example.document_key:016x}, B of document {example.document_key_b:016x}" in shown
+    assert report.to_dict()["examples"][0]["document_key_b"] == f"{example.document_key_b:016x}"
+    page = report.to_html()
+    assert f'"b":"{example.document_key_b:016x}"' in page
+    assert 'title="random: B is of another document"' in page
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "error"),
+    [
+        ("nsp", "random", None),
+        ("order3", "swapped", None),
+        ("nsp", "swapped", "--label is swapped, but {} was built with --pairs nsp; allowed are in-order, random"),
+        ("none", "in-order", "--label is in-order, but {} was built with --pairs none; leave it out"),
+    ],
+)
+def test_rows_are_chosen_by_the_labels_that_the_task_has(
+    task: str, label: str, error: str | None, built, capsys: pytest.CaptureFixture[str]
+):
+    code = run_command(["inspect", str(built(task)), "--label", label, "-n", "4", "--json"])
+    out, err = capsys.readouterr()
+    if error is not None:
+        assert (code, error.format(built(task)) in " ".join(err.split())) == (1, True)
+        return
+    wanted = PAIR_TASKS[task].label_of(label)
+    assert [example["sop_label"] for example in json.loads(out)["examples"]] == [wanted] * 4
+
+
+# ---- verify and reading ----
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_build_is_sound(task: str, built):
+    assert list(verify(built(task))) == []
+
+
+def change_column(built: Path, out: Path, column: str, change: Callable[[np.ndarray], Any]) -> list[str]:
+    """Copy a folder with another column in its training shard; the faults that verify then finds in its rows."""
+    for path in built.rglob("*"):
+        if path.is_file():
+            (out / path.relative_to(built)).parent.mkdir(parents=True, exist_ok=True)
+            (out / path.relative_to(built)).write_bytes(path.read_bytes())
+    path = out / "train/shard-00000.arrow"
+    table = pyarrow.ipc.open_file(path.read_bytes()).read_all()
+    number = table.schema.names.index(column)
+    values = change(table.column(column).to_numpy().copy())
+    table = table.set_column(number, table.schema.field(number), pyarrow.array(values, table.schema.field(number).type))
+    with pyarrow.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    return [str(fault) for fault in verify(out) if fault.row is not None]
+
+
+def test_a_label_that_contradicts_the_keys_is_a_fault(built, tmp_path: Path):
+    faults = change_column(built("nsp"), tmp_path, "sop_label", lambda labels: np.where(labels == 1, 0, labels))
+    assert "sop_label is 0, in order, but document_key_b says otherwise" in faults[0]
+
+
+def test_a_second_document_of_the_validation_split_is_a_fault(built, tmp_path: Path):
+    key = open_shards(built("nsp"), "validation")[0].document_key
+    shards = open_shards(built("nsp"))
+    row = next(row for row, example in enumerate(shards) if example.sop_label == 1)
+
+    def change(keys: np.ndarray) -> np.ndarray:
+        keys[row] = key
+        return keys
+
+    faults = change_column(built("nsp"), tmp_path, "document_key_b", change)
+    assert faults == [
+        f"train/shard-00000.arrow, row {row}: its document is in the validation split too; allowed is one split"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "message"),
+    [
+        ("nsp", 2, "sop_label is 2; allowed are 0, 1 and -1"),
+        ("order3", 3, "sop_label is 3; allowed are 0, 1, 2 and -1"),
+        ("none", 0, "sop_label is 0; allowed are -1"),
+    ],
+)
+def test_a_label_that_the_task_lacks_is_refused(task: str, label: int, message: str, built, tmp_path: Path):
+    faults = change_column(built(task), tmp_path, "sop_label", lambda labels: np.full_like(labels, label))
+    assert message in faults[0]
+    manifest = open_shards(built(task)).manifest.to_values()
+    path = tmp_path / "train/shard-00000.arrow"
+    manifest["splits"]["train"]["shards"][0]["num_bytes"] = path.stat().st_size
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ShardError, match=message):
+        open_shards(tmp_path)[0]
+
+
+def test_rows_by_number_have_the_second_key(built):
+    shards = open_shards(built("order3"))
+    numbers = np.arange(len(shards))[::-7]
+    rows = shards.rows(numbers)
+    assert rows.document_keys_b is not None
+    assert rows.document_keys_b.tolist() == [shards[int(number)].document_key_b for number in numbers]
+    assert shards.rows(numbers[:0]).document_keys_b is not None
+    assert open_shards(built("none")).rows(np.arange(3)).document_keys_b is None
+
+
+# ---- audit ----
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_audit_asks_what_the_task_has(task: str, built):
+    names = {check.rule.name for check in audit_folder(built(task)).checks}
+    assert ("order_from_lengths" in names) == ("swapped" in PAIR_TASKS[task].orders)
+    assert ("random_from_topic" in names) == PAIR_TASKS[task].has_random
+    assert ("equal_segments" in names) == bool(PAIR_TASKS[task].orders)
+
+
+def test_lengths_that_tell_random_segments_are_found(built):
+    """Labels by the length of B instead of those of the build."""
+    subject = gather_subject([open_shards(built("nsp"))])
+    before = {check.rule: check for check in check_random(subject)}
+    facts = subject.facts
+    lens_b = facts.lens_b[facts.labels >= 0]
+    facts.labels[facts.labels >= 0] = lens_b > np.median(lens_b)
+    after = {check.rule: check for check in check_random(subject)}
+    assert before[rules.RANDOM_FROM_LENGTHS].verdict == "ok"
+    assert after[rules.RANDOM_FROM_LENGTHS].verdict == "bad"
+    facts.labels[facts.labels >= 0] = 0
+    assert {check.rule: check for check in check_random(subject)}[rules.LABEL_SHARES].verdict == "bad"
+
+
+def test_a_topic_that_tells_random_segments_is_found(tokenizer: Tokenizer, tmp_path: Path):
+    """Each document repeats a few words of its own."""
+    words = ["river", "mountain", "water", "people", "animal", "house", "world", "sound", "number", "little"]
+    documents = [
+        "\n".join(f"The {word} {other} of {word} number {i}." for i in range(30))
+        for word in words
+        for other in words
+        if word != other
+    ]
+    (tmp_path / "in.txt").write_bytes(fixtures.to_txt(documents))
+    fixtures.run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, pairs="nsp")
+    found = {check.rule.name: check for check in audit_folder(tmp_path / "out").checks}
+    assert found["random_from_topic"].figure > 0.3
+    assert found["random_from_lengths"].verdict == "ok"
+
+
+# ---- converting and cards ----
+
+
+def convert(built: Path, out: Path, to: str) -> Path:
+    convert_shards(built, out, to, fixtures.InlineEngine())
+    return out
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_parquet_names_the_labels_of_the_task(task: str, built, tmp_path: Path):
+    out = convert(built(task), tmp_path / "out", "parquet")
+    table = pyarrow.parquet.read_table(next(out.glob("data/train-*")))
+    features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    names = [order.replace(" ", "_") for order in PAIR_TASKS[task].orders]
+    assert features["sop_label"].get("names", []) == names
+    assert Counter(table.column("sop_label").to_pylist()) == labels_of(built(task))
+    assert ("document_key_b" in table.schema.names) == PAIR_TASKS[task].has_random
+    card = (out / "README.md").read_text()
+    assert ("`random`" in card) == PAIR_TASKS[task].has_random
+    assert ("A [SEP] B" in card) == bool(PAIR_TASKS[task].orders)
+
+
+@pytest.mark.parametrize("task", ["nsp", "none"])
+def test_mds_has_the_second_key(task: str, built, tmp_path: Path):
+    streaming = read_mds(convert(built(task), tmp_path / "out", "mds") / "train")
+    expected = [(e.document_key, e.document_key_b, e.sop_label, e.segment_a_len) for e in open_shards(built(task))]
+    assert streaming == expected
+
+
+def read_mds(folder: Path) -> list[tuple[int, int | None, int, int]]:
+    """The plain columns of all samples, by the format's own description."""
+    index = json.loads((folder / "index.json").read_text())["shards"][0]
+    data = (folder / index["raw_data"]["basename"]).read_bytes()
+    count = int(np.frombuffer(data, np.uint32, 1)[0])
+    offsets = np.frombuffer(data, np.uint32, count + 1, 4)
+    found = []
+    for begin, end in zip(offsets, offsets[1:], strict=False):
+        sample, lens = data[begin:end], [size for size in index["column_sizes"] if size is None]
+        sizes = iter(np.frombuffer(sample, np.uint32, len(lens)).tolist())
+        at, values = 4 * len(lens), {}
+        for name, encoding, size in zip(
+            index["column_names"], index["column_encodings"], index["column_sizes"], strict=True
+        ):
+            size = next(sizes) if size is None else size
+            if not encoding.startswith("ndarray"):
+                values[name] = int(np.frombuffer(sample, encoding, 1, at)[0])
+            at += size
+        assert at == len(sample)
+        found.append(SimpleNamespace(**values))
+    return [(v.document_key, getattr(v, "document_key_b", None), v.sop_label, v.segment_a_len) for v in found]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_dataset_card_describes_the_rows(task: str, built):
+    card = (built(task) / "README.md").read_text()
+    labels = ", ".join(f"{label} {order}" for label, order in enumerate(PAIR_TASKS[task].orders))
+    assert f"| `sop_label` | int8 | {labels + ', ' if labels else ''}-1 no second segment |" in card
+    assert ("document_key_b" in card) == PAIR_TASKS[task].has_random
+    assert all(f"- {tag}\n" in card for tag in PAIR_TASKS[task].tags)
