@@ -44,9 +44,14 @@ def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | N
       albert-data export run -o model --tokenizer shards/tokenizer
     """
     require_packages("torch", "safetensors", extra="train")
-    from albert_data.interop.huggingface import export_model
+    from albert_data.interop.huggingface import FOR_MASKED_LM, choose_class, export_model
+    from albert_data.train.config import AlbertConfig
+    from albert_data.train.folder import read_run_file
 
     path = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
-    show(f"{output}: {path.name} of {run}, for transformers' AlbertForPreTraining and AutoTokenizer")
+    kind = choose_class(AlbertConfig(**read_run_file(run)["model"]))
+    show(f"{output}: {path.name} of {run}, for transformers' {kind} and AutoTokenizer")
+    if kind == FOR_MASKED_LM:
+        show("A head of the sentence task is not in it: AlbertForPreTraining has one of two labels only.")
     show(f"Next, in Python: transformers.pipeline('fill-mask', model={str(output)!r})('A text with one [MASK].')")
     show(f"Before you share it, add language, sources and licence of the text to {output / 'README.md'}")

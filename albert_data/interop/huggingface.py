@@ -1,4 +1,4 @@
-"""Writes folders that transformers loads as AlbertForPreTraining, and reads them.
+"""Writes folders that transformers loads as AlbertForPreTraining or AlbertForMaskedLM, and reads them.
 
 In: a run of `albert-data train`, or such a folder. Out: config.json, model.safetensors, the tokenizer's files and a
 model card, or an Albert. Writing needs no transformers. Reading accepts only safetensors, never a pickle.
@@ -7,10 +7,13 @@ transformers and one here. In transformers the layers of a group share everythin
 attention, only the feed-forward, or nothing. Such a model is written with a group for each layer, and a shared part is
 repeated in every group. The logits are the same up to rounding, except in training mode, where transformers has a
 dropout before the SOP classifier and none after the feed-forward.
+AlbertForPreTraining has a head of two labels. A model with another number becomes an AlbertForMaskedLM, which has
+neither that head nor the pooler.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +42,8 @@ from albert_data.train.folder import (
 from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import explain, read_object, show
 
+FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"
+NUM_LABELS = 2  # of the sentence task of AlbertForPreTraining
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 # Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
 _ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
@@ -186,15 +191,23 @@ def import_model(folder: Path, adapt: Adapt = lambda settings, weights: None) ->
     settings, weights = _read_config(folder / CONFIG_FILE), _read_weights(folder / WEIGHTS_FILE)
     adapt(settings, weights)
     with torch.device("meta"):  # allocates nothing: config.json may name huge sizes that the weights do not have
-        model = Albert(config_from_huggingface(settings))
+        config = config_from_huggingface(settings)
+        if settings.get("architectures") == [FOR_MASKED_LM] and not any(map(_is_of_pairs, weights)):
+            config = dataclasses.replace(config, sentence_task="none")
+        model = Albert(config)
     model.load_state_dict(from_huggingface(weights, model), assign=True)
     return model.eval()
+
+
+def choose_class(config: AlbertConfig) -> str:
+    """The class of transformers that holds the model."""
+    return FOR_PRETRAINING if len(config.task.orders) == NUM_LABELS else FOR_MASKED_LM
 
 
 def config_to_huggingface(config: AlbertConfig) -> dict[str, Any]:
     """Return the content of config.json, except the ids of special pieces."""
     return {
-        "architectures": ["AlbertForPreTraining"],
+        "architectures": [choose_class(config)],
         "model_type": "albert",
         **{there: getattr(config, here) for here, there in _SETTINGS.items()},
         "num_hidden_groups": _num_groups(config),
@@ -202,6 +215,8 @@ def config_to_huggingface(config: AlbertConfig) -> dict[str, Any]:
         "classifier_dropout_prob": CLASSIFIER_DROPOUT,
         "initializer_range": INIT_STD,
         "dtype": "float32",
+        # What the labels of `sop_classifier` mean, if it is not the order. transformers keeps settings of other names.
+        **({"sentence_task": config.sentence_task} if config.sentence_task == "nsp" else {}),
         **_FIXED,
     }
 
@@ -224,6 +239,7 @@ def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
     except KeyError as error:
         raise ConfigError(f"config.json lacks {error.args[0]}; save the model again with transformers") from error
     found |= {"num_groups": settings.get("num_hidden_groups", 1), "dropout": dropouts[0]}
+    found |= {"sentence_task": settings.get("sentence_task", AlbertConfig.sentence_task)}
     try:
         check_types(AlbertConfig, found, {**_SETTINGS, "num_groups": "num_hidden_groups"})
         return AlbertConfig(**found)
@@ -237,6 +253,7 @@ def to_huggingface(model: Albert) -> dict[str, Tensor]:
     return {
         name: part.detach().float().cpu().clone(memory_format=torch.contiguous_format)
         for here, theirs in _match_names(model)
+        if choose_class(model.config) == FOR_PRETRAINING or not any(map(_is_of_pairs, theirs))
         for name, part in zip(theirs, ours[here].chunk(len(theirs)), strict=True)
     }
 
@@ -264,6 +281,11 @@ def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Ten
                     f"{name} has shape {tuple(weights[name].shape)}, where config.json asks for {tuple(part.shape)}"
                 )
     return {here: torch.cat([weights[name].float() for name in theirs]) for here, theirs in names}
+
+
+def _is_of_pairs(name: str) -> bool:
+    """Whether a tensor of transformers is one that an AlbertForMaskedLM lacks."""
+    return name.startswith(("albert.pooler.", "sop_classifier."))
 
 
 def _match_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:

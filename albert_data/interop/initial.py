@@ -74,7 +74,10 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
         raise CheckpointError(
             f"{path}: holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
         )
-    return initial if shards is None else _fit_vocabulary(initial, tokenizer, shards, generator, say)
+    if shards is None:
+        return initial
+    _tell_sentence_task(initial, shards, say)
+    return _fit_vocabulary(initial, tokenizer, shards, generator, say)
 
 
 def _load_own(checkpoint: Path) -> Initial:
@@ -185,6 +188,13 @@ def _draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     if len(shape) > 1:
         nn.init.trunc_normal_(drawn, std=INIT_STD, a=-2 * INIT_STD, b=2 * INIT_STD, generator=generator)
     return drawn
+
+
+def _tell_sentence_task(initial: Initial, folder: Path, say: Say) -> None:
+    """Tell if the shards have another sentence task: `start_session` does not take its head then."""
+    wanted, found = read_manifest(folder).config.examples.task, initial.model.config.task
+    if wanted != found and wanted.orders:
+        say(f"the shards are for the sentence task {wanted.name}, the weights for {found.name}: its head is drawn anew")
 
 
 def _fit_vocabulary(initial: Initial, tokenizer: Path, folder: Path, generator: torch.Generator, say: Say) -> Initial:

@@ -8,9 +8,10 @@ from pathlib import Path
 from albert_data import __version__
 from albert_data.errors import CheckpointError
 from albert_data.escaping import escape_controls
+from albert_data.pair_tasks import PairTask
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, read_run_file
-from albert_data.train.runs.figures import CURVES, Line, number, read_lines
+from albert_data.train.runs.figures import Line, name_curves, number, read_lines
 from albert_data.train.sizes import count_parameters
 
 CARD_FILE = "README.md"
@@ -21,12 +22,11 @@ pipeline_tag: fill-mask
 tags:
 - albert
 - albert-data
-- sentence-order-prediction
----
+{tags}---
 # ALBERT
 
 A model of the architecture [ALBERT](https://arxiv.org/abs/1909.11942), pretrained by albert-data {version} on masked
-language modelling (MLM) and sentence order prediction (SOP).
+language modelling (MLM){task}.
 
 | | |
 |---|---|
@@ -49,18 +49,31 @@ Language, sources and licence of the text are not known to albert-data. Add them
     from transformers import pipeline
     pipeline("fill-mask", model=".")("A sentence with one [MASK].")
 
-`AlbertForPreTraining` loads the MLM and SOP heads, `AlbertForMaskedLM` the MLM head. The other Albert classes load the
+{loads} The other Albert classes load the
 same encoder; their own heads are new and untrained.
 """
+_LOADS = {
+    "sop": "`AlbertForPreTraining` loads the MLM and SOP heads, `AlbertForMaskedLM` the MLM head.",
+    "nsp": "`AlbertForPreTraining` loads the MLM and NSP heads, `AlbertForMaskedLM` the MLM head. `sop_logits` are "
+    "those\nof NSP: label 0 says that the second segment follows the first, label 1 that it is of another document.",
+    "order3": "`AlbertForMaskedLM` loads the MLM head. The head of the sentence task has three labels and is not here, "
+    "as\ntransformers has no class for it.",
+    "none": "`AlbertForMaskedLM` loads the MLM head. There is no pooler, as no sentence task trained one.",
+}
+_TASKS = {
+    "sop": " and sentence order prediction (SOP)",
+    "nsp": " and next sentence prediction (NSP)",
+    "order3": ", and on telling whether two segments are in order, swapped, or of two documents (order)",
+    "none": "",
+}
 _FIGURES = """
 On validation rows, which the model was not trained on, at the step of this checkpoint:
 
-| MLM loss, nats | MLM accuracy | SOP loss, nats | SOP accuracy |
-|---:|---:|---:|---:|
+| {titles} |
+|{rule}|
 | {cells} |
 """
 _NO_FIGURES = "\nNone are known for this checkpoint.\n"
-_CURVES = [curve for curve in CURVES if curve.key.startswith(("mlm_", "sop_"))]  # the columns of _FIGURES
 
 
 def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
@@ -85,7 +98,10 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
         optimizer=training.optimizer,
         lr=training.lr,
         digest=_as_code(stored["identity"].get("shards' digest")),
-        figures=_NO_FIGURES if line is None else _FIGURES.format(cells=" | ".join(_format_cells(line))),
+        tags="".join(f"- {tag}\n" for tag in config.task.tags),
+        task=_TASKS[config.task.name],
+        loads=_LOADS[config.task.name],
+        figures=_NO_FIGURES if line is None else _format_figures(line, config.task),
     )
     # _as_code has escaped names that are not UTF-8 already; backslashreplace is a second safeguard.
     return text.encode(errors="backslashreplace")
@@ -104,9 +120,15 @@ def _find_validation(run: Path, checkpoint: Path) -> Line | None:
     return found[-1] if found else None
 
 
-def _format_cells(line: Line) -> list[str]:
-    values = [(curve, number(line, curve.key)) for curve in _CURVES]
-    return ["–" if value is None else curve.form(value) for curve, value in values]
+def _format_figures(line: Line, task: PairTask) -> str:
+    heads = ("mlm_", "sop_") if task.orders else ("mlm_",)
+    curves = [curve for curve in name_curves(task) if curve.key.startswith(heads)]
+    values = [(curve, number(line, curve.key)) for curve in curves]
+    return _FIGURES.format(
+        titles=" | ".join(curve.title for curve in curves),
+        rule="|".join("---:" for _ in curves),
+        cells=" | ".join("–" if value is None else curve.form(value) for curve, value in values),
+    )
 
 
 def _as_code(text: object) -> str:

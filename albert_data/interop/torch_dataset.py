@@ -23,6 +23,7 @@ from torch.utils.data import Dataset
 
 from albert_data.config import check_range
 from albert_data.errors import ConfigError, ShardError
+from albert_data.interop.huggingface import NUM_LABELS
 from albert_data.interop.masked_lm import count_positions
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards, to_row_number
@@ -56,8 +57,9 @@ class ShardDataset(Dataset[Row]):
         Trainer(model, args, train_dataset=rows, data_collator=rows.collate).train()
 
     A row is a dict of int64 tensors: input_ids, token_type_ids (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`) and labels,
-    each as long as the row, and the label of the pair, a scalar: 0 in order, 1 swapped. Labels are -100 where nothing
-    is to be predicted, and where a row has no pair. Inputs that the model does not take are left out.
+    each as long as the row, and the label of the pair, a scalar: that of the shards' sentence task, by default 0 in
+    order, 1 swapped. Labels are -100 where nothing is to be predicted, and where a row has no pair. Inputs that the
+    model does not take are left out.
 
     With `remask` epoch 0 has the stored masks, and each later one new masks, a function of (seed, epoch, row).
     `set_epoch` begins an epoch. Workers of a DataLoader see the epoch in shared memory, also persistent ones.
@@ -85,7 +87,15 @@ class ShardDataset(Dataset[Row]):
         check_range("seed", seed, 0, 2**63 - 1)
         manifest = self._shards.manifest
         self._pad_id = manifest.tokenizer.pad_id
-        self._inputs = Inputs() if model is None else _choose_inputs(model, manifest)
+        task = manifest.config.examples.task
+        default = Inputs(sentence_label=_SENTENCE_LABELS[0] if task.orders else None)
+        self._inputs = default if model is None else _choose_inputs(model, manifest)
+        if model is not None and self._inputs.sentence_label and len(task.orders) > NUM_LABELS:
+            raise ConfigError(
+                f"{folder}: was built with --pairs {task.name}, whose labels are {len(task.orders)}, but the sentence "
+                f"head of {type(model).__name__} has {NUM_LABELS}; train a masked language model without this label, "
+                "such as AlbertForMaskedLM"
+            )
         totals = manifest.splits[split]
         if self._inputs.sentence_label and totals.num_unpaired == totals.num_rows:
             raise ConfigError(

@@ -4,8 +4,8 @@ In: examples.ragged.Examples, ragged and uint16 or uint32. Out: Batch, rectangul
 tensors of the same shapes, so that torch.compile makes one program for each; only the rare batch with more masked
 tokens than its shape holds is larger. A cell is a position of such a batch, padding included.
 Shape letters, here and in all of train/: B rows, T tokens of a row, N masked tokens of the batch, V vocabulary,
-E embedding size, H hidden size, A heads, D size of a head, I inner size of the feed-forward, F the six sums of
-metrics.measure.
+E embedding size, H hidden size, A heads, D size of a head, I inner size of the feed-forward, K labels of the sentence
+task, F the six sums of metrics.measure.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Batch:
     valid_BT: bool, False at padding; segment_ids_BT: 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`.
     masked_indices_N: positions in the flattened batch, row * T + position; masked_labels_N: the original ids, and -1
     at unused entries.
-    sop_labels_B: 0 in order, 1 swapped, -1 no second segment, or an empty row. The first token of an empty row is
+    sop_labels_B: the label of the sentence task, by default 0 in order and 1 swapped; -1 no second segment, or an empty
+    row. The first token of an empty row is
     valid, all others are padding: attention over no token at all would be NaN.
     On the host, so that no code waits for the GPU: num_tokens, the valid tokens of real rows; num_masked and
     num_pairs, the labels that are not -1; rows, the numbers of the real rows in the split (int64).

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from albert_data.config import check_choice, check_range
 from albert_data.errors import ConfigError
+from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
 SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
@@ -27,6 +28,8 @@ class AlbertConfig:
     num_inner_groups: the number of inner layers in each layer (inner_group_num in transformers). An inner layer is an
     attention and then a feed-forward; they run one after another, each with its own parameters.
     dropout: of embeddings, attention weights and the outputs of both sublayers.
+    sentence_task: that of the shards (pair_tasks.py), which decides the labels of its head. Without a task there is
+    neither head nor pooler.
     """
 
     vocab_size: int = 30_000
@@ -40,6 +43,7 @@ class AlbertConfig:
     num_groups: int = 1
     num_inner_groups: int = 1
     dropout: float = 0.0
+    sentence_task: str = "sop"
 
     def __post_init__(self) -> None:
         check_range("vocab_size", self.vocab_size, 1, 2**31 - 1)
@@ -50,6 +54,7 @@ class AlbertConfig:
             check_range(name, getattr(self, name), 1, MAX_LAYERS)
         check_range("num_layers * num_inner_groups", self.num_layers * self.num_inner_groups, 1, MAX_LAYERS)
         check_choice("share", self.share, SHARING)
+        check_choice("sentence_task", self.sentence_task, tuple(PAIR_TASKS))
         check_range("dropout", self.dropout, 0.0, 0.9)
         if self.hidden_size % self.num_heads:
             raise ConfigError(
@@ -62,6 +67,10 @@ class AlbertConfig:
                 f"num_groups is {self.num_groups} while share is 'none'; groups have nothing to share: "
                 "set num_groups to 1"
             )
+
+    @property
+    def task(self) -> PairTask:
+        return PAIR_TASKS[self.sentence_task]
 
     @property
     def num_attentions(self) -> int:

@@ -11,7 +11,6 @@ import re
 from albert_data.train.config import AlbertConfig
 
 FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
-NUM_SOP_CLASSES = 2  # in order, or swapped
 
 # Published peaks of dense matrix products in 10^12 FLOPs a second, accumulated in float32, from NVIDIA's data sheets
 # (H100, H200, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, V100, T4, RTX A6000, RTX 6000 Ada) and its whitepapers of
@@ -66,8 +65,8 @@ def training_flops(
     forward = (
         _product(num_tokens, embedding, hidden)
         + len(config.inner_layers()) * per_inner_layer
-        + _product(num_rows, hidden, hidden)  # pooler
-        + _product(num_rows, hidden, NUM_SOP_CLASSES)
+        + (_product(num_rows, hidden, hidden) if config.task.orders else 0)  # pooler
+        + _product(num_rows, hidden, len(config.task.orders))
         + _product(num_masked, hidden, embedding)
         + _product(num_masked, embedding, config.vocab_size)
     )

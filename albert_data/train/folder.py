@@ -52,6 +52,8 @@ _FREE_FIELDS = (
     *("precision", "device"),
 )
 
+_LATER = ("sentence_task",)  # fields of AlbertConfig that earlier versions did not have
+
 Identity = dict[str, Any]
 
 
@@ -68,7 +70,8 @@ def make_identity(
         "shards' digest": manifest.digest,
         TOKENIZER_KEY: manifest.tokenizer.sha256,
         **({NORMALIZATION_KEY: normalization} if normalization else {}),
-        **{f"model's {k}": v for k, v in dataclasses.asdict(model).items()},
+        # The sentence task is that of the shards, whose digest is there; runs of earlier versions do not name it.
+        **{f"model's {k}": v for k, v in dataclasses.asdict(model).items() if k not in _LATER},
     }
 
 
@@ -173,11 +176,14 @@ def read_run_file(run: Path) -> dict[str, Any]:
 
 
 def check_shape(values: Any) -> None:
-    """Raise ConfigError unless all fields of an `AlbertConfig` are there: a default could be another model's value."""
+    """Raise ConfigError unless all fields of an `AlbertConfig` are there: a default could be another model's value.
+
+    Those that earlier versions did not have may be missing.
+    """
     if not isinstance(values, dict):
         raise ConfigError(f"the model's shape is {show(values)}; an object is needed")
     check_types(AlbertConfig, values)
-    if lacking := [field.name for field in dataclasses.fields(AlbertConfig) if field.name not in values]:
+    if lacking := [field.name for field in dataclasses.fields(AlbertConfig) if field.name not in (*values, *_LATER)]:
         raise ConfigError(f"the model's shape lacks {lacking[0]}")
     AlbertConfig(**values)
 

@@ -98,7 +98,7 @@ def train(
         if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
             raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
-        report = stack.enter_context(closing(Report(budget, precision.device, is_first=ranks.is_first)))
+        report = stack.enter_context(closing(Report(budget, precision.device, shape.task, is_first=ranks.is_first)))
         for line in (f"run         {run}", *describe_start(session, loader, obstacle, splits, budget), *warning):
             report.say(line)
         return _Loop(session, splits, run, report, budget, loader, interrupt).run(save_first=initial is not None)
@@ -322,12 +322,12 @@ class _Loop:
             values["guesses"] = "\n".join(map("\t".join, answers))  # control characters in them are escaped
         if not is_last:
             self._write("validation", values)
-            self._report.say(f"step {session.step:,}: validation {describe(values)}")
+            self._report.say(f"step {session.step:,}: validation {describe(values, session.model.config.task)}")
         elif self._ranks.is_first:
             baseline = measure_baseline(self._splits.train, validation, num_rows=config.eval_rows)
             known = {} if baseline is None else dataclasses.asdict(baseline)
             self._write("validation", {**values, **known})
-            self._report.say(describe_end(values, baseline))
+            self._report.say(describe_end(values, session.model.config.task, baseline))
         for line in to_lines(answers):
             self._report.say(line)
         return True

@@ -29,14 +29,14 @@ Figures = dict[str, float | None]
 @torch.no_grad()
 def measure(output: Output, batch: Batch) -> Tensor:
     """Return float64 [6]: MLM nats, masked tokens, MLM hits, SOP nats, rows with a SOP label, SOP hits."""
-    labels_N, labels_B = batch.masked_labels_N, batch.sop_labels_B
+    labels_N, labels_B, logits_BK = batch.masked_labels_N, batch.sop_labels_B, output.sop_logits_BK
     sums = (
         output.mlm_nats,
         (labels_N != NO_LABEL).sum(),
         (output.mlm_logits_NV.max(-1).indices == labels_N).sum(),  # argmax of bfloat16 takes a CPU six times as long
         output.sop_nats,
         (labels_B != NO_LABEL).sum(),
-        (output.sop_logits_B2.max(-1).indices == labels_B).sum(),
+        labels_B.new_zeros(()) if logits_BK is None else (logits_BK.max(-1).indices == labels_B).sum(),
     )
     return torch.stack([figure.double() for figure in sums])
 

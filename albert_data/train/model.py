@@ -1,6 +1,7 @@
 """ALBERT (Lan et al. 2020, section 3) with its two pretraining heads.
 
-In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and the sums of their losses.
+In: a Batch. Out: the MLM logits of the masked tokens, the SOP logits of the rows, and the sums of their losses. The SOP
+head is that of the shards' sentence task: it has as many labels, and without a task there is none.
 It differs from BERT in three ways: embeddings of size E are projected to the hidden size H (factorised embedding),
 layers share parameters in groups, and sentence order prediction replaces next sentence prediction.
 Deviation: there is a projection even if E = H, as in transformers; Google's code has none then.
@@ -29,13 +30,13 @@ INIT_STD = 0.02
 class Output:
     """The predictions of the two heads, and the sums of their losses over the labels that are not -1.
 
-    Sums, because a mean divides them by counts that include other batches.
+    Sums, because a mean divides them by counts that include other batches. sop_logits_BK: None without a sentence task.
     """
 
     mlm_nats: Tensor
     sop_nats: Tensor
     mlm_logits_NV: Tensor
-    sop_logits_B2: Tensor
+    sop_logits_BK: Tensor | None
 
 
 class LayerNorm(nn.LayerNorm):
@@ -171,8 +172,9 @@ class Albert(nn.Module):
         self.config = config
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.sop_head = nn.Linear(config.hidden_size, 2)
+        num_labels = len(config.task.orders)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if num_labels else None
+        self.sop_head = nn.Linear(config.hidden_size, num_labels) if num_labels else None
         self.mlm_head = MlmHead(config)
         self.apply(_init_weights)
 
@@ -188,16 +190,23 @@ class Albert(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         x_BTH = self.encode(batch)
+        sop_logits_BK = self._predict_label(x_BTH, batch)
+        masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
+        mlm_logits_NV, mlm_nats = self.mlm_head.measure(masked_NH, self.embeddings.token.weight, batch.masked_labels_N)
+        sop_nats = torch.zeros_like(mlm_nats)
+        if sop_logits_BK is not None:
+            sop_nats = sum_losses(sop_logits_BK, batch.sop_labels_B)
+        return Output(mlm_nats=mlm_nats, sop_nats=sop_nats, mlm_logits_NV=mlm_logits_NV, sop_logits_BK=sop_logits_BK)
+
+    def _predict_label(self, x_BTH: Tensor, batch: Batch) -> Tensor | None:
+        if self.pooler is None or self.sop_head is None:
+            return None
         first_BH = x_BTH[:, 0]
         if batch.row_offsets_R is not None:  # the empty rows at the end begin after the last cell, and have no label
             first_cells_R = batch.row_offsets_R[:-1].clamp(max=batch.input_ids_BT.numel() - 1)
             first_BH = x_BTH.flatten(0, 1).index_select(0, first_cells_R)
-        pooled_BH = torch.tanh(self.pooler(first_BH))
-        sop_logits_B2: Tensor = self.sop_head(pooled_BH)
-        sop_nats = sum_losses(sop_logits_B2, batch.sop_labels_B)
-        masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
-        mlm_logits_NV, mlm_nats = self.mlm_head.measure(masked_NH, self.embeddings.token.weight, batch.masked_labels_N)
-        return Output(mlm_nats=mlm_nats, sop_nats=sop_nats, mlm_logits_NV=mlm_logits_NV, sop_logits_B2=sop_logits_B2)
+        logits_BK: Tensor = self.sop_head(torch.tanh(self.pooler(first_BH)))
+        return logits_BK
 
     def num_parameters(self) -> int:
         """Count the parameters, a shared or tied one once."""

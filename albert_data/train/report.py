@@ -15,6 +15,7 @@ import torch
 from tqdm import tqdm
 
 from albert_data.escaping import escape_controls
+from albert_data.pair_tasks import PairTask
 from albert_data.train.budget import Budget
 from albert_data.train.config import DEFAULT_PRESETS
 from albert_data.train.evaluation import Baseline
@@ -68,8 +69,8 @@ class Report:
     and nothing is shown.
     """
 
-    def __init__(self, budget: Budget, device: torch.device, *, is_first: bool = True) -> None:
-        self._budget = budget
+    def __init__(self, budget: Budget, device: torch.device, task: PairTask, *, is_first: bool = True) -> None:
+        self._budget, self._task = budget, task
         self._estimate: Estimate | None = Estimate(budget, device)  # until it is told
         self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
@@ -119,10 +120,10 @@ class Report:
             speed += f", at most {line['peak_gb']:.1f} GB"
         if not self._bar.disable:
             with self._ignore_lost_stderr():
-                self._bar.set_postfix_str(f"{describe(line, short=True)}, {speed}")
+                self._bar.set_postfix_str(f"{describe(line, self._task, short=True)}, {speed}")
             return
         of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
-        self.say(f"step {step:,}{of_all}: {describe(line)}, {speed}")
+        self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}")
 
 
 def describe_start(
@@ -166,21 +167,20 @@ def describe_start(
     ]
 
 
-def describe(values: Mapping[str, Any], *, short: bool = False) -> str:
+def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) -> str:
     """Losses in nats and accuracies in percent, in one line."""
     parts = []
-    for head in ("mlm", "sop"):
+    for head, name in (("mlm", "MLM"), ("sop", task.title)):
         loss, accuracy = values[f"{head}_loss"], values[f"{head}_accuracy"]
         if loss is not None and accuracy is not None:
-            name = head.upper()
             long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right)"
             parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
     return ", ".join(parts) or "nothing to predict"
 
 
-def describe_end(values: Figures, baseline: Baseline | None) -> str:
+def describe_end(values: Figures, task: PairTask, baseline: Baseline | None) -> str:
     """The last validation figures, and the loss of a model that knows only how frequent each piece is."""
-    text = f"validation at the end: {describe(values)}"
+    text = f"validation at the end: {describe(values, task)}"
     loss = values["mlm_loss"]
     if baseline is None or loss is None:
         return text

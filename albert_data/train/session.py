@@ -83,10 +83,11 @@ class Session:
 def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
     """Return the preset's shape with the shards' vocabulary and positions for their longest row; or that of `initial`.
 
+    The sentence task is that of the shards.
     Raises ConfigError if `initial` has another vocabulary or too few positions.
     """
     longest = padded_len(manifest.config.examples.max_seq_len)
-    tokenizer = manifest.tokenizer
+    tokenizer, task = manifest.tokenizer, manifest.config.examples.pairs
     if initial is None:
         preset = MODEL_PRESETS[config.preset]
         return dataclasses.replace(
@@ -94,6 +95,7 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
             vocab_size=tokenizer.vocab_size,
             max_positions=max(preset.max_positions, longest),
             dropout=preset.dropout if config.dropout is None else config.dropout,
+            sentence_task=task,
         )
     shape = initial.model.config
     if initial.tokenizer_sha256 not in (None, tokenizer.sha256) or shape.vocab_size != tokenizer.vocab_size:
@@ -106,6 +108,7 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
             f"{initial.origin} has {shape.max_positions} positions, and rows of the shards need {longest}; "
             f"build them with --max-seq-len {shape.max_positions}"
         )
+    shape = dataclasses.replace(shape, sentence_task=task)
     return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
 
 
@@ -164,7 +167,7 @@ def start_session(
             f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
         ) from error
     if initial is not None:
-        model.load_state_dict(initial.model.state_dict())
+        model.load_state_dict(select_weights(initial.model, model))
     with explain_out_of_memory(precision.device_info):
         model.to(precision.device)
     model.encoder.recompute = config.recompute
@@ -184,6 +187,17 @@ def start_session(
         is_compiled=is_compiled,
         obstacle=obstacle,
     )
+
+
+def select_weights(initial: Albert, model: Albert) -> dict[str, torch.Tensor]:
+    """The weights of `initial` for all parts that both models have; the rest as `model` has it.
+
+    The head of another sentence task, with other labels, is not taken.
+    """
+    own, weights = model.state_dict(), initial.state_dict()
+    if initial.config.sentence_task != model.config.sentence_task:
+        weights = {name: value for name, value in weights.items() if not name.startswith("sop_head.")}
+    return {name: weights.get(name, value) for name, value in own.items()}
 
 
 def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.Module:
@@ -236,7 +250,7 @@ def _apply(session: Session) -> None:
     max_norm = session.config.max_grad_norm
     norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), max_norm, foreach=True)
     # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
-    if (gradient := session.model.sop_head.weight.grad) is not None:
+    if (gradient := session.model.mlm_head.dense.bias.grad) is not None:
         gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
     session.tally.count_update(norm)
     scaler.step(optimizer)  # AdamW skips on the device; for others the scaler waits for the device and does not call it

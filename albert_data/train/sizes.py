@@ -48,9 +48,9 @@ def count_parameters(config: AlbertConfig) -> Sizes:
         projection=_linear(e, h),
         attention=config.num_attentions * (4 * _linear(h, h) + norm),
         ffn=config.num_ffns * (_linear(h, ffn) + _linear(ffn, h) + norm),
-        pooler=_linear(h, h),
+        pooler=_linear(h, h) if config.task.orders else 0,
         mlm_head=_linear(h, e) + 2 * e + v,  # 2 * e: the LayerNorm; v: the bias
-        sop_head=_linear(h, 2),
+        sop_head=_linear(h, len(config.task.orders)),
     )
 
 
@@ -121,7 +121,7 @@ def describe_parts(config: AlbertConfig) -> str:
         ("pooler", sizes.pooler, ""),
         ("encoder", sizes.without_heads, "the sum so far: what one keeps"),
         ("MLM head", sizes.mlm_head, "its table is the embedding of tokens"),
-        ("SOP head", sizes.sop_head, ""),
+        *([(f"{config.task.title} head", sizes.sop_head, "")] if config.task.orders else []),
         ("all", sizes.all, ""),
     ]
     return "Parameters\n" + "\n".join(f"  {part:<14}{count:>13,}  {note}".rstrip() for part, count, note in rows)

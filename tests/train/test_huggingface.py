@@ -102,7 +102,7 @@ def check_equal_logits(ours: Albert, theirs, batch) -> None:
         masked = there.prediction_logits.flatten(0, 1)[batch.masked_indices_N]
         assert here.mlm_logits_NV.abs().max() > 1
         torch.testing.assert_close(here.mlm_logits_NV, masked, atol=tolerance, rtol=0)
-        torch.testing.assert_close(here.sop_logits_B2, there.sop_logits, atol=tolerance, rtol=0)
+        torch.testing.assert_close(here.sop_logits_BK, there.sop_logits, atol=tolerance, rtol=0)
 
 
 def write_with_transformers(folder: Path, **settings: object):

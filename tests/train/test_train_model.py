@@ -77,7 +77,7 @@ def test_a_change_of_a_shared_layer_shows_in_every_layer(batch):
 def test_the_logits_have_the_documented_shapes(batch):
     output = small_model()(batch)
     assert output.mlm_logits_NV.shape == (len(batch.masked_labels_N), 40)
-    assert output.sop_logits_B2.shape == (10, 2)
+    assert output.sop_logits_BK.shape == (10, 2)
     assert output.mlm_nats.shape == output.sop_nats.shape == ()
 
 
@@ -114,7 +114,7 @@ def test_padding_changes_no_output(toys):
     together = model(collate(shards.rows(np.arange(6)), pad_id=0))
     alone = [model(collate(shards.rows(np.array([row])), pad_id=0)) for row in range(6)]
     torch.testing.assert_close(together.mlm_logits_NV, torch.cat([one.mlm_logits_NV for one in alone]))
-    torch.testing.assert_close(together.sop_logits_B2, torch.cat([one.sop_logits_B2 for one in alone]))
+    torch.testing.assert_close(together.sop_logits_BK, torch.cat([one.sop_logits_BK for one in alone]))
 
 
 def test_the_content_of_padding_changes_no_output(toys):
@@ -122,7 +122,7 @@ def test_the_content_of_padding_changes_no_output(toys):
     model = small_model()
     zeros, sevens = model(collate(examples, pad_id=0)), model(collate(examples, pad_id=7))
     torch.testing.assert_close(zeros.mlm_logits_NV, sevens.mlm_logits_NV)
-    torch.testing.assert_close(zeros.sop_logits_B2, sevens.sop_logits_B2)
+    torch.testing.assert_close(zeros.sop_logits_BK, sevens.sop_logits_BK)
 
 
 def test_a_batch_with_nothing_to_predict_has_loss_0_and_finite_gradients(batch):
@@ -232,7 +232,7 @@ def test_the_forward_pass_equals_plain_numpy(batch):
     output = model(batch)
     reference_NV, reference_B2 = reference_forward(weights, SMALL, batch)
     np.testing.assert_allclose(output.mlm_logits_NV.detach().numpy(), reference_NV, atol=1e-5, rtol=1e-5)
-    np.testing.assert_allclose(output.sop_logits_B2.detach().numpy(), reference_B2, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(output.sop_logits_BK.detach().numpy(), reference_B2, atol=1e-5, rtol=1e-5)
     expected = reference_loss(reference_NV, batch.masked_labels_N.numpy())
     expected += reference_loss(reference_B2, batch.sop_labels_B.numpy())
     assert mean_loss(output, batch).item() == pytest.approx(expected, abs=1e-5)

@@ -299,7 +299,7 @@ def outcomes(model: Albert, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, l
     loss = mean_loss(output, batch)
     loss.backward()
     has_label, has_pair = batch.masked_labels_N != -1, batch.sop_labels_B != -1
-    logits = torch.cat([output.mlm_logits_NV[has_label].flatten(), output.sop_logits_B2[has_pair].flatten()])
+    logits = torch.cat([output.mlm_logits_NV[has_label].flatten(), output.sop_logits_BK[has_pair].flatten()])
     return loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
 
 

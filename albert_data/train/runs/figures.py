@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError
+from albert_data.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
 from albert_data.train.reading import explain, parse_json, read_bytes, read_object, show
 from albert_data.wording import format_share
@@ -20,7 +21,6 @@ from albert_data.wording import format_share
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
 _LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
-CHANCE_LOSS, CHANCE_ACCURACY = math.log(2), 0.5  # of SOP: two answers, each right for half of the rows
 
 Line = dict[str, Any]
 Point = tuple[float, float]
@@ -51,6 +51,11 @@ CURVES = (
 )
 
 
+def name_curves(task: PairTask) -> list[Curve]:
+    """CURVES, with the name of a sentence task."""
+    return [replace(curve, title=curve.title.replace("SOP", task.title)) for curve in CURVES]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
     """What run.json and metrics.jsonl of a run hold.
@@ -68,6 +73,17 @@ class RunFigures:
         return max((int(line["step"]) for line in self.lines), default=0)
 
     @property
+    def task(self) -> PairTask:
+        """The sentence task of the run."""
+        return PAIR_TASKS.get(str(self.sections.get("model", {}).get("sentence_task")), PAIR_TASKS["sop"])
+
+    @property
+    def chance(self) -> tuple[float, float] | None:
+        """Loss and accuracy of guessing one of the equally likely labels; None without a sentence task."""
+        num_labels = len(self.task.orders)
+        return (math.log(num_labels), 1 / num_labels) if num_labels else None
+
+    @property
     def unigram_loss(self) -> float | None:
         """The MLM loss of frequencies alone; measured at the end of a run, so None in one that was stopped."""
         found = [value for line in self.lines if (value := number(line, "unigram_loss")) is not None]
@@ -75,7 +91,8 @@ class RunFigures:
 
     def baseline(self, key: str) -> float | None:
         """What a model that learnt nothing from context would reach, where that is known."""
-        known = {"mlm_loss": self.unigram_loss, "sop_loss": CHANCE_LOSS, "sop_accuracy": CHANCE_ACCURACY}
+        sop_loss, sop_accuracy = self.chance or (None, None)
+        known = {"mlm_loss": self.unigram_loss, "sop_loss": sop_loss, "sop_accuracy": sop_accuracy}
         return known.get(key)
 
     def points(self, key: str, split: str) -> list[Point]:

@@ -20,7 +20,6 @@ from albert_data.report.page import Chart, Section, render_charts, render_page, 
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
 from albert_data.train.runs.figures import (
-    CURVES,
     LOSS,
     SPEEDS,
     SPLITS,
@@ -28,6 +27,7 @@ from albert_data.train.runs.figures import (
     Point,
     RunFigures,
     join_short_end,
+    name_curves,
     number,
     read_run,
     thin,
@@ -67,7 +67,7 @@ def is_page_current(run: Path) -> bool:
 
 def make_run_page(run: RunFigures) -> str:
     """The page as text."""
-    charts = [chart for curve in CURVES if (chart := draw_curve(run, curve))]
+    charts = [chart for curve in name_curves(run.task) if (chart := draw_curve(run, curve))]
     sections = [Section(name="validation", title="Validation", body="\n".join(describe_outcome(run)))]
     if charts:
         body = f"{render_charts(charts)}\n{describe_validations(run)}"
@@ -114,7 +114,7 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
         return
     rows = [
         (curve.title, curve.form(value), _describe_baseline(run, curve))
-        for curve in CURVES
+        for curve in name_curves(run.task)
         if (value := number(last, curve.key)) is not None
     ]
     heads = ("figure", "model", "without context")
@@ -136,7 +136,7 @@ def describe_validations(run: RunFigures) -> str:
     if len(lines) < 2:
         return ""
     shown = thin(lines, MOST_ROWS)
-    curves = [curve for curve in CURVES if any(number(line, curve.key) is not None for line in shown)]
+    curves = [curve for curve in name_curves(run.task) if any(number(line, curve.key) is not None for line in shown)]
     rows = [(f"{line['step']:,}", *(_cell(line, curve) for curve in curves)) for line in shown]
     caption = "Validation by step" + (f", {len(shown)} of {len(lines):,}" if len(shown) < len(lines) else "")
     return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)

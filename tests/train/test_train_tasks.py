@@ -1,0 +1,253 @@
+"""The model has the head of the shards' sentence task, and everything that shows its figures names that task."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from build_fixtures import make_documents, run_build, small_tasks, to_txt
+
+from albert_data.cli.main import run as run_command
+from albert_data.errors import CheckpointError, ConfigError
+from albert_data.interop import ShardDataset
+from albert_data.pair_tasks import PAIR_TASKS
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
+from albert_data.train.evaluation import fixed_batches
+from albert_data.train.flops import training_flops
+from albert_data.train.folder import check_shape
+from albert_data.train.loader import open_training
+from albert_data.train.model import Albert
+from albert_data.train.runs.figures import read_run
+from albert_data.train.runs.page import make_run_page
+from albert_data.train.runs.view import describe_run
+from albert_data.train.session import select_weights
+from albert_data.train.sizes import count_parameters
+
+pytest.importorskip("safetensors", reason="the train extra is not installed")
+
+TASKS = tuple(PAIR_TASKS)
+SMALL = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
+CONFIG = dataclasses.replace(
+    RECIPES["quick"]["tiny"], steps=4, save_every=2, eval_every=2, log_every=2, device="cpu", batch_tokens=1024
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_model():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODEL_PRESETS, "tiny", SMALL)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A folder with shards and a run of four steps for each sentence task, made when first asked for."""
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "in.txt").write_bytes(to_txt(make_documents(150, seed=1)))
+
+    def make(task: str) -> Path:
+        if not (folder / task).exists():
+            with small_tasks():
+                run_build(folder / "in.txt", folder / task / "shards", tokenizer, pairs=task, max_seq_len=64)
+            loop.train(folder / task / "shards", folder / task / "run", CONFIG)
+        return folder / task
+
+    return make
+
+
+def newest(folder: Path) -> Albert:
+    return load_model(list_checkpoints(folder / "run")[-1])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_run_reports_the_loss_of_its_sentence_task(task: str, trained, capsys: pytest.CaptureFixture[str]):
+    figures, orders = read_run(trained(task) / "run"), PAIR_TASKS[task].orders
+    for line in figures.lines:
+        if not orders:
+            assert line["sop_loss"] is line["sop_accuracy"] is None
+        else:
+            assert abs(line["sop_loss"] - math.log(len(orders))) < 0.3  # four steps learn nothing
+            assert 0 <= line["sop_accuracy"] <= 1
+        assert line["mlm_loss"] > 0
+    page, text, title = make_run_page(figures), describe_run(trained(task) / "run"), PAIR_TASKS[task].title
+    for other in ("SOP", "NSP", "order"):
+        assert (f"{other} loss" in page) == (f"{other} loss" in text) == (other == title)
+    if orders:
+        assert figures.baseline("sop_loss") == math.log(len(orders))
+        assert f"{title} head" in text
+        assert f"{math.log(len(orders)):.3f} (chance)" in page
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_head_has_a_logit_for_each_label(task: str, trained):
+    model, num_labels = newest(trained(task)), len(PAIR_TASKS[task].orders)
+    validation = open_training(trained(task) / "shards").validation
+    assert validation is not None
+    batch = next(iter(fixed_batches(validation, num_rows=8, batch_tokens=512)))
+    output = model(batch)
+    assert (model.pooler is None) == (model.sop_head is None) == (num_labels == 0)
+    if output.sop_logits_BK is None:
+        assert (num_labels, float(output.sop_nats.detach())) == (0, 0.0)
+    else:
+        assert output.sop_logits_BK.shape[1] == num_labels
+        assert float(output.sop_nats.detach()) > 0
+    assert count_parameters(model.config).all == model.num_parameters()
+
+
+def test_every_parameter_gets_a_gradient_without_a_sentence_task(trained):
+    model = newest(trained("none")).train()
+    batch = next(iter(fixed_batches(open_training(trained("none") / "shards").train, num_rows=8, batch_tokens=512)))
+    output = model(batch)
+    (output.mlm_nats + output.sop_nats).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_flops_count_the_head_that_is_there():
+    shape = {"num_rows": 4, "row_len": 16, "num_masked": 8}
+    counts = {t: training_flops(dataclasses.replace(SMALL, sentence_task=t), **shape) for t in TASKS}
+    hidden, per_label = SMALL.hidden_size, 3 * 2 * 4 * SMALL.hidden_size
+    assert counts["order3"] - counts["sop"] == per_label
+    assert counts["sop"] - counts["none"] == 2 * per_label + 3 * 2 * 4 * hidden**2  # and the pooler
+    assert counts["nsp"] == counts["sop"]
+
+
+# ---- runs of earlier versions ----
+
+
+def test_a_run_that_names_no_sentence_task_is_one_of_sop(trained, tmp_path: Path):
+    values = dataclasses.asdict(SMALL)
+    del values["sentence_task"]
+    check_shape(values)
+    assert AlbertConfig(**values).task is PAIR_TASKS["sop"]
+    with pytest.raises(ConfigError, match="sentence_task is 'mlm'; allowed are sop, nsp, order3, none"):
+        check_shape({**values, "sentence_task": "mlm"})
+
+
+@pytest.mark.parametrize("task", ["nsp", "none"])
+def test_a_run_is_resumed_with_its_head(task: str, trained, tmp_path: Path):
+    shards = trained(task) / "shards"
+    short = dataclasses.replace(CONFIG, steps=4, save_every=1)
+    loop.train(shards, tmp_path / "run", short)
+    for path in list_checkpoints(tmp_path / "run")[-1:]:
+        for name in path.iterdir():
+            name.unlink()
+        path.rmdir()
+    path = loop.train(shards, tmp_path / "run", short, resume=True)
+    assert path is not None
+    weights, others = (load_checkpoint(folder)[0] for folder in (path, list_checkpoints(trained(task) / "run")[-1]))
+    assert weights.keys() == others.keys()
+    for name, value in weights.items():
+        torch.testing.assert_close(value, others[name])
+
+
+# ---- other weights ----
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("sop", "nsp"), ("sop", "order3"), ("sop", "none"), ("none", "sop"), ("nsp", "nsp")]
+)
+def test_the_head_of_another_task_is_drawn_anew_and_all_else_is_taken(before: str, after: str):
+    shape = dataclasses.replace(SMALL, vocab_size=40)
+    initial, model = (Albert(dataclasses.replace(shape, sentence_task=task)) for task in (before, after))
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(select_weights(initial, model))
+    theirs = initial.state_dict()
+    for name, value in model.state_dict().items():
+        is_head = name.startswith("sop_head.") and before != after
+        expected = own[name] if is_head or name not in theirs else theirs[name]
+        assert torch.equal(value, expected), name
+
+
+def test_a_run_may_begin_with_the_weights_of_another_task(trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["--preset", "tiny", "--steps", "1", "--device", "cpu", "-o", str(tmp_path / "run")]
+    start = ["--init-from", str(trained("sop") / "run")]
+    assert run_command(["train", str(trained("order3") / "shards"), *arguments, *start]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "the shards are for the sentence task order3, the weights for sop: its head is drawn anew" in err
+
+
+# ---- export ----
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "says"),
+    [
+        ("sop", "AlbertForPreTraining", "sentence order prediction (SOP)"),
+        ("nsp", "AlbertForPreTraining", "label 1 that it is of another document"),
+        ("order3", "AlbertForMaskedLM", "has three labels and is not here"),
+        ("none", "AlbertForMaskedLM", "There is no pooler"),
+    ],
+)
+def test_export_writes_the_class_that_can_hold_the_head(
+    task: str, kind: str, says: str, trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+    from albert_data.interop.huggingface import import_model
+
+    out = tmp_path / "model"
+    assert run_command(["export", str(trained(task) / "run"), "-o", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert f"for transformers' {kind} and AutoTokenizer" in printed
+    assert ("A head of the sentence task is not in it" in printed) == (kind == "AlbertForMaskedLM")
+    card = (out / "README.md").read_text()
+    assert says in card
+    assert f"| {PAIR_TASKS[task].title} loss, nats |" in card or not PAIR_TASKS[task].orders
+    assert json.loads((out / "config.json").read_text())["architectures"] == [kind]
+    theirs, loading = getattr(transformers, kind).from_pretrained(out, output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    ours, model = import_model(out), newest(trained(task))
+    assert ours.config.task.orders == (model.config.task.orders if kind == "AlbertForPreTraining" else ())
+    assert ours.config.sentence_task == (task if kind == "AlbertForPreTraining" else "none")
+    validation = open_training(trained(task) / "shards").validation
+    assert validation is not None
+    batch = next(iter(fixed_batches(validation, num_rows=4, batch_tokens=256)))
+    inputs = {"input_ids": batch.input_ids_BT.long(), "token_type_ids": batch.segment_ids_BT.long()}
+    with torch.no_grad():
+        there = theirs.eval()(**inputs, attention_mask=batch.valid_BT.long())
+        logits = there.prediction_logits if kind == "AlbertForPreTraining" else there.logits
+        picked = logits.flatten(0, 1)[batch.masked_indices_N]
+        for one in (model, ours):
+            torch.testing.assert_close(one(batch).mlm_logits_NV, picked, atol=1e-4, rtol=0)
+
+
+def test_a_folder_of_two_labels_without_their_head_is_still_an_error(trained, tmp_path: Path):
+    from safetensors.torch import load_file, save_file
+
+    from albert_data.interop.huggingface import import_model
+
+    assert run_command(["export", str(trained("nsp") / "run"), "-o", str(tmp_path / "model")]) == 0
+    path = tmp_path / "model/model.safetensors"
+    save_file({k: v for k, v in load_file(path).items() if not k.startswith("sop_classifier")}, path)
+    with pytest.raises(CheckpointError, match="the weights lack sop_classifier"):
+        import_model(tmp_path / "model")
+
+
+# ---- rows for other trainers ----
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_data_set_has_the_labels_of_the_task(task: str, trained):
+    rows = ShardDataset(trained(task) / "shards")
+    labels = {int(row["sentence_order_label"]) for row in rows} if PAIR_TASKS[task].orders else set()
+    assert labels - {-100} == set(range(len(PAIR_TASKS[task].orders)))
+    if not PAIR_TASKS[task].orders:
+        assert set(rows[0]) == {"input_ids", "token_type_ids", "labels"}
+
+
+def test_three_labels_are_refused_for_a_head_of_two(trained):
+    transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+    manifest = open_training(trained("order3") / "shards").train.manifest
+    sizes = {"vocab_size": manifest.tokenizer.vocab_size, "hidden_size": 32, "num_hidden_layers": 1}
+    config = transformers.BertConfig(**sizes, num_attention_heads=2, intermediate_size=64)
+    with pytest.raises(ConfigError, match="built with --pairs order3, whose labels are 3"):
+        ShardDataset(trained("order3") / "shards", transformers.BertForPreTraining(config))
+    ShardDataset(trained("order3") / "shards", transformers.BertForMaskedLM(config))
