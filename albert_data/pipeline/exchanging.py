@@ -12,7 +12,7 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.examples.exchange import exchange_segments
-from albert_data.examples.masks import Pieces, mask_by_tables
+from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
 from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
@@ -27,9 +27,9 @@ class Exchange:
     """Exchanges segments in the rows of a slice and draws their masks. It can be pickled."""
 
     def __init__(self, config: ExampleConfig, tokenizer: Tokenizer) -> None:
-        words = tokenizer.choose_words(config)
+        self._words = tokenizer.choose_words(config)
         self._config = config
-        self._pieces = Pieces.of(tokenizer.specials, words, tokenizer.ordinary_ids, config)
+        self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
 
     def __call__(self, rows: Examples, shuffle_keys: np.ndarray) -> Examples:
         """The rows, in the same order. shuffle_keys: uint64; a row's masks depend on its own."""
@@ -45,7 +45,8 @@ class Exchange:
         sources = np.zeros(len(rows), np.uint16) if rows.sources is None else rows.sources
         pairs, partners = exchange_segments(pairs, sources, config)
         tables = span_tables(config.max_seq_len, config.longest_span, config.mask_prob, config.masking)
-        masked = mask_by_tables(pairs, shuffle_keys, np.uint64(config.seed), 0, tables, self._pieces)
+        unmasked = make_rows(pairs, self._words, shuffle_keys, np.uint64(config.seed), 0)
+        masked = mask_by_tables(pairs, unmasked, tables, self._pieces)
         return dataclasses.replace(masked, sources=rows.sources, document_keys_b=rows.document_keys[partners])
 
 
