@@ -49,6 +49,7 @@ class TextConfig:
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
     byte order mark of UTF-16 or UTF-32.
     language_field: the field that names the language of a record. None: all records are in `language`.
+    word_separator: what another program put between words; it is removed (corpus/separators.py). None: nothing is.
     """
 
     sentences: str = "prose"
@@ -59,6 +60,7 @@ class TextConfig:
     unwrap: bool = False
     encoding: str | None = None
     language_field: str | None = None
+    word_separator: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("sentences", self.sentences, SENTENCE_RULES)
@@ -74,9 +76,21 @@ class TextConfig:
             )
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
+        if self.word_separator is not None:
+            _check_separator(self.word_separator)
 
 
 DEFAULT_TEXT = TextConfig()
+
+
+def _check_separator(text: str) -> None:
+    is_line = len(text.splitlines()) == 1 and text.splitlines()[0] == text  # no line end in it, and not empty
+    if not is_line or any(letter.isalnum() or "\ud800" <= letter <= "\udfff" for letter in text):
+        raise ConfigError(
+            f"word_separator is {text!r:.80}; give what stands between words as it is in the text, without letters, "
+            "digits and line ends, such as ' ' or '|'"
+        )
+
 
 # Python counts these as text encodings, but two decode the escapes of Python's strings, and charmap needs a table.
 _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
@@ -257,10 +271,11 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Return every setting by its own name, as in manifests and messages; without `pairs` if it is the default.
+        """Return every setting by its own name, as in manifests and messages; without newer ones by default.
 
         No two of the three classes share a name.
         """
         flat = dataclasses.asdict(self)
         flat = {**flat.pop("text"), **flat.pop("examples"), **flat}
-        return {name: value for name, value in flat.items() if (name, value) != ("pairs", ExampleConfig.pairs)}
+        newer = {"pairs": ExampleConfig.pairs, "word_separator": None}
+        return {name: value for name, value in flat.items() if name not in newer or value != newer[name]}

@@ -151,6 +151,12 @@ _TEXT_OPTIONS = (  # in the order of --help
     ),
     setting(
         TextConfig,
+        "--word-separator",
+        "What stands between words of divided text, such as ' ' or '|', and is removed.  [default: none]",
+        metavar="TEXT",
+    ),
+    setting(
+        TextConfig,
         "--strict",
         "Stop at the first damaged part of the input, instead of repairing or skipping it.",
         is_flag=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -125,7 +126,7 @@ def _describe_advice(sentences: list[str]) -> list[str]:
 def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
     lines, line = [], "config    "
     for name, value in config.to_flat_dict().items():
-        item = f" {name}={_UNSET.get(name, 'auto') if value is None else value}"
+        item = f" {name}={_UNSET.get(name, 'auto') if value is None else shlex.quote(str(value))}"
         if len(line) + len(item) > _WIDTH:
             lines.append(line)
             line = " " * 10

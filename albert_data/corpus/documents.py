@@ -2,7 +2,8 @@
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
 Damage is repaired, lines are stripped of white space at both ends, blank lines dropped, long documents cut, and each
-line ends with a line feed. With `unwrap` the lines of hard-wrapped paragraphs are joined first (unwrapping.py).
+line ends with a line feed. Before that, separators of words are removed (separators.py), and with `unwrap` the lines of
+hard-wrapped paragraphs are joined (unwrapping.py).
 
 A document's key is the XXH3 of its canonical text, 64 bits, seed 0. It is ten times as fast as SHA-256, which took half
 of the time of this module. An attacker can write texts that share a key, as XXH3 is not cryptographic: they get the
@@ -27,6 +28,7 @@ from albert_data.corpus.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.line_ends import break_lines
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
+from albert_data.corpus.separators import remove_separators
 from albert_data.corpus.unwrapping import unwrap
 from albert_data.corpus.valid_utf8 import is_utf8, repair
 from albert_data.kernels import (
@@ -76,6 +78,8 @@ class _Texts(NamedTuple):
 def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     """Read the documents of a block, and count in `damage` what was repaired or skipped."""
     texts = _read_texts(block, config, damage)
+    if config.word_separator is not None:
+        texts = _remove_separators(texts, config.word_separator)
     if config.unwrap:
         texts = _unwrap(texts, block, damage)
     found = _find_lines(texts)
@@ -125,6 +129,18 @@ def _repair(block: Block, damage: Damage) -> _Texts:
     if ends is not None:
         ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
     return _Texts(b"".join(documents), ends)
+
+
+def _remove_separators(texts: _Texts, separator: str) -> _Texts:
+    """The texts as if they had never been divided into words. A document of nothing else has no language any more."""
+    data, ends = remove_separators(texts.data, np.zeros(0, np.int64) if texts.ends is None else texts.ends, separator)
+    if texts.ends is None:
+        return texts._replace(data=data)
+    languages = texts.languages
+    if languages is not None:
+        has_text = [bool(data[begin:end].strip()) for begin, end in pairwise([0, *ends.tolist()])]
+        ends, languages = ends[has_text], languages[has_text]
+    return _Texts(data, ends, languages)
 
 
 def _join(documents: list[bytes], languages: np.ndarray | None = None) -> _Texts:

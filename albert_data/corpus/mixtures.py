@@ -22,7 +22,9 @@ from albert_data.storage import FILE, find_kind, find_storage
 _SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
 _TABLE = "source"
-TEXT_KEYS = ("language", "text_field", "documents", "sentences", "unwrap", "encoding")  # settings of TextConfig
+TEXT_KEYS = (  # settings of TextConfig
+    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator"),
+)
 _KINDS: dict[str, tuple[type[Any], str]] = {
     "name": (str, "a string"),
     "paths": (list, "a list of strings"),

@@ -54,9 +54,9 @@ ENDS, WITH_SPACE, WITH_NOTHING, WITHOUT_HYPHEN, UNDECIDED = range(5)
 
 UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
 _IDEOGRAPHIC_SPACE, _NO_BREAK_SPACE = 0x3000, 0xA0
-# The properties of a character, as bits. ALPHA: letters and marks; _WORD: these and numbers; _UNSPACED: of a script
+# The properties of a character, as bits. ALPHA: letters and marks; _WORD: these and numbers; UNSPACED: of a script
 # without spaces.
-_LOWER, _UPPER, ALPHA, _WORD, _UNSPACED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
+_LOWER, _UPPER, ALPHA, _WORD, UNSPACED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 # Punctuation of scripts without spaces, and full-width forms.
 _UNSPACED_RANGES = ((0x3001, 0x3040), (0x30FB, 0x3100), (0xFE30, 0xFE50), (0xFF00, 0xFF66))
@@ -84,8 +84,8 @@ def character_properties() -> np.ndarray:
     bits["Pd"] |= _OPENING
     table |= np.array([bits[name] for name in names], np.uint16)[numbers]
     numbers, names = scripts()
-    table[np.isin(numbers, [names.index(name) for name in _WITHOUT_SPACES])] |= _UNSPACED
-    for ranges, bit in ((_UNSPACED_RANGES, _UNSPACED), (_WIDE_RANGES, _WIDE)):
+    table[np.isin(numbers, [names.index(name) for name in _WITHOUT_SPACES])] |= UNSPACED
+    for ranges, bit in ((_UNSPACED_RANGES, UNSPACED), (_WIDE_RANGES, _WIDE)):
         for first, end in ranges:
             table[first:end] |= bit
     table[[ord(stop) for stop in _STOPS]] |= _STOP
@@ -193,7 +193,7 @@ def find_first_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     properties = I64(item(table, read_character(raw, begin)[0]))
     flags = LOWER_FIRST if properties & _LOWER else 0
     flags |= WORD_FIRST if properties & _WORD else 0
-    flags |= UNSPACED_MARK_START if properties & _UNSPACED and not properties & _WORD else 0
+    flags |= UNSPACED_MARK_START if properties & UNSPACED and not properties & _WORD else 0
     flags |= DASH_START if has_dash_start(raw, begin, end) else 0
     at, num_marks = begin, 0
     while at < end:
@@ -214,7 +214,7 @@ def find_last_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     last, _ = read_character(raw, at)
     before = read_character(raw, step_back(raw, at))[0] if at > begin else SPACE
     properties, at = I64(item(table, last)), end
-    flags = UNSPACED_MARK_END if properties & _UNSPACED and not properties & _WORD else 0
+    flags = UNSPACED_MARK_END if properties & UNSPACED and not properties & _WORD else 0
     while at > begin:
         at = step_back(raw, at)
         code, _ = read_character(raw, at)
@@ -238,12 +238,12 @@ def find_letter_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int
         properties = I64(item(table, code))
     if not properties & _WORD:
         return NOT_PROSE
-    flags = UNSPACED_START if properties & _UNSPACED else 0
+    flags = UNSPACED_START if properties & UNSPACED else 0
     at, properties = end, 0
     while not properties & _WORD:
         at = step_back(raw, at)
         properties = I64(item(table, read_character(raw, at)[0]))
-    return flags | (UNSPACED_END if properties & _UNSPACED else 0)
+    return flags | (UNSPACED_END if properties & UNSPACED else 0)
 
 
 @helper
@@ -254,7 +254,7 @@ def measure_text(raw: Pointer, begin: int, end: int, table: Pointer) -> tuple[in
     """
     columns, word, gap, is_row, at = 0, -1, 0, False, begin  # gap: white space right before this position
     first = I64(item(table, read_character(raw, begin)[0]))
-    if first & _UNSPACED:  # a line may break after it, as after a word
+    if first & UNSPACED:  # a line may break after it, as after a word
         word = 2 if first & _WIDE else 1
     while at < end:
         if is_letter(item(raw, at)):  # most characters, so they skip the table

@@ -99,6 +99,7 @@ class SourceEntry:
     sentences: str
     unwrap: bool
     encoding: str | None = None
+    word_separator: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
