@@ -264,8 +264,10 @@ def test_random_guesses_are_as_good_as_chance():
     assert 0.58 < np.mean(squares) < 1.42
 
 
-def test_few_pairs_are_not_judged():
-    assert guess_order(np.arange(20), np.arange(20), np.zeros(20, bool)) is None
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("num_pairs", [0, 20])
+def test_few_pairs_are_not_judged(num_pairs: int):
+    assert guess_order(np.arange(num_pairs), np.arange(num_pairs), np.zeros(num_pairs, bool)) is None
 
 
 def test_stripped_accents_are_lost_characters(tmp_path: Path):

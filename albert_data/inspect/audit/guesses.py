@@ -206,20 +206,20 @@ def guess_order(lens_a: np.ndarray, lens_b: np.ndarray, is_swapped: np.ndarray) 
 
 
 def guess_from_columns(columns: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
-    """The share of right guesses, and the standard error of chance. columns: as `scale_columns` gives them."""
+    """The share of right guesses, and the standard error of chance; None for few rows. columns: (rows, features)."""
     if len(labels) < _MIN_ROWS:
         return None
-    right = cross_validate(Columns(values=columns), labels, np.arange(len(labels)) % FOLDS)
+    right = cross_validate(Columns(values=_scale_columns(columns)), labels, np.arange(len(labels)) % FOLDS)
     return float(right.mean()), FOLD_INFLATION * 0.5 / math.sqrt(len(labels))
 
 
 def _make_columns(lens_a: np.ndarray, lens_b: np.ndarray) -> np.ndarray:
-    """Both lengths, their difference and its size, the logarithm of their ratio, each with deviation 1; a constant."""
+    """Both lengths, their difference and its size, the logarithm of their ratio."""
     ratio = np.log(np.maximum(lens_a, 1) / np.maximum(lens_b, 1))
-    return scale_columns(np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1))
+    return np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1)
 
 
-def scale_columns(columns: np.ndarray) -> np.ndarray:
+def _scale_columns(columns: np.ndarray) -> np.ndarray:
     """Each column less its mean and with deviation 1, and a constant one: float64, (rows, columns + 1)."""
     deviations = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(deviations > 0, deviations, 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.guesses import guess_from_columns, guess_order, judge_guess, scale_columns
+from albert_data.inspect.audit.guesses import guess_from_columns, guess_order, judge_guess
 from albert_data.inspect.audit.rows import RowFacts, Subject
 from albert_data.inspect.audit.rules import Check
 from albert_data.pair_tasks import IN_ORDER, RANDOM_B
@@ -76,4 +76,4 @@ def _guess_from_topic(subject: Subject) -> tuple[float, float] | None:
         shared = np.intersect1d(pieces_a, pieces_b, assume_unique=True)
         sums = [float(weights[pieces].sum()) for pieces in (shared, pieces_a, pieces_b)]
         scores.append([sums[0] / max(min(sums[1:]), 1.0), *sums])
-    return guess_from_columns(scale_columns(np.array(scores).reshape(-1, 4)), np.array(labels, np.bool_))
+    return guess_from_columns(np.array(scores), np.array(labels, np.bool_))
