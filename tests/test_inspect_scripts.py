@@ -32,6 +32,7 @@ def test_one_script_and_a_few_loans_need_no_table():
     assert len(one) == 2
     assert choose_scripts(one) == []
     assert count_scripts([5] * 3 + [0] * 5 + [5] * 3, PIECES) == []
+    assert count_scripts([5, 5], ["▁[UNK]", "▁<0xE4><0xB8>"]) == []
 
 
 def test_both_scripts_of_a_text_are_counted(tmp_path: Path):

@@ -189,3 +189,4 @@ def test_a_build_says_that_it_is_slow_and_is_verified(tmp_path: Path, roberta: T
     assert digest_shards(tmp_path / "1") == digest_shards(tmp_path / "2")
     assert list(verify(tmp_path / "1")) == []
     assert choose_rows(open_shards(tmp_path / "1"), Choice(count=3, text=" the "))
+    assert "Ġ" not in CliRunner().invoke(cli, ["inspect", str(tmp_path / "1")]).output

@@ -66,7 +66,7 @@ class Report:
     @property
     def _measured(self) -> tuple[Path, Manifest, dict[str, Statistics], list[str]]:
         """The first arguments of each function of summary.py."""
-        return self.shards.folder, self.shards.manifest, self.statistics, self.shards.tokenizer.pieces
+        return self.shards.folder, self.shards.manifest, self.statistics, self.shards.tokenizer.piece_texts
 
     def _explain_none(self) -> str:
         """Why there is no row to show."""

@@ -15,7 +15,7 @@ from typing import Any
 from albert_data.unicode_tables import category, script
 
 MIN_SHARE = 0.01  # of the letters; a script with less is probably loan words and names
-_NAMED = re.compile(r"<[^<>]+>|\[[A-Z]+\]")  # <unk>, <0xE2>, [CLS]: names, not text
+_NAMED = re.compile(r"▁?((<[^<>]+>)+|\[[A-Z]+\])")  # <unk>, <0xE2><0x82>, ▁[UNK]: names, not text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ScriptCount:
 
 
 def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[ScriptCount]:
-    """Every script of the text, the one with most letters first."""
+    """Every script of the text, the one with most letters first. pieces: what each is in text."""
     letters, tokens = Counter[str](), Counter[str]()
     for piece, count in zip(pieces, piece_counts, strict=True):
         if not count or _NAMED.fullmatch(piece):

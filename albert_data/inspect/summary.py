@@ -55,7 +55,7 @@ def summarise(
     build_time: BuildTimes | None,
     input_files: InputFiles | None,
 ) -> str:
-    """The page for a person. statistics: of each split that has rows; pieces: the vocabulary."""
+    """The page for a person. statistics: of each split that has rows; pieces: what each is in text."""
     sections: list[Iterable[str]] = [
         _describe_build(folder, manifest),
         _list_counts(manifest),

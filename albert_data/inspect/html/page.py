@@ -109,7 +109,7 @@ def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str
     parts = [_render_intended(statistics), *_render_sources(shards.manifest, statistics)]
     parts.append(_render_damage(shards.manifest.damage))
     for make in (_render_pieces, _render_scripts):
-        parts += [make(name, measured, shards.tokenizer.pieces) for name, measured in statistics.items()]
+        parts += [make(name, measured, shards.tokenizer.piece_texts) for name, measured in statistics.items()]
     return "\n".join(parts)
 
 
