@@ -139,6 +139,19 @@ def test_case_follows_the_files_beside_the_vocabulary_and_else_its_pieces(tmp_pa
     beside = write_vocab(tmp_path / "beside")
     (tmp_path / "beside" / "tokenizer.json").write_bytes(load_tokenizer(named, to_encode=False).model)
     assert not lowers(beside)
+    (tmp_path / "beside" / "tokenizer.json").write_text("[]")
+    with pytest.raises(TokenizerError, match=r"no tokenizer\.json of the library"):
+        load_tokenizer(beside)
+
+
+def test_rules_beside_the_vocabulary_hold_also_where_case_is_not_named(tmp_path: Path):
+    path = write_vocab(tmp_path, strip_accents=False, tokenize_chinese_chars=False)
+    tokenizer = load_tokenizer(path, to_encode=False)
+    rules = json.loads(tokenizer.model)["normalizer"]
+    assert (rules["lowercase"], rules["strip_accents"], rules["handle_chinese_chars"]) == (True, False, False)
+    assert "no piece has a capital letter" in str(tokenizer.note)
+    with pytest.raises(TokenizerError, match="do_lower_case is 'yes'; true or false is needed"):
+        load_tokenizer(write_vocab(tmp_path, do_lower_case="yes"))
 
 
 def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path: Path):
@@ -181,7 +194,11 @@ def test_a_bad_vocab_txt_is_one_line(tmp_path: Path, data: bytes, says: str):
         (b'{"a": 1}', "no tokenizer.json of the library tokenizers"),
         (b'{"model": {"type": "WordPiece", "vocab": {"a": 1, "b": 1}}}', "has a damaged vocabulary"),
         (b'{"model": {"type": "WordPiece", "vocab": {"a": "b"}}}', "has a damaged vocabulary"),
-        (b'{"model": {"type": "WordPiece", "vocab": "ab"}}', "has a damaged vocabulary"),
+        (b'{"model": {"type": "WordPiece", "vocab": "ab"}}', "has values of wrong types"),
+        (b'{"model": {"vocab": {}}, "added_tokens": [1]}', "has values of wrong types"),
+        (b'{"model": {"vocab": {}}, "normalizer": "x"}', "has values of wrong types"),
+        (b"[1]", "no tokenizer.json of the library tokenizers"),
+        (b"", "is damaged: Expecting value"),
         (b'{"\xff": 1}', "is not UTF-8 (byte 2)"),
     ],
 )
@@ -299,7 +316,7 @@ def test_a_tokenizer_that_the_user_put_there_is_not_replaced(built: Path, tmp_pa
 
 
 def test_the_commands_show_wordpieces_as_text(built: Path):
-    result = CliRunner().invoke(cli, ["inspect", str(built / "out"), "-n", "2"])
-    assert result.exit_code == 0, result.output
-    result = CliRunner().invoke(cli, ["audit", str(built / "out")])
-    assert result.exit_code == 0, result.output
+    for command in (["inspect", "-n", "2"], ["audit"]):
+        result = CliRunner().invoke(cli, [*command, str(built / "out")])
+        assert result.exit_code == 0, result.output
+        assert not re.search(r"##\w", result.output)

@@ -100,12 +100,13 @@ def _list_parts(values: dict[str, Any], names: tuple[str, ...]) -> Iterator[dict
         part = found.pop()
         if isinstance(part, dict):
             yield part
-            found += part.get("pretokenizers") or part.get("normalizers") or part.get("decoders") or []
+            inner = part.get("pretokenizers") or part.get("normalizers") or part.get("decoders")
+            found += inner if isinstance(inner, list) else []
 
 
 def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str:
     """How pieces show where words begin. Raises TokenizerError for what is not supported."""
-    kind, types = values["model"].get("type"), {part.get("type") for part in _list_parts(values, _BEFORE + _AFTER)}
+    kind, types = values["model"].get("type"), [part.get("type") for part in _list_parts(values, _BEFORE + _AFTER)]
     if kind not in _MODELS:
         raise TokenizerError(
             f"{name} is {kind or 'of an unnamed kind'}; supported are {', '.join(_MODELS)}, and SentencePiece models"

@@ -236,7 +236,7 @@ class Tokenizer:
 
 
 def _make_kind(model: bytes, name: str, normalization: str) -> Kind:
-    if not is_json(model):
+    if not is_json(model, name):
         return SentencePieceKind(model, name, normalization)
     if normalization != "none":
         raise TokenizerError(

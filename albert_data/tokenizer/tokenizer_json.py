@@ -37,9 +37,9 @@ class BertRules:
     clean_text: bool = True
 
 
-def is_json(model: bytes) -> bool:
-    """Whether a model is a JSON object; the first byte of a SentencePiece model is another one."""
-    return model.lstrip()[:1] == b"{"
+def is_json(model: bytes, name: str) -> bool:
+    """Whether a model is a JSON object, or ought to be by its name; a SentencePiece model begins with another byte."""
+    return model.lstrip()[:1] == b"{" or name.endswith(".json")
 
 
 def parse_json(data: bytes, name: str) -> dict[str, Any]:
@@ -50,9 +50,18 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
         raise TokenizerError(f"{name} is not UTF-8 (byte {error.start:,}); copy it again") from error
     except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{name} is damaged: {error}; copy it again") from error
-    model = values.get("model")
+    model = values.get("model") if isinstance(values, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
         raise TokenizerError(f"{name} is no {JSON_NAME} of the library tokenizers: it has no model with a vocab")
+    added = values.get("added_tokens") or []
+    parts = [values.get(part) or {} for part in ("normalizer", "pre_tokenizer")]
+    if (
+        not isinstance(model["vocab"], dict | list)
+        or not isinstance(added, list)
+        or not all(isinstance(part, dict) for part in (*parts, *added))
+        or not all(isinstance(token.get("content"), str) for token in added)
+    ):
+        raise TokenizerError(f"{name} has values of wrong types, so it is damaged; copy it again")
     return dict(values)
 
 

@@ -8,6 +8,7 @@ was learnt from cased text.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ from albert_data.tokenizer.tokenizer_json import (
 from albert_data.unicode_tables import category
 
 VOCAB_NAME, CONFIG_NAME = "vocab.txt", "tokenizer_config.json"
+_RULES = {  # in tokenizer_config.json, and in BertRules
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
 
 
 def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
@@ -34,9 +40,9 @@ def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
     if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
         raise TokenizerError(f"{name} lacks {', '.join(lacking)}; a vocab.txt of WordPiece needs a line for each")
     _check_lines(pieces, name)
-    note, rules = None, _find_rules(path.parent)
-    if rules is None:
-        rules = BertRules(lowercase=not any(map(_is_cased, pieces)))
+    note, by_pieces = None, BertRules(lowercase=not any(map(_is_cased, pieces)))
+    rules, has_case = _find_rules(path.parent, by_pieces)
+    if not has_case:
         seen, done = ("no", "is made lower case and loses its accents") if rules.lowercase else ("a", "keeps its case")
         note = f"{name}: {seen} piece has a capital letter, so text {done}; do_lower_case in {CONFIG_NAME} decides it"
     return make_wordpiece(pieces, rules), note
@@ -62,20 +68,14 @@ def _check_lines(pieces: list[str], name: str) -> None:
         numbers[piece] = number
 
 
-def _find_rules(folder: Path) -> BertRules | None:
-    """The rules that a file in the folder gives. tokenizer_config.json has precedence, as in transformers."""
-    rules = _read_tokenizer(folder / JSON_NAME)
-    settings = _read_settings(folder / CONFIG_NAME)
-    lowers = settings.get("do_lower_case", rules.lowercase if rules else None)
-    if not isinstance(lowers, bool):
-        return rules
-    rules = rules or BertRules(lowercase=lowers)
-    return BertRules(
-        lowercase=lowers,
-        strip_accents=settings.get("strip_accents", rules.strip_accents),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", rules.handle_chinese_chars),
-        clean_text=rules.clean_text,
-    )
+def _find_rules(folder: Path, default: BertRules) -> tuple[BertRules, bool]:
+    """The rules that files in the folder give, and whether they say what is done with case.
+
+    tokenizer_config.json has precedence, as in transformers.
+    """
+    rules, settings = _read_tokenizer(folder / JSON_NAME), _read_settings(folder / CONFIG_NAME)
+    found = {ours: settings[theirs] for theirs, ours in _RULES.items() if theirs in settings}
+    return replace(rules or default, **found), rules is not None or "lowercase" in found
 
 
 def _read_tokenizer(path: Path) -> BertRules | None:
@@ -87,11 +87,17 @@ def _read_tokenizer(path: Path) -> BertRules | None:
 
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        return read_json(path)
+        settings = read_json(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{path} can't be read ({error}); it says whether text is made lower case") from error
+    for name in _RULES:
+        value = settings.get(name)
+        if not (isinstance(value, bool) or value is None):
+            raise TokenizerError(f"{path}: {name} is {value!r:.80}; true or false is needed")
+    # null is the default of strip_accents, and says nothing of the others.
+    return {name: value for name, value in settings.items() if name == "strip_accents" or value is not None}
 
 
 def _is_cased(piece: str) -> bool:
