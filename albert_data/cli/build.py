@@ -114,19 +114,15 @@ def build(
         config = take_build_config(settings)
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
-        from albert_data.corpus.mixtures import find_sources
         from albert_data.pipeline.build import build_shards, load_arguments
         from albert_data.pipeline.engine import MultiprocessEngine
         from albert_data.pipeline.times import save_times
-        from albert_data.tokenizer.model import load_tokenizer
 
         bar = Bar()
+        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, normalization=normalization, words=words)
         if dry_run:
-            found = find_sources(inputs, bar.say, config.text)
-            loaded = load_tokenizer(tokenizer, normalization=normalization, words=words) if tokenizer else None
             show(describe_plan(found, output, loaded, config))
             return
-        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, normalization=normalization, words=words)
     say_when_interrupted("Interrupted; the same command resumes the build.")
     try:
         engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)

@@ -109,7 +109,7 @@ def _find_jieba() -> Path:
     found = importlib.util.find_spec("jieba")  # imports nothing
     if found is None or found.origin is None:
         raise TokenizerError(
-            f"the words {JIEBA} need its dictionary; install it with: pip install 'albert-data[jieba]'"
+            f"--words {JIEBA} needs the library jieba; install it with: pip install 'albert-data[jieba]'"
         )
     return Path(found.origin).with_name("dict.txt")
 

@@ -90,7 +90,10 @@ def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normali
         if text and all(map(is_unspaced, text)):
             found[text] = found.get(text, 0.0) + frequency
     if not found:
-        raise TokenizerError("no word of the word list is in a script without spaces, such as Chinese or Thai")
+        raise TokenizerError(
+            "no word of the word list is in a script without spaces, such as Chinese or Thai; "
+            "a line is a word, or a word, a space and how often it occurs"
+        )
     texts = [piece.removeprefix(SPACE) for piece in pieces]
     return make_lexicon(
         [text.encode() if all(map(is_unspaced, text)) else b"" for text in texts],
