@@ -76,6 +76,8 @@ def test_only_a_file_is_a_mixture_and_it_must_be_alone(folder: Path):
         find_sources([str(folder / "alone.txt"), str(folder / "mixture.toml")])
     with pytest.raises(InputError, match=r"missing\.toml matches no file"):
         find_sources([str(folder / "missing.toml")])
+    with pytest.raises(InputError, match=r"mixture\.toml: a mixture must be the only input, without a language"):
+        find_sources([f"{folder / 'mixture.toml'}:de"])
 
 
 def source(*lines: str) -> str:
@@ -103,6 +105,7 @@ MISTAKES = {
     '[[source]]\nname = "a"\npaths = "-"': "source 'a': paths holds -, but a mixture can't read stdin",
     '[[source]]\nname = "a"\npaths = "/dev/null"': "source 'a': /dev/null is a pipe or device; a mixture reads files",
     '[[source]]\nname = "a"\npaths = "s3://bucket/x.txt"': "source 'a': .*s3://bucket",
+    '[[source]]\nname = "a"\npaths = "mixture.toml"': "source 'a': .*a mixture must be the only input",
     '[[source]]\nname = "a"\npaths = "alone.txt:de"': "source 'a': the paths name a language.*write language = \"de\"",
     f"{source()}\n{source()}": "has two sources named 'a'; give each a name of its own",
     source("wieght = 2"): "source 'a': 'wieght' is no known key; did you mean weight",

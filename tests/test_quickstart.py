@@ -179,6 +179,14 @@ def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pyt
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
 
+def test_a_mixture_is_an_input(here: Path):
+    (here / "mixture.toml").write_text('[[source]]\nname = "english"\npaths = "corpus/e*.txt"\nweight = 2\n')
+    assert quickstart("mixture.toml", "-o", "first", "--minutes", "0", "--vocab-size", "600", "--workers", "1") == 0
+    mixture = open_shards(here / "first/shards").manifest.mixture
+    assert mixture is not None
+    assert mixture[0].passes == 2
+
+
 @pytest.mark.parametrize("name", ["it's a $HOME.txt", "-x.txt", 'a"b\\c.txt', "é\n世.txt"])
 def test_odd_names_are_quoted(here: Path, name: str, capsys: pytest.CaptureFixture[str]):
     shutil.copy("corpus/english-1.txt", name)

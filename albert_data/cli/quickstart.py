@@ -104,7 +104,8 @@ def quickstart(
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
-    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German.
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
+    .toml file is a mixture of sources, each with a weight.
 
     After an interruption, the same command resumes. What is finished is not made again. Training needs PyTorch; without
     it, the rest is done.
@@ -190,11 +191,11 @@ def _check_inputs(inputs: Sequence[str], output: Path, text: TextConfig, *, is_r
 
     is_read_twice: whether the vocabulary is still to be trained; a stream can be read only once.
     """
-    from albert_data.corpus.inputs import find_inputs
+    from albert_data.corpus.mixtures import find_sources
     from albert_data.pipeline.vocabulary_folder import is_saved
 
     here = output.resolve()
-    found = find_inputs(inputs, lambda line: None, text)
+    found = find_sources(inputs, lambda line: None, text)
     streams = [item.path for item in found if item.is_stream]
     if is_read_twice and streams and not is_saved(Layout(folder=output).vocab):
         raise InputError(

@@ -251,6 +251,8 @@ def _describe(path: str, encoding: str | None) -> Input:
         format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
         return _describe_stream(path, format, compression, encoding)
     if matched is None:
+        if path.lower().endswith(".toml"):
+            raise InputError(f"input {path}: a mixture must be the only input, without a language or a list around it")
         raise InputError(f"input {path} is of no known kind; readable are {ALLOWED_NAMES}")
     item = Input(
         path=path,
