@@ -23,6 +23,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from albert_data.config import NEWER
 from albert_data.errors import OutputError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
@@ -307,14 +308,16 @@ def find_other_rules(there: Plan, here: Plan) -> str | None:
 
 def find_difference(there: Plan, asked: Plan) -> str | None:
     """Name the first difference between two plans: a setting with both values, the tokenizer, or an input."""
-    for name, new in asked.config.items():
-        old = there.config.get(name)
+    old_settings, new_settings = ({**NEWER, **plan.config} for plan in (there, asked))
+    for name, new in new_settings.items():
+        old = old_settings.get(name)
         if old != new:
             return f"{name} is {old} there and {new} here"
     if there.mixture != asked.mixture:
         return _find_mixed_difference(there.mixture or (), asked.mixture or ())
     if there.tokenizer != asked.tokenizer:
-        return "the tokenizer differs"
+        is_list = {**there.tokenizer, "words": None} == {**asked.tokenizer, "words": None}
+        return f"the {'word list' if is_list else 'tokenizer'} differs"
     if there.inputs != asked.inputs:
         old_paths, new_paths = ({item.path: item for item in plan.inputs} for plan in (there, asked))
         changed = sorted(
