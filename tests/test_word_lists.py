@@ -125,7 +125,7 @@ def test_another_list_is_another_build_and_a_build_without_one_leaves_none_behin
     out = tmp_path / "out"
     run_build(inputs / "in", out, load(inputs), max_seq_len=64)
     digest = digest_shards(out)
-    with pytest.raises(OutputError, match="tokenizer"):
+    with pytest.raises(OutputError, match="the word list differs"):
         run_build(inputs / "in", out, load_tokenizer(inputs / "vocab"), max_seq_len=64)
     run_build(inputs / "in", out, load_tokenizer(inputs / "vocab"), overwrite=True, max_seq_len=64)
     assert [path.name for path in (out / "tokenizer").iterdir()] == ["tokenizer.json"]
@@ -150,6 +150,8 @@ def test_the_command_takes_a_list(inputs: Path, tmp_path: Path):
     assert "a word list needs a tokenizer" in bare.output + str(bare.exception)
     assert CliRunner().invoke(cli, command).exit_code == 0
     assert (tmp_path / "out" / "tokenizer" / "words.txt").is_file()
+    page = CliRunner().invoke(cli, ["inspect", str(tmp_path / "out"), "-n", "0"]).output
+    assert "whole words masked by a word list" in " ".join(page.split())
 
 
 def test_jieba_is_the_dictionary_of_the_installed_library(inputs: Path, tmp_path: Path, monkeypatch):
@@ -167,6 +169,8 @@ def test_words_that_cannot_be_used_are_errors(inputs: Path, tmp_path: Path, monk
     (tmp_path / "words.txt").write_text("house\n")
     with pytest.raises(TokenizerError, match="is in a script without spaces, .* a line is a word, or a word"):
         load_tokenizer(inputs / "vocab", words=tmp_path / "words.txt")
+    with pytest.raises(ConfigError, match="a word list is for masks of whole words"):
+        run_build(inputs / "in", tmp_path / "out", load(inputs), whole_word=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(TokenizerError, match=r"pip install 'albert-data\[jieba\]'"):
         load_tokenizer(inputs / "vocab", words="jieba")

@@ -49,9 +49,10 @@ def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | N
     from albert_data.train.folder import read_run_file
 
     path = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
-    kind = choose_class(AlbertConfig(**read_run_file(run)["model"]))
+    config = AlbertConfig(**read_run_file(run)["model"])
+    kind = choose_class(config)
     show(f"{output}: {path.name} of {run}, for transformers' {kind} and AutoTokenizer")
-    if kind == FOR_MASKED_LM:
-        show("A head of the sentence task is not in it: AlbertForPreTraining has one of two labels only.")
+    if kind == FOR_MASKED_LM and config.task.orders:
+        show("The head of the sentence task is not in it: AlbertForPreTraining has one of two labels only.")
     show(f"Next, in Python: transformers.pipeline('fill-mask', model={str(output)!r})('A text with one [MASK].')")
     show(f"Before you share it, add language, sources and licence of the text to {output / 'README.md'}")

@@ -125,11 +125,17 @@ def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
         count_of(len(manifest.inputs), "input"),
         f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {count_of(config.max_seq_len, 'token')}",
-        "whole words masked" if config.masks_words else "single pieces masked",
+        _describe_words(manifest),
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
     )
     return [*_fill(str(folder), ""), *_fill(", ".join(parts), "  ")]
+
+
+def _describe_words(manifest: Manifest) -> str:
+    if not manifest.config.examples.masks_words:
+        return "single pieces masked"
+    return "whole words masked" if manifest.words is None else "whole words masked by a word list"
 
 
 def _fill(text: str, indent: str, hanging: str = "") -> list[str]:

@@ -92,7 +92,7 @@ class ShardDataset(Dataset[Row]):
         self._inputs = default if model is None else _choose_inputs(model, manifest)
         if model is not None and self._inputs.sentence_label and len(task.orders) > NUM_LABELS:
             raise ConfigError(
-                f"{folder}: was built with --pairs {task.name}, whose labels are {len(task.orders)}, but the sentence "
+                f"{folder}: was built with --pairs {task.name}, which has {len(task.orders)} labels, but the sentence "
                 f"head of {type(model).__name__} has {NUM_LABELS}; train a masked language model without this label, "
                 "such as AlbertForMaskedLM"
             )

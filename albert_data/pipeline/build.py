@@ -162,6 +162,8 @@ def build_shards(
     _check_encoding(inputs, config)
     check_language_field(inputs, config.text)
     check_passes(list_sources(inputs), config)
+    if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
+        raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
     vocab = vocab or VocabConfig()
     plan = make_plan(inputs, tokenizer, config, vocab)
     _check_size(plan)
