@@ -194,7 +194,8 @@ def _tell_sentence_task(initial: Initial, folder: Path, say: Say) -> None:
     """Tell if the shards have another sentence task: `start_session` does not take its head then."""
     wanted, found = read_manifest(folder).config.examples.task, initial.model.config.task
     if wanted != found and wanted.orders:
-        say(f"the shards are for the sentence task {wanted.name}, the weights for {found.name}: its head is drawn anew")
+        drawn = "its head is" if found.orders else "its head and the pooler are"
+        say(f"the shards are for the sentence task {wanted.name}, the weights for {found.name}: {drawn} drawn anew")
 
 
 def _fit_vocabulary(initial: Initial, tokenizer: Path, folder: Path, generator: torch.Generator, say: Say) -> Initial:

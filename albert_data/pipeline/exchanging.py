@@ -61,5 +61,6 @@ def describe_shortages(manifest: Manifest) -> list[str]:
                 f"{name}: {split.num_random:,} of {num_pairs:,} pairs have a segment B of another document, where "
                 f"{format_share(wanted, 0)} were wanted: rows of different documents exchange segments of nearly equal "
                 "length, and there are too few of these; use more documents"
+                + (" or a larger --validation-fraction" if name == "validation" else "")
             )
     return lines
