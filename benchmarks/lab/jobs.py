@@ -1,0 +1,30 @@
+"""What a process of the laboratory is told to do. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+VALUES = "values"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to train and measure. train, shape: what differs from the preset's recipe and shape; steps: updates;
+    compile: as in TrainConfig.
+
+    measures: for each key, the kind (tables.py) and the shards that it is measured on; num_rows: the most rows that a
+    measure reads. The figures are written to `result`: VALUES, one for each key, and "parameters".
+    """
+
+    shards: str
+    run: str
+    result: str
+    preset: str
+    train: dict[str, Any]
+    shape: dict[str, Any]
+    steps: int
+    seed: int
+    compile: bool | None
+    measures: dict[str, tuple[str, str]]
+    num_rows: int

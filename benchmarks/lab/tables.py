@@ -1,0 +1,171 @@
+"""The tables of the laboratory: which rows each has, what is measured of them, and what the paper found.
+
+A row differs from the others of its table in the options of `build`, the settings of `train` or the shape of the model,
+and in nothing else. The paper is ALBERT's (Lan et al. 2020, arXiv:1909.11942); its figures are of models of hundreds of
+thousands of updates, so only their order is to be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from albert_data.config import ExampleConfig
+from albert_data.train.config import AlbertConfig
+
+MLM, PROBE = "mlm", "probe"
+STATIC = {"remask": False, "mask_prob": None, "last_mask_prob": None}
+
+
+def name_options(build: dict[str, Any]) -> list[str]:
+    """The options of a build that are not the defaults."""
+    return [f"{name}={value}" for name, value in sorted(build.items()) if value != getattr(ExampleConfig(), name)]
+
+
+class Measure(NamedTuple):
+    """A column. kind: MLM, the share of masked tokens of validation rows that are predicted, or PROBE, that of labels
+    of a sentence task that a classifier on the frozen [CLS] gets right. build: the options of the shards that it is
+    measured on; None for those of the row."""
+
+    name: str
+    kind: str
+    build: dict[str, Any] | None = None
+
+    def key(self, row: Row) -> str:
+        """The kind and the options of the shards that a row is measured on: the same for equal measures."""
+        given = row.build if self.build is None else self.build
+        return ",".join([self.kind, *name_options(given)])
+
+
+class Claim(NamedTuple):
+    """What the paper found: one row is better than another in a measure."""
+
+    better: str
+    worse: str
+    measure: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One model. build: ExampleConfig's settings; train: TrainConfig's; shape: AlbertConfig's. paper: its figures."""
+
+    name: str
+    build: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    shape: dict[str, Any] = field(default_factory=dict)
+    paper: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows to compare. paper_columns: the heads of `Row.paper`; seeds: how many each row has unless asked."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    measures: tuple[Measure, ...]
+    claims: tuple[Claim, ...] = ()
+    paper_columns: tuple[str, ...] = ()
+    source: str = ""
+    seeds: int = 1
+
+
+_OWN = (Measure("MLM", MLM),)
+
+
+def _shape_row(name: str, paper: tuple[str, ...] = (), **shape: Any) -> Row:
+    return Row(name=name, shape=shape, paper=paper)
+
+
+def make_tables(shape: AlbertConfig) -> dict[str, Table]:
+    """All tables by name. shape: of the model that the rows of shapes vary."""
+    embedding, width, depth = shape.embedding_size, shape.hidden_size, shape.num_layers
+    sizes = {"half": embedding // 2, "preset": embedding, "double": embedding * 2}
+    tables = (
+        Table(
+            name="sentence",
+            title="Sentence task",
+            rows=(
+                Row(name="none", build={"pairs": "none"}, paper=("54.9", "52.4", "53.3", "79.0")),
+                Row(name="nsp", build={"pairs": "nsp"}, paper=("54.5", "90.5", "52.0", "79.2")),
+                Row(name="sop", build={"pairs": "sop"}, paper=("54.0", "78.9", "86.5", "80.1")),
+            ),
+            measures=(*_OWN, Measure("NSP", PROBE, {"pairs": "nsp"}), Measure("SOP", PROBE, {"pairs": "sop"})),
+            claims=(Claim("nsp", "sop", "NSP"), Claim("sop", "nsp", "SOP"), Claim("sop", "none", "SOP")),
+            paper_columns=("MLM", "NSP", "SOP", "tasks, mean"),
+            source="table 5; each model is asked all tasks",
+            seeds=3,
+        ),
+        Table(
+            name="masks",
+            title="What is masked",
+            rows=tuple(Row(name=law, build={"masking": law}) for law in ("ngram", "word", "token")),
+            measures=tuple(Measure(f"MLM, {law}", MLM, {"masking": law}) for law in ("ngram", "word", "token")),
+            source="the paper masks n-grams without comparing; SpanBERT (arXiv:1907.10529) compares, in table 5",
+            seeds=3,
+        ),
+        Table(
+            name="mask-rate",
+            title="Share of masked tokens",
+            rows=(
+                *(
+                    Row(name=f"{share:.0%}", train={"mask_prob": share, "last_mask_prob": share})
+                    for share in (0.15, 0.3, 0.4)
+                ),
+                Row(name="15 %, static", train=STATIC),
+            ),
+            measures=_OWN,
+            source="Wettig et al. 2022 (arXiv:2202.08005): 40 % is better than 15 %; static are the masks of the build",
+        ),
+        Table(
+            name="sharing",
+            title="Shared parameters",
+            rows=tuple(
+                _shape_row(share, (paper,), share=share)
+                for share, paper in (("all", "80.1"), ("attention", "81.7"), ("ffn", "80.2"), ("none", "81.6"))
+            ),
+            measures=_OWN,
+            claims=(Claim("none", "all", "MLM"), Claim("attention", "all", "MLM"), Claim("attention", "ffn", "MLM")),
+            paper_columns=("tasks, mean",),
+            source="table 4, E = 128",
+        ),
+        Table(
+            name="embedding",
+            title="Size of the embeddings",
+            rows=tuple(
+                _shape_row(f"{size}, {'shared' if share == 'all' else 'not shared'}", embedding_size=size, share=share)
+                for share in ("all", "none")
+                for size in sizes.values()
+            ),
+            measures=_OWN,
+            claims=(Claim(f"{sizes['double']}, not shared", f"{sizes['half']}, not shared", "MLM"),),
+            source="table 3: with shared layers 128 is best of 64 to 768, without sharing larger is better",
+        ),
+        Table(
+            name="depth",
+            title="Number of layers",
+            rows=tuple(
+                _shape_row(f"{n}", num_layers=n) for n in sorted({max(depth // 4, 1), depth // 2, depth, depth * 2})
+            ),
+            measures=_OWN,
+            claims=(Claim(f"{depth}", f"{max(depth // 4, 1)}", "MLM"),),
+            source="table 11: deeper is better up to 24 layers, and 48 are no better than 24",
+        ),
+        Table(
+            name="width",
+            title="Hidden size",
+            rows=tuple(_shape_row(f"{n}", hidden_size=n, ffn_size=4 * n) for n in (width // 2, width, width * 2)),
+            measures=_OWN,
+            claims=(Claim(f"{width}", f"{width // 2}", "MLM"),),
+            source="table 12: wider is better up to 4,096",
+        ),
+        Table(
+            name="dropout",
+            title="Dropout",
+            rows=tuple(_shape_row(f"{rate:g}", dropout=rate) for rate in (0.0, 0.1)),
+            measures=_OWN,
+            claims=(Claim("0", "0.1", "MLM"),),
+            source="section 4.8: without dropout the MLM accuracy is higher",
+        ),
+    )
+    return {table.name: table for table in tables}

@@ -1,0 +1,165 @@
+"""The laboratory: equal models are trained once, what is finished is not done again, and verdicts follow the spread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from build_fixtures import make_documents, to_txt
+from click.testing import CliRunner
+
+from albert_data.errors import ConfigError
+from albert_data.shards.rows import restore_ids
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from albert_data.train.loader import open_training
+
+pytest.importorskip("safetensors", reason="the train extra is not installed")
+
+from benchmarks.lab import training  # noqa: E402
+from benchmarks.lab.command import lab  # noqa: E402
+from benchmarks.lab.jobs import Job  # noqa: E402
+from benchmarks.lab.page import Sample, judge  # noqa: E402
+from benchmarks.lab.probing import fit_classifier, read_features  # noqa: E402
+from benchmarks.lab.running import Laboratory, Settings  # noqa: E402
+from benchmarks.lab.tables import PROBE, Measure, make_tables  # noqa: E402
+
+SMALL = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
+TABLES = make_tables(SMALL)
+OPTIONS = ["--preset", "tiny", "--steps", "4", "--max-seq-len", "64", "--validation-fraction", "0.3"]
+
+
+@pytest.fixture(autouse=True)
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A small preset, and jobs in this process instead of others; the names of those that were done."""
+    names: list[str] = []
+
+    def work(self: Laboratory, job: Job, name: str) -> None:
+        names.append(name)
+        assert training.work(job) == 0
+
+    monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
+    monkeypatch.setattr(Laboratory, "_work", work)
+    return names
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "in.txt"
+    path.write_bytes(to_txt(make_documents(150, seed=1)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def vocab(tokenizer_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vocab") / "spiece.model"
+    path.write_bytes(tokenizer_model)
+    return path
+
+
+def run_lab(corpus: Path, vocab: Path, out: Path, *arguments: str) -> str:
+    given = [*arguments, "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(out), *OPTIONS]
+    return CliRunner().invoke(lab, given, catch_exceptions=False).stdout
+
+
+def test_a_claim_holds_only_if_the_difference_is_clear_of_the_spread():
+    low, high, wide = Sample((0.50, 0.51, 0.52)), Sample((0.60, 0.61, 0.62)), Sample((0.3, 0.6, 0.9))
+    assert judge(high, low).startswith("holds")
+    assert judge(low, high).startswith("is reversed")
+    assert judge(wide, low).startswith("cannot be decided at this size")
+    assert judge(Sample((0.9,)), low) == "cannot be decided: one seed shows no spread"
+
+
+def test_rows_that_are_the_same_model_have_the_same_name():
+    laboratory = Laboratory(folder=Path(), settings=Settings(inputs=(), preset="tiny"), jobs=1, say=print)
+    names = {(table.name, row.name): laboratory.name(row) for table in TABLES.values() for row in table.rows}
+    plain = [key for key, name in names.items() if name == "plain"]
+    assert ("sentence", "sop") in plain
+    assert ("masks", "ngram") in plain
+    assert ("sharing", "all") in plain
+    assert ("depth", "2") in plain
+    assert names["embedding", "8, not shared"] == "embedding_size=8,share=none"
+    for table in TABLES.values():  # no two rows of a table are one model
+        found = [laboratory.name(row) for row in table.rows]
+        assert len(set(found)) == len(found), table.name
+
+
+def test_every_claim_names_rows_and_a_measure_of_its_table():
+    for table in TABLES.values():
+        rows, measures = {row.name for row in table.rows}, {measure.name for measure in table.measures}
+        for claim in table.claims:
+            assert {claim.better, claim.worse} <= rows
+            assert claim.measure in measures
+        assert {len(row.paper) for row in table.rows} == {len(table.paper_columns)}
+
+
+def test_a_classifier_finds_what_is_there_and_nothing_in_noise():
+    torch.manual_seed(0)
+    labels_N = torch.arange(600) % 2
+    noise_NH = torch.randn(600, 8)
+    told_NH = noise_NH + labels_N[:, None] * torch.tensor([3.0, *[0.0] * 7])
+    for features_NH, low, high in ((told_NH, 0.85, 1.0), (noise_NH, 0.35, 0.65)):
+        weights_HK, bias_K = fit_classifier(features_NH[:300], labels_N[:300])
+        right = ((features_NH[300:] @ weights_HK + bias_K).argmax(1) == labels_N[300:]).float().mean()
+        assert low <= right <= high
+
+
+def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, tmp_path: Path, done: list[str]):
+    out = tmp_path / "lab"
+    shown = run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
+    assert sorted(done) == sorted(f"{name}-{seed}" for name in ("pairs=none", "pairs=nsp", "plain") for seed in (0, 1))
+    assert "albert-data build" in shown  # so that the reader learns the commands
+    page = (out / "report.html").read_text(encoding="utf-8")
+    figures = json.loads((out / "results/plain-0.json").read_text())
+    probe = Measure("SOP", PROBE, {"pairs": "sop"}).key(TABLES["sentence"].rows[0])
+    assert 0 <= figures["values"][probe] <= 1
+    assert all(text in page for text in ("86.5", "cannot be decided", "2 seeds a row", "</svg>"))
+
+    done.clear()
+    run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
+    assert done == []
+    (out / "results/pairs=nsp-1.json").unlink()  # as if it had been interrupted after the training
+    run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
+    assert done == ["pairs=nsp-1"]
+    run_lab(corpus, vocab, out, "dropout", "--seeds", "1")  # its first row is "plain", with a measure that is known
+    assert done == ["pairs=nsp-1", "dropout=0.1-0"]
+
+
+def test_rows_of_another_shape_are_trained_in_it(corpus: Path, vocab: Path, tmp_path: Path):
+    run_lab(corpus, vocab, tmp_path / "lab", "sharing")
+    stored = {
+        name: load_model(list_checkpoints(tmp_path / "lab/runs" / f"{name}-0")[-1]).config
+        for name in ("plain", "share=none", "share=ffn", "share=attention")
+    }
+    assert [config.share for config in stored.values()] == ["all", "none", "ffn", "attention"]
+    assert len({config.vocab_size for config in stored.values()}) == 1
+
+
+def test_a_folder_of_other_settings_or_of_others_is_refused(corpus: Path, vocab: Path, tmp_path: Path):
+    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    with pytest.raises(ConfigError, match=r"made with language en, not de; choose another folder"):
+        run_lab(corpus, vocab, tmp_path / "lab", "dropout", "--language", "de")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("Dear")
+    with pytest.raises(ConfigError, match="not empty, and no laboratory"):
+        run_lab(corpus, vocab, tmp_path / "mine", "dropout")
+
+
+def test_a_probe_reads_the_tokens_that_the_masks_hide(corpus: Path, vocab: Path, tmp_path: Path):
+    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    rows = open_training(tmp_path / "lab/shards/plain").train
+    model = load_model(list_checkpoints(tmp_path / "lab/runs/plain-0")[-1])
+    features_NH, labels_N = read_features(model, rows, num_rows=40)
+    examples = rows.rows(np.arange(40))
+    original, seen = restore_ids(examples), []
+    for row in range(40):
+        ids = torch.tensor(original[examples.offsets[row] : examples.offsets[row + 1]].astype(np.int64))[None]
+        segments = (torch.arange(ids.shape[1]) >= examples.segment_a_len[row] + 2).int()[None]
+        hidden = model.encoder(model.embeddings(ids, segments), torch.ones(1, 1, 1, ids.shape[1], dtype=torch.bool))
+        if examples.sop_label[row] >= 0:
+            seen.append((hidden[0, 0].tolist(), int(examples.sop_label[row])))
+    assert sorted(labels_N.tolist()) == sorted(label for _, label in seen)
+    assert np.allclose(sorted(features_NH.tolist()), sorted(values for values, _ in seen), atol=1e-5)
