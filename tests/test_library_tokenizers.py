@@ -169,6 +169,17 @@ def test_an_unsupported_kind_is_named(tmp_path: Path, change: dict[str, Any], sa
     assert "\n" not in str(caught.value)
 
 
+def test_a_model_without_its_unknown_piece_is_refused_before_any_text(tmp_path: Path):
+    backend = make_whitespace_wordpiece()
+    values = json.loads(backend.to_str())
+    added = [{"id": len(values["model"]["vocab"]), "content": "<unk>", "special": True}]
+    values["model"]["unk_token"] = "<unk>"
+    values["added_tokens"] += [added[0] | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+    with pytest.raises(TokenizerError, match="can't encode a character that it has no piece for"):
+        load_tokenizer(tmp_path)
+
+
 def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path):
     backend = tokenizers.Tokenizer.from_str(train_roberta().to_str().replace("<mask>", "<no>"))
     backend.save(str(tmp_path / "tokenizer.json"))

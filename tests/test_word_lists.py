@@ -167,7 +167,7 @@ def test_words_that_cannot_be_used_are_errors(inputs: Path, tmp_path: Path, monk
     with pytest.raises(TokenizerError, match="word list .*missing.txt can't be read"):
         load_tokenizer(inputs / "vocab", words=tmp_path / "missing.txt")
     (tmp_path / "words.txt").write_text("house\n")
-    with pytest.raises(TokenizerError, match="is in a script without spaces, .* a line is a word, or a word"):
+    with pytest.raises(TokenizerError, match="spell no word .* without spaces, .* a line is a word, or a word"):
         load_tokenizer(inputs / "vocab", words=tmp_path / "words.txt")
     with pytest.raises(ConfigError, match="a word list is for masks of whole words"):
         run_build(inputs / "in", tmp_path / "out", load(inputs), whole_word=False)

@@ -26,6 +26,7 @@ from albert_data.tokenizer.words import SPACE
 
 _BYTES, _SPACES, _CONTINUED = "bytes", "spaces", "##"  # how pieces show where words begin
 _MODELS = ("BPE", "Unigram", "WordPiece")
+_RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
 _UNUSED = re.compile(r"\W*unused\W*\d+\W*", re.IGNORECASE)
 _BEFORE, _AFTER = ("normalizer", "pre_tokenizer"), ("decoder",)  # the parts that read text, and that write it
 
@@ -60,7 +61,13 @@ class LibraryKind(Kind):
         return load_backend(self._values, self._name)
 
     def prepare(self) -> None:
-        _ = self._backend
+        try:
+            self._backend.encode(_RARE, add_special_tokens=False)
+        except Exception as error:  # the class that the library raises for everything
+            raise TokenizerError(
+                f"{self._name} can't encode a character that it has no piece for: {error}; give its model the unknown "
+                "piece in its own vocabulary"
+            ) from error
 
     def make_encoder(self) -> LibraryEncoder:
         return LibraryEncoder(self._backend, self.specials)

@@ -91,7 +91,7 @@ def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normali
             found[text] = found.get(text, 0.0) + frequency
     if not found:
         raise TokenizerError(
-            "no word of the word list is in a script without spaces, such as Chinese or Thai; "
+            "the pieces spell no word of the word list in a script without spaces, such as Chinese or Thai; "
             "a line is a word, or a word, a space and how often it occurs"
         )
     texts = [piece.removeprefix(SPACE) for piece in pieces]
