@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import OutputError
-from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage import FILE, find_kind, find_storage, is_remote
 from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
+from albert_data.storage.cache_folder import find_cache_folder as find_cache_folder  # for kernel_cache.py
 
 
 def replace_file(path: Path, *, sync: bool = True) -> AbstractContextManager[BinaryIO]:
@@ -47,16 +47,6 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
         file.write(data)
 
 
-def find_cache_folder(name: str) -> Path:
-    """A folder for what can be made again, among this user's caches. Raises RuntimeError for a user without a home."""
-    asked = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(asked):  # the XDG base directory specification says to ignore a relative one
-        root = Path(asked)
-    else:
-        root = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    return root / "albert-data" / name
-
-
 def to_json(value: object) -> bytes:
     """Return a value as indented JSON with sorted keys: equal values give equal bytes."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -71,6 +61,8 @@ def check_output(path: Path, inputs: Iterable[Path]) -> None:
     if path.is_dir():
         raise OutputError(f"{path} is a folder; name a file to write")
     for other in inputs:
+        if is_remote(other):
+            continue
         with suppress(OSError):  # one of the two does not exist
             if path.samefile(other):
                 raise OutputError(f"{path} is {other}, which is read here; name another file to write")

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -38,6 +39,22 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         monkeypatch.setattr(numba.config, "CACHE_DIR", kernels)  # Numba read the variable when it was imported
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def store_server() -> Iterator[Any]:
+    """A `store_fixtures.Server`: an S3 of this machine."""
+    from store_fixtures import serve
+
+    yield from serve()
+
+
+@pytest.fixture
+def bucket(store_server: Any) -> Any:
+    """A new `store_fixtures.Bucket`."""
+    from store_fixtures import Bucket
+
+    return Bucket(store_server)
 
 
 @pytest.fixture(scope="session")

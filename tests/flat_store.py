@@ -95,7 +95,7 @@ class FlatStore(Disk):
         buffer[: len(data)] = data
         return len(data)
 
-    def map(self, path: Path) -> pyarrow.Buffer:
+    def map(self, path: Path, sha256: str | None = None) -> pyarrow.Buffer:
         return pyarrow.py_buffer(self._get(path)[0]) if self._is_here(path) else super().map(path)
 
     @contextmanager

@@ -9,7 +9,7 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
-    PATH,
+    PLACE,
     inputs_argument,
     normalization_option,
     setting,
@@ -25,10 +25,10 @@ from albert_data.pair_tasks import PAIR_TASKS
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=PATH, required=True, metavar="OUT", help="Folder to write.")
+@click.option("-o", "--output", type=PLACE, required=True, metavar="OUT", help="Folder to write.")
 @click.option(
     "--tokenizer",
-    type=PATH,
+    type=PLACE,
     metavar="PATH",
     help="SentencePiece model, vocab.txt or tokenizer.json, or a folder that contains one. Without it, a vocabulary is "
     "trained first.",

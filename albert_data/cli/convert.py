@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PATH, shards_argument, workers_option
+from albert_data.cli.options import PLACE, shards_argument, workers_option
 from albert_data.cli.output import show, tell
 from albert_data.convert import FORMATS
 from albert_data.interrupts import say_when_interrupted
@@ -30,7 +30,7 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
 @click.option(
     "-o",
     "--output",
-    type=PATH,
+    type=PLACE,
     required=True,
     metavar="DIR",
     help="Folder to write. It must be new or empty.",

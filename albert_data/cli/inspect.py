@@ -16,6 +16,7 @@ from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import PATH, corpus_option, find_corpus, json_option, moved_option, shards_argument
 from albert_data.cli.output import show
 from albert_data.errors import ConfigError
+from albert_data.storage import FILE, find_kind
 from albert_data.train.folder import RUN_FILE
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
       albert-data inspect shards --html report.html --corpus books.jsonl.gz
       albert-data inspect shards --json > statistics.json
     """
-    if (shards / RUN_FILE).is_file():
+    if find_kind(shards / RUN_FILE) == FILE:
         raise click.UsageError(f"{shards} is a training run; `albert-data runs {shards}` shows it")
     _refuse_conflicts()
     with fast_imports():

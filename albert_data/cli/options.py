@@ -24,8 +24,8 @@ from albert_data.config import (
     TextConfig,
     VocabConfig,
 )
-from albert_data.errors import ConfigError
-from albert_data.storage import find_storage
+from albert_data.errors import ConfigError, StorageError
+from albert_data.storage import is_remote, make_path, strip_file_scheme
 
 if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
@@ -39,11 +39,21 @@ class _DiskPath(click.Path):
     """A path on a disk. A URL is refused here, because pathlib would make the folder `s3:` of s3://."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        find_storage(value)  # raises StorageError
-        return super().convert(value, param, ctx)
+        if is_remote(value):
+            what = param.human_readable_name if param else "this"
+            raise StorageError(f"{make_path(value)} is in a store, but {what} has to be on a disk; name a path there")
+        return super().convert(strip_file_scheme(value), param, ctx)
+
+
+class _Place(click.Path):
+    """A path on a disk, or the URL of a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return make_path(value) if is_remote(value) else super().convert(strip_file_scheme(value), param, ctx)
 
 
 PATH = _DiskPath(path_type=Path)
+PLACE = _Place(path_type=Path)
 
 
 # ---- settings ----
@@ -190,7 +200,7 @@ def normalization_option(command: Command) -> Command:
 
 
 inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-shards_argument = click.argument("shards", metavar="SHARDS", type=PATH)
+shards_argument = click.argument("shards", metavar="SHARDS", type=PLACE)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 

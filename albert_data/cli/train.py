@@ -12,6 +12,7 @@ import click
 
 from albert_data.cli.options import PATH, require_packages, shards_argument
 from albert_data.cli.output import tell
+from albert_data.storage import is_remote
 from albert_data.train.config import BUDGETS, OPTIMIZERS, PRECISIONS, RECIPES, TrainConfig
 from albert_data.train.folder import load_config
 
@@ -43,6 +44,8 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
 
 def name_run(shards: Path) -> Path:
     """SHARDS-run beside the shards. A link has its run beside the link."""
+    if is_remote(shards):
+        raise click.UsageError(f"{shards} is in a store, and a run has to be on a disk; name a folder with --output")
     named = shards if shards.name not in ("", "..") else Path(os.path.realpath(shards))
     if not named.name:
         raise click.UsageError(f"there is no folder beside {shards}; name one with --output")

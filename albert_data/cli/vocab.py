@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from albert_data.cli.options import (
-    PATH,
+    PLACE,
     inputs_argument,
     normalization_option,
     parse_size,
@@ -23,7 +23,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write.")
+@click.option("-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write.")
 @setting(VocabConfig, "--vocab-size", "Number of pieces, special ones included.")
 @setting(
     VocabConfig,

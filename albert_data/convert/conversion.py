@@ -30,7 +30,7 @@ from albert_data.pipeline.warming import compile_with_notice
 from albert_data.shards.manifest import SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.reader import check_split
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, make_path
 
 _MEASURE_ROWS = 1 << 30  # at once: nothing is copied
 
@@ -82,8 +82,7 @@ def convert_shards(
 
 
 def _check_place(shards: Path, out: Path) -> None:
-    storage = find_storage(out)
-    if Path(storage.resolve(out)).is_relative_to(storage.resolve(shards)):
+    if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
 
 

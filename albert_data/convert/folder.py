@@ -103,7 +103,7 @@ class ConversionFolder:
         mark = read_bytes(lock) if is_regular(lock) else None
         if mark is not None and _MARK.startswith(mark):  # a command that was killed at once may have written a part
             names.remove(_LOCK)
-        if names and mark != _MARK and _read(self.work / _PLAN) is None:
+        if names and not (mark or b"").startswith(_MARK) and _read(self.work / _PLAN) is None:
             raise OutputError(f"{self.work} holds {min(names)}, but no plan of a conversion; name another folder")
 
     def _holds_files(self) -> bool:
@@ -186,6 +186,7 @@ class ConversionFolder:
         """Free the lock. If nothing was converted, or all is published, leave nothing but that in DIR."""
         if self._unlock is None:
             return
+        self._storage.remove_leftovers(self.work)
         if not self._holds_files():
             for name in (_PLAN, _LOCK):
                 self._storage.remove(self.work / name)

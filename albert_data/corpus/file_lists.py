@@ -6,7 +6,7 @@ import glob
 import os
 
 from albert_data.errors import InputError
-from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage import FILE, find_kind, find_storage, is_remote, strip_file_scheme
 
 _MAX_BYTES = 64 << 20
 
@@ -43,6 +43,9 @@ def read_list(path: str) -> list[str]:
 
 def place_name(folder: str, name: str) -> str:
     """The path of a name that is relative to a folder; in a glob, the folder stands for itself even if it holds `[`."""
+    name = strip_file_scheme(name)
+    if is_remote(name):
+        return name
     path = os.path.join(folder, name)
     if glob.has_magic(name) and find_kind(path, follow=False) is None:
         return os.path.join(glob.escape(folder), name)

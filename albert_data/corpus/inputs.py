@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
@@ -31,7 +30,17 @@ from albert_data.corpus.sources import Source
 from albert_data.corpus.transcoding import Transcoded
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
-from albert_data.storage import FILE, FOLDER, LINK, SOCKET, Status, find_kind, find_storage
+from albert_data.storage import (
+    FILE,
+    FOLDER,
+    LINK,
+    SOCKET,
+    Status,
+    find_kind,
+    find_storage,
+    remember_listings,
+    strip_file_scheme,
+)
 
 STDIN = "-"
 _SMALL_BYTES = 16 << 20
@@ -80,11 +89,21 @@ def find_inputs(
     name ends so, each input has a language: its own, or that of the settings.
     say: prints what is skipped. No pipe is opened.
     Raises InputError if a name leads to nothing, or if a file has no known format or encoding or is given two
-    languages, and StorageError for a URL.
+    languages, and StorageError for a store that can't be read.
     """
+    with remember_listings():
+        items = sorted(_find_all(names, say or (lambda line: None), text), key=lambda item: item.path)
+    if text.encoding is not None and items and all(item.format in TABLES for item in items):
+        raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
+    if any(item.language for item in items):
+        items = [replace(item, language=item.language or text.language) for item in items]
+    return items
+
+
+def _find_all(names: Sequence[str], say: Callable[[str], None], text: TextConfig) -> Iterable[Input]:
     found: dict[object, Input] = {}
     for name, language in _split_names(names):
-        for path in _expand(name, say or (lambda line: None)):
+        for path in _expand(name, say):
             identity = _identify(path)
             item = found.get(identity) or _describe(path, text.encoding)
             if language and item.language not in (None, language):
@@ -92,12 +111,7 @@ def find_inputs(
                     f"input {path} is given two languages, {item.language} and {language}; name it with one of them"
                 )
             found[identity] = replace(item, language=language or item.language)
-    items = sorted(found.values(), key=lambda item: item.path)
-    if text.encoding is not None and items and all(item.format in TABLES for item in items):
-        raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
-    if any(item.language for item in items):
-        items = [replace(item, language=item.language or text.language) for item in items]
-    return items
+    return found.values()
 
 
 def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
@@ -112,14 +126,14 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
 def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Names and those of lists, each with its language; one of a list may have that of the list.
 
-    Raises StorageError for a URL.
+    Raises StorageError for the URL of no store.
     """
-    for name in names:
+    for name in map(strip_file_scheme, names):
         find_storage(name)  # raises StorageError
         if not is_list(name):
             yield split_language(name)
             continue
-        path, language = split_language(name[1:])
+        path, language = split_language(strip_file_scheme(name[1:]))
         for inner, own in map(split_language, read_list(path)):
             yield inner, own or language
 
@@ -160,7 +174,6 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
     matches = list(_choose_files(find_storage(name).glob(name), skipped))
     skipped.tell(say)
     if not matches:
-        find_storage(Path(name))  # raises StorageError for s3:/bucket, which pathlib made of s3://bucket
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
             f"input {name} {kind}{_doubt_language(name)}; name files, folders, globs in quotes, or - for stdin"
@@ -270,7 +283,7 @@ def _describe(path: str, encoding: str | None) -> Input:
     if item.format in TABLES:
         indices = find_indices(path)
         # Other indices make another corpus, so their time counts.
-        changed = max(item.modified_ns, os.stat(indices).st_mtime_ns) if indices else item.modified_ns
+        changed = max(item.modified_ns, _read_status(indices).modified_ns) if indices else item.modified_ns
         return replace(item, encoding=None, indices=indices, modified_ns=changed)
     if item.compression is None:
         found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from albert_data.errors import InputError
-from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage import FILE, find_kind, find_storage, make_path
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json")
@@ -55,7 +54,7 @@ def count_uses(path: str, num_rows: int) -> np.ndarray:
 
     counts = np.zeros(num_rows, np.int64)
     try:
-        for batch in pyarrow.ipc.open_stream(find_storage(path).map(Path(path))):
+        for batch in pyarrow.ipc.open_stream(find_storage(path).map(make_path(path))):
             np.add.at(counts, batch.column(0).to_numpy().astype(np.int64), 1)
     except (pyarrow.ArrowException, OSError, ValueError, IndexError) as error:
         raise InputError(f"indices {path} can't be read: {error}; save the data set again") from error

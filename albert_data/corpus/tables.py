@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow
@@ -27,7 +26,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.records import Records, make_blocks
 from albert_data.corpus.saved_datasets import count_uses
 from albert_data.errors import InputError
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, make_path
 
 # Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
 # may be much longer than the average.
@@ -131,7 +130,7 @@ def _shorten(error: BaseException) -> str:
 
 def _open_arrow(path: str) -> _Table:
     storage = find_storage(path)
-    file = pyarrow.BufferReader(storage.map(Path(path)) if storage.status(path).num_bytes else b"")
+    file = pyarrow.BufferReader(storage.map(make_path(path)) if storage.status(path).num_bytes else b"")
     beginning = file.read(len(_ARROW_FILE))
     if beginning.startswith(_OLD_FEATHER):
         raise InputError(

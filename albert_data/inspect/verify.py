@@ -7,7 +7,6 @@ Threads check several shards at once. Validation comes first: none of its docume
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -27,6 +26,7 @@ from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
 from albert_data.shards.paths import find_file, measure_file
 from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
@@ -82,9 +82,10 @@ def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
 
 def _find_shards(folder: Path) -> Iterator[Path]:
     """All files named as shards, except in hidden folders, where a running build has files. Folders may vanish."""
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in find_storage(folder).walk(folder, lambda error: None):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(parent, name) for name in files if name.endswith(SHARD_SUFFIX) and not name.startswith("."))
+        shards = (name for name in files if name.endswith(SHARD_SUFFIX) and not name.startswith("."))
+        yield from (make_path(parent) / name for name in shards)
 
 
 def _name_twin(path: Path, manifest: Manifest) -> str:

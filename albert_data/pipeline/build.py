@@ -58,7 +58,7 @@ from albert_data.shards.manifest import InputEntry, Manifest, Plan
 from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
 from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.shards.schema import ShardReceipt
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 
@@ -108,11 +108,11 @@ def build(
     tasks are kept then, so the same call resumes.
     """
     config, progress = config or BuildConfig(), progress or NullProgress()
-    find_storage(output)  # before pathlib makes s3:/bucket of s3://bucket
     try:
         found, loaded = load_arguments(inputs, tokenizer, config.text, progress, normalization=normalization)
         engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)
-        return build_shards(found, Path(output), loaded, config, engine, progress, vocab=vocab, overwrite=overwrite)
+        out = make_path(output)
+        return build_shards(found, out, loaded, config, engine, progress, vocab=vocab, overwrite=overwrite)
     except OSError as error:
         raise explain_disk_error(error) from error
 
@@ -136,8 +136,9 @@ def load_arguments(
     found = find_named(inputs, text, progress)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
-    check_normalization(Path(tokenizer), normalization)
-    return found, load_tokenizer(Path(tokenizer), normalization=normalization, words=words)
+    path = make_path(tokenizer)
+    check_normalization(path, normalization)
+    return found, load_tokenizer(path, normalization=normalization, words=words)
 
 
 def build_shards(

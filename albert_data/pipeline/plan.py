@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
+from pathlib import PurePath
 from typing import BinaryIO
 
 from albert_data.ascii import WHITE_SPACE
@@ -27,7 +28,7 @@ from albert_data.corpus.sources import Source
 from albert_data.corpus.streams import read_stream
 from albert_data.corpus.tables import list_begins, read_table
 from albert_data.pipeline.progress import Progress
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, make_path
 from albert_data.wording import count_of
 
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -115,7 +116,12 @@ def count_bytes(inputs: list[Input]) -> int | None:
 def find_named(names: Names, text: TextConfig, progress: Progress) -> list[Input]:
     """Find the inputs of one or several names, or of a mixture; see `find_sources`."""
     several = [names] if isinstance(names, str | os.PathLike) else names
-    return find_sources([os.fspath(name) for name in several], progress.say, text)
+    return find_sources([_restore(name) for name in several], progress.say, text)
+
+
+def _restore(name: str | os.PathLike[str]) -> str:
+    """The text of a name. A path of the standard library has lost a slash of s3://bucket."""
+    return os.fspath(make_path(name) if isinstance(name, PurePath) else name)
 
 
 def read_tasks(inputs: list[Input], text: TextConfig, damage: Damage) -> Iterator[MapTask]:

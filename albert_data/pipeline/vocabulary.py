@@ -10,7 +10,6 @@ import dataclasses
 import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import wrap
 
 from albert_data.config import WORDPIECE, TextConfig, VocabConfig
@@ -28,7 +27,7 @@ from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, compile_with_notice
 from albert_data.sentences.text import make_text
-from albert_data.storage import find_storage
+from albert_data.storage import make_path
 from albert_data.tokenizer.albert_text import normalise_text_of
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
@@ -161,12 +160,12 @@ def train_vocab(
     names.
     """
     text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
-    find_storage(output)  # before pathlib makes s3:/bucket of s3://bucket
+    folder = make_path(output)
     try:
         found = find_named(inputs, text, progress)
-        claim_folder(Path(output), config.model_type)
+        claim_folder(folder, config.model_type)
         report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), progress)
-        save_vocabulary(Path(output), report)
+        save_vocabulary(folder, report)
     except OSError as error:
         raise explain_disk_error(error) from error
     return report

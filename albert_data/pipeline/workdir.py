@@ -2,7 +2,7 @@
 
 OUT/.build/lock         locked by the running build; its text marks the folder as one of a build
     plan.json           what is being built: config, tokenizer, inputs, versions
-    boot                the boot id of the machine when the build began (see `_boot_id`)
+    boot                the boot id of the machine when the build began (see `_read_boot_id`)
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents
     shards/             finished shards, until they are published
     shards/receipts/    the receipts of these shards
@@ -13,7 +13,7 @@ OUT/.build/lock         locked by the running build; its text marks the folder a
 
 A killed build resumes by its receipts: a task or shard with a receipt is finished. Runs and receipts are never
 synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the build
-begins anew. Only Linux shows that there was a crash (see `_boot_id`).
+begins anew. Only Linux shows that there was a crash (see `_read_boot_id`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage
+from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote, remember_listings
 from albert_data.tokenizer.model import MODEL_NAME
 from albert_data.wording import count_of
 
@@ -112,7 +112,7 @@ class WorkDir:
             )
 
     def _is_marked(self) -> bool:
-        return is_regular(self._lock_path) and read_bytes(self._lock_path) == _MARK
+        return is_regular(self._lock_path) and read_bytes(self._lock_path).startswith(_MARK)
 
     def begin(self, plan: Plan, overwrite: bool) -> None:
         """Resume a killed build of this plan, or start one.
@@ -141,9 +141,9 @@ class WorkDir:
         self._check_targets(plan)
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
-        if not is_same or self._read_boot() != _boot_id():
+        if not is_same or self._read_boot() != self._boot_id():
             self.clear()
-            write_bytes(self._boot, _boot_id().encode(), sync=False)
+            write_bytes(self._boot, self._boot_id().encode(), sync=False)
             write_json(self._plan, plan.to_values())
         for folder in (self.runs, self.receipts):
             self._storage.make_folder(folder)
@@ -187,6 +187,10 @@ class WorkDir:
             return None
         return version if isinstance(version, int) and version > RULES_VERSION else None
 
+    def _boot_id(self) -> str:
+        """What `boot` has to hold if nothing was lost since. A store loses nothing, whatever machine resumes."""
+        return "" if is_remote(self.out) else _read_boot_id()
+
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
             return read_bytes(self._boot).decode()
@@ -226,10 +230,11 @@ class WorkDir:
         """Remove files with these names from folders below .build, and then the folders that are empty."""
         for folder, patterns in names.items():
             path = self.root / folder
-            for name in self._storage.list_names(path):
-                base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
-                if any(fnmatchcase(base, pattern) for pattern in patterns) and is_regular(path / name):
-                    self._storage.remove(path / name)
+            with remember_listings():
+                for name in self._storage.list_names(path):
+                    base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
+                    if any(fnmatchcase(base, pattern) for pattern in patterns) and is_regular(path / name):
+                        self._storage.remove(path / name)
             self._storage.remove_leftovers(path)
             self._storage.remove_empty(path)  # it stays if it holds a file that no build wrote
 
@@ -262,7 +267,7 @@ class WorkDir:
             self._unlock = None
 
 
-def _boot_id() -> str:
+def _read_boot_id() -> str:
     """A text that is new after each start of the machine.
 
     Only Linux gives it. Elsewhere it is always empty, so a crash of the machine goes unnoticed, and a resumed build

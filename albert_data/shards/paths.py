@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from albert_data.errors import ShardError
-from albert_data.storage import DEVICE, FILE, FOLDER, PIPE, SOCKET, find_storage
+from albert_data.storage import DEVICE, FILE, FOLDER, PIPE, SOCKET, find_storage, make_path
 
 _NAMES = {FOLDER: "a folder", PIPE: "a FIFO", SOCKET: "a socket", DEVICE: "a device", FILE: "a file"}
 
@@ -25,7 +25,7 @@ def find_file(folder: Path, name: str) -> tuple[Path, int]:
     """
     storage = find_storage(folder)
     try:
-        path = Path(storage.resolve(folder / name))
+        path = make_path(storage.resolve(folder / name))
         is_inside = path.is_relative_to(storage.resolve(folder))
     except (OSError, ValueError) as error:  # a zero byte in the name
         raise ShardError(f"is no file name: {error}") from error
@@ -69,4 +69,4 @@ def list_files(folder: Path) -> Iterator[Path]:
     yield from (folder / name for name in ("manifest.json", "README.md"))
     for name in ("tokenizer", "train", "validation"):
         for parent, folders, files in find_storage(folder).walk(folder / name, lambda error: None):
-            yield from (Path(parent, inner) for inner in (*folders, *files))
+            yield from (make_path(parent) / inner for inner in (*folders, *files))

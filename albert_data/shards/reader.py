@@ -29,6 +29,7 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
 from albert_data.sharing import SharedLock
+from albert_data.storage import is_remote, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
@@ -78,7 +79,7 @@ class Shards:
 
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
-        self._root = Path(os.path.abspath(folder))
+        self._root = folder if is_remote(folder) else Path(os.path.abspath(folder))
         self._optional = {
             "has_source": manifest.sources is not None,
             "has_key_b": manifest.config.examples.task.has_random,
@@ -311,7 +312,7 @@ def open_shards(path: str | Path, split: str = "train") -> Shards:
 
 def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Shards]:
     """Open these splits of one build, or all of its splits if none is named. Raises as open_shards does."""
-    folder = Path(path)
+    folder = make_path(path)
     read = load_manifest(folder)
     there = read.manifest.splits
     for split in splits:
@@ -346,7 +347,7 @@ def _open_shard(folder: Path, shard: ShardEntry) -> pyarrow.ipc.RecordBatchFileR
         path, num_bytes = find_file(folder, name)
         if num_bytes != shard.num_bytes:
             raise ShardError(f"has {num_bytes:,} bytes; the manifest says {shard.num_bytes:,}")
-        return pyarrow.ipc.open_file(map_file(path))
+        return pyarrow.ipc.open_file(map_file(path, shard.sha256))
     except (OSError, ValueError, pyarrow.ArrowException, ShardError) as error:
         raise ShardError(f"shard {folder / name} {_explain(error)}; run `albert-data verify`") from error
 

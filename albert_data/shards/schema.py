@@ -130,9 +130,12 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
     )
 
 
-def map_file(path: Path) -> pyarrow.BufferReader:
-    """Map a file into memory. It stays mapped but is closed, as a process may have more shards than open files."""
-    return pyarrow.BufferReader(find_storage(path).map(path))
+def map_file(path: Path, sha256: str | None = None) -> pyarrow.BufferReader:
+    """Map a file into memory. It stays mapped but is closed, as a process may have more shards than open files.
+
+    sha256: of the file, if it is known: `Storage.map` says what it is for.
+    """
+    return pyarrow.BufferReader(find_storage(path).map(path, sha256))
 
 
 def explain_damage(error: Exception) -> str:

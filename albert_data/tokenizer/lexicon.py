@@ -22,7 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.errors import TokenizerError
+from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
+from albert_data.storage import make_path
 from albert_data.tokenizer.trie import MAX_CHARACTERS, Trie, TriePointers, make_trie, point_to_trie, step
 from albert_data.utf8 import step_back
 
@@ -94,9 +96,9 @@ def read_words(name: str | os.PathLike[str]) -> bytes | None:
     """
     if name == NO_WORDS:
         return None
-    path = _find_jieba() if name == JIEBA else Path(name)
+    path = _find_jieba() if name == JIEBA else make_path(name)
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise TokenizerError(
             f"word list {path} can't be read: {error.strerror}; give a file, {JIEBA}, or {NO_WORDS}"

@@ -19,9 +19,10 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.errors import TokenizerError
+from albert_data.files import read_bytes
 from albert_data.rules import RULES_VERSION
 from albert_data.sentences.text import Text
-from albert_data.storage import find_storage
+from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES
 from albert_data.tokenizer.cutting import PADDING
@@ -270,12 +271,11 @@ def load_tokenizer(
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError with the reason.
     """
-    find_storage(path)
-    path = Path(path)
-    if path.is_dir():
+    path = make_path(path)
+    if find_kind(path) == FOLDER:
         path = find_model(path)
     try:
-        model, note = path.read_bytes(), None
+        model, note = read_bytes(path), None
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":
@@ -291,10 +291,11 @@ def find_model(folder: Path) -> Path:
 
     Raises TokenizerError if there is none, or two *.model.
     """
-    if (folder / MODEL_NAME).is_file():
+    names = find_storage(folder).list_names(folder)
+    if MODEL_NAME in names:
         return folder / MODEL_NAME
-    models = sorted(folder.glob("*.model"))
-    models = models or [folder / name for name in (JSON_NAME, VOCAB_NAME) if (folder / name).is_file()][:1]
+    models = [folder / name for name in sorted(names) if name.endswith(".model")]
+    models = models or [folder / name for name in (JSON_NAME, VOCAB_NAME) if name in names][:1]
     if len(models) != 1:
         raise TokenizerError(
             f"tokenizer folder {folder} holds {len(models)} *.model files; it needs exactly one, or one named "

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.files import hash_file, write_bytes, write_json
+from albert_data.files import hash_file, read_bytes, write_bytes, write_json
+from albert_data.storage import FILE, find_kind
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, read_object, show
 
@@ -139,9 +140,9 @@ def claim_folder(
     try:
         if content != content | ours:
             write_json(run / RUN_FILE, content | ours)
-        if source.is_file() and not os.path.lexists(target):
+        if find_kind(source) == FILE and not os.path.lexists(target):
             target.parent.mkdir(exist_ok=True)
-            write_bytes(target, source.read_bytes())
+            write_bytes(target, read_bytes(source))
     except OSError as error:
         raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
 
@@ -208,15 +209,15 @@ def check_types(kind: type, values: dict[str, Any], names: Mapping[str, str] | N
 
 def find_tokenizer(folder: Path, sha256: str) -> Path:
     """The path of the tokenizer in a shard folder or a run. sha256: of the right one, should there be two."""
-    found = [folder / name for name in _TOKENIZER_FILES if (folder / name).is_file()]
+    found = [folder / name for name in _TOKENIZER_FILES if find_kind(folder / name) == FILE]
     right = [path for path in found if len(found) > 1 and hash_file(path) == sha256]
     return (right or found or [folder / _TOKENIZER_FILES[0]])[0]
 
 
 def _check_tokenizer(source: Path, target: Path, run: Path) -> None:
     """Raise OutputError if a new run would have to replace a tokenizer's model."""
-    are_both_there = os.path.lexists(target) and source.is_file()
-    if are_both_there and (not target.is_file() or target.read_bytes() != source.read_bytes()):
+    are_both_there = os.path.lexists(target) and find_kind(source) == FILE
+    if are_both_there and (not target.is_file() or target.read_bytes() != read_bytes(source)):
         raise OutputError(f"{run}: holds {target.relative_to(run)}, which is not of this run; choose another --output")
 
 

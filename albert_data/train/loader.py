@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 import numpy as np
@@ -167,7 +167,7 @@ class ShardLoader:
         packed: bool = False,
     ) -> None:
         """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
-        self._shards = open_shards(shards) if isinstance(shards, (str, Path)) else shards
+        self._shards = open_shards(shards) if isinstance(shards, str | PurePath) else shards
         if len(self._shards) == 0:
             raise ShardError("the training split has no rows; build the shards from more text")
         check_range("batch_tokens", batch_tokens, 1, 2**31 - 1)

@@ -30,6 +30,7 @@ from albert_data.report.page import (
 )
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
+from albert_data.storage import find_storage, make_path
 from albert_data.wording import count_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def render(report: Report, audit: Audit) -> str:
     return render_page(
         [Section(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
         kind="ALBERT pretraining shards",
-        title=shards.folder.resolve().name,
+        title=make_path(find_storage(shards.folder).resolve(shards.folder)).name,
         about=_describe(shards.manifest),
         style=read_asset(__package__, "rows.css"),
         script=read_asset(__package__, "rows.js"),

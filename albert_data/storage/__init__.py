@@ -1,0 +1,90 @@
+"""Where files lie: on a disk, or in a store of objects, s3:// or gs://.
+
+Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
+touches no file in another way. `protocol.py` says what it needs, and docs/architecture.md what a disk and a store do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from albert_data.errors import StorageError
+from albert_data.storage.disk import Disk
+from albert_data.storage.listings import remember_listings
+from albert_data.storage.protocol import (
+    DEVICE,
+    FILE,
+    FOLDER,
+    LINK,
+    OTHER,
+    PIPE,
+    SOCKET,
+    TEMPORARY_SUFFIX,
+    Address,
+    Status,
+    Storage,
+)
+from albert_data.storage.urls import STORES, is_remote, make_path, parse_url, strip_file_scheme
+
+if TYPE_CHECKING:
+    from albert_data.storage.objects import ObjectStore
+
+__all__ = [
+    "DEVICE",
+    "FILE",
+    "FOLDER",
+    "LINK",
+    "OTHER",
+    "PIPE",
+    "SOCKET",
+    "TEMPORARY_SUFFIX",
+    "Address",
+    "Disk",
+    "Status",
+    "Storage",
+    "find_kind",
+    "find_storage",
+    "is_remote",
+    "make_path",
+    "remember_listings",
+    "strip_file_scheme",
+]
+
+_disk: Storage = Disk()
+_stores: dict[str, ObjectStore] = {}
+
+
+def find_storage(path: Address) -> Storage:
+    """The storage of a path.
+
+    Raises StorageError for a URL that is neither s3://, gs:// nor file://, or holds a password, and if the package for
+    a store is missing.
+    """
+    url = parse_url(path)
+    return _disk if url is None else _find_store(url.scheme)
+
+
+def _find_store(scheme: str) -> ObjectStore:
+    if scheme not in _stores:
+        try:
+            from albert_data.storage.objects import ObjectStore
+            from albert_data.storage.s3 import S3
+        except ModuleNotFoundError as error:
+            raise StorageError(
+                f"{scheme}:// needs {STORES[scheme]}; install it with: pip install 'albert-data[{scheme}]'"
+            ) from error
+        _stores[scheme] = ObjectStore(S3())
+    return _stores[scheme]
+
+
+def find_kind(path: Address, *, follow: bool = True) -> str | None:
+    """What lies at a path: FILE, FOLDER, ...; None for nothing, or if the system does not say.
+
+    follow: if it is a link, what it leads to; None if it leads to nothing. Raises StorageError as `find_storage` does,
+    and for a store that can't be reached or does not permit the question.
+    """
+    storage = find_storage(path)
+    try:
+        return storage.status(path, follow=follow).kind
+    except (OSError, ValueError):  # ValueError: a zero byte
+        return None

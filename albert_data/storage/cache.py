@@ -1,0 +1,101 @@
+"""Local copies of objects, for what has to be mapped into memory.
+
+A folder of the user's cache holds them, at most `MOST_BYTES` and never more than half of what is free there. A copy is
+named by the SHA-256 of its content where the caller knows it, which is checked, and otherwise by URL and version. One
+process of a machine downloads an object, and the others wait for it. The copies that were used longest ago are removed
+first; one that is mapped stays readable, as the system keeps it until then.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from albert_data.storage.cache_folder import find_cache_folder
+from albert_data.storage.protocol import Status
+from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.s3 import S3
+from albert_data.storage.urls import StoreURL
+
+MOST_BYTES = 64 << 30
+_READ_BYTES = 16 << 20
+_COPY, _PART, _LOCK = ".copy", ".part", ".lock"
+
+
+def get_copy(store: S3, url: StoreURL, digest: str | None = None) -> Path:
+    """The path of a local copy of an object, which is downloaded if there is none. digest: its SHA-256.
+
+    Raises OSError if the object is missing, has another hash, or does not fit on the disk.
+    """
+    folder = find_cache_folder("stores")
+    folder.mkdir(parents=True, exist_ok=True)
+    status = None if digest else store.head(url)
+    name = digest or sha256(f"{url} {status and status.version}".encode()).hexdigest()
+    path = folder / f"{name}{_COPY}"
+    if _is_whole(path, status):
+        return path
+    with _lock(folder / f"{name[:2]}{_LOCK}"):  # 256 files, which stay
+        if not _is_whole(path, status):  # another process may have made it meanwhile
+            _download(store, url, path, status or store.head(url), digest)
+    return path
+
+
+def _is_whole(path: Path, status: Status | None) -> bool:
+    """Whether a copy is there. It is touched, so that it counts as used."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return status is None or path.stat().st_size == status.num_bytes
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _download(store: S3, url: StoreURL, path: Path, status: Status, digest: str | None) -> None:
+    make_room(path.parent, status.num_bytes)
+    part, found = path.with_suffix(_PART), sha256()
+    try:
+        with part.open("wb") as file:
+            for begin in range(0, status.num_bytes, _READ_BYTES):
+                count = min(_READ_BYTES, status.num_bytes - begin)
+                data, _ = store.get(url, begin, count, str(status.version))
+                found.update(data)
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest is not None and found.hexdigest() != digest:
+            raise OSError(errno.EIO, "its bytes are not those of the manifest's SHA-256", str(url))
+        os.replace(part, path)
+    except PreconditionFailed as error:
+        raise OSError(errno.ESTALE, "it was replaced while it was read", str(url)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def make_room(folder: Path, num_bytes: int) -> None:
+    """Remove the copies that were used longest ago, until there is room. Raises OSError if there can be none."""
+    copies = []
+    for path in folder.glob(f"*{_COPY}"):
+        with suppress(FileNotFoundError):
+            found = path.stat()
+            copies.append((found.st_mtime_ns, found.st_size, path))
+    used, free = sum(size for _, size, _ in copies), shutil.disk_usage(folder).free
+    limit = min(MOST_BYTES, (used + free) // 2)
+    if num_bytes > limit:
+        raise OSError(errno.ENOSPC, f"no room for a copy of {num_bytes:,} bytes; allowed are {limit:,}", str(folder))
+    for _, size, path in sorted(copies):
+        if used + num_bytes <= limit:
+            break
+        path.unlink(missing_ok=True)
+        used -= size

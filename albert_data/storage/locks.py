@@ -1,0 +1,114 @@
+"""A lock in a store: an object that its holder puts again and again.
+
+The object is made by a conditional put, so one process gets it, and is replaced on the condition that it is still the
+version that its holder put last. If it has not been replaced for `EXPIRY_SECONDS`, by the store's own clock, its holder
+has died and another may take it, on the same condition. A holder whose lock was taken learns it at the next put, and
+publishes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from albert_data.errors import StorageError
+from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.s3 import NEW, S3
+from albert_data.storage.urls import StoreURL
+
+EXPIRY_SECONDS = 30.0
+RENEW_SECONDS = 6.0
+_POLL_SECONDS = 1.0
+_FREE = b"free\n"  # what the object holds after the mark when nobody holds the lock
+
+
+class StoreLock:
+    """Holds a lock from the moment it is made. mark: what the object begins with.
+
+    Raises BlockingIOError if another holds it and is alive. That takes up to EXPIRY_SECONDS to find out.
+    """
+
+    def __init__(self, store: S3, url: StoreURL, mark: bytes) -> None:
+        self._store, self.url, self._mark = store, url, mark
+        self._version, self._process = self._take(), os.getpid()
+        self._is_lost = False
+        self._freed = threading.Event()
+        self._guard = threading.Lock()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._thread.start()
+
+    def _take(self) -> str:
+        seen: str | None = None
+        while True:
+            if (version := self._put(NEW)) is not None:
+                return version
+            try:
+                held, found, age = self._store.get_aged(self.url)
+            except FileNotFoundError:
+                continue  # it was removed just now
+            if held.endswith(_FREE) or age > EXPIRY_SECONDS:
+                if (version := self._put(found)) is not None:
+                    return version
+            elif seen not in (None, found):
+                raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock and renews it", str(self.url))
+            seen = found
+            time.sleep(_POLL_SECONDS)
+
+    def _put(self, version: str, *, content: bytes | None = None) -> str | None:
+        """Replace a version of the object; returns the new one, or None if another process was faster."""
+        data = self._mark + (content if content is not None else f"held {os.urandom(8).hex()}\n".encode())
+        try:
+            return self._store.put(self.url, data, version)
+        except FileNotFoundError:
+            return None
+        except PreconditionFailed:
+            # It may be this very put, whose answer was lost.
+            with suppress(FileNotFoundError):
+                there, status = self._store.get(self.url)
+                if there == data and content is None:
+                    return str(status.version)
+            return None
+
+    def _renew(self) -> None:
+        while not self._freed.wait(RENEW_SECONDS):
+            with suppress(OSError, StorageError), self._guard:
+                if self._freed.is_set():
+                    return
+                if (version := self._put(self._version)) is None:
+                    self._is_lost = True
+                    return
+                self._version = version
+
+    def check(self) -> None:
+        """Raise OSError if the lock is another's now."""
+        with self._guard:
+            version = None if self._is_lost else self._put(self._version)
+            if version is None:
+                self._is_lost = True
+                raise OSError(
+                    errno.ESTALE, "another process has taken the lock, as this one gave no sign of life", str(self.url)
+                )
+            self._version = version
+
+    def forget(self) -> None:
+        """Renew no longer: the object is being removed."""
+        with self._guard:
+            self._freed.set()
+
+    def free(self) -> None:
+        """Let others have the lock at once. A forked process does not free the lock of its parent."""
+        if self._freed.is_set() or os.getpid() != self._process:
+            return
+        self.forget()
+        with suppress(OSError, StorageError):
+            self._put(self._version, content=_FREE)
+
+
+def hold(store: S3, url: StoreURL, mark: bytes) -> tuple[StoreLock, Callable[[], None]]:
+    """Take a lock. Returns it with what frees it."""
+    lock = StoreLock(store, url, mark)
+    return lock, lock.free

@@ -1,0 +1,312 @@
+"""A store of objects, s3://bucket/key: whole objects under flat keys, in which `/` makes folders.
+
+There are no renames, links or empty folders, and nothing to sync: what is put is safe and seen by all at once.
+docs/stores.md says what each operation does, and how many requests it makes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import glob
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from albert_data.errors import StorageError
+from albert_data.storage.cache import get_copy
+from albert_data.storage.listings import recall
+from albert_data.storage.locks import StoreLock
+from albert_data.storage.protocol import FOLDER, Address, Status
+from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.s3 import NEW, S3
+from albert_data.storage.uploads import Upload
+from albert_data.storage.urls import StoreURL, parse_url, resolve_url
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_FOLDER = Status(FOLDER, 0, 0, None)
+_FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
+_COPIES_AT_ONCE = 8
+
+
+class ObjectStore:
+    """The objects of one kind of store. `Storage` says what each operation promises."""
+
+    def __init__(self, requests: S3) -> None:
+        self._requests = requests
+        self._locks: dict[StoreURL, StoreLock] = {}
+
+    # ---- looking ----
+
+    def status(self, path: Address, *, follow: bool = True) -> Status:
+        url = _parse(path)
+        if (known := recall().get(url)) is not None:
+            return known
+        if not url.key:
+            self._requests.check_bucket(url)
+            return _FOLDER
+        try:
+            return self._requests.head(url)
+        except FileNotFoundError:
+            if any(self._requests.entries(url, most=1)):
+                return _FOLDER
+            raise
+
+    def resolve(self, path: Address) -> str:
+        text = os.fspath(path)
+        if "\0" in text:
+            raise ValueError("embedded null byte")
+        return resolve_url(text)
+
+    def _scan(self, folder: StoreURL) -> Iterator[tuple[str, bool]]:
+        """Names in a folder, and whether each is a folder."""
+        known = recall()
+        for name, status in self._requests.entries(folder):
+            known[folder.join(name)] = status or _FOLDER
+            yield name, status is None
+
+    def list_names(self, folder: Path) -> list[str]:
+        return sorted({name for name, _ in self._scan(_parse(folder))})
+
+    def walk(self, folder: Address, refuse: Callable[[OSError], object]) -> Iterator[tuple[str, list[str], list[str]]]:
+        url = _parse(folder)
+        try:
+            found = list(self._scan(url))
+        except OSError as error:
+            refuse(error)
+            return
+        folders = [name for name, is_folder in found if is_folder]
+        yield str(url), folders, [name for name, is_folder in found if not is_folder]
+        for name in folders:  # those that the caller left in the list
+            yield from self.walk(str(url.join(name)), refuse)
+
+    def glob(self, pattern: str) -> Iterator[str]:
+        url = _parse(pattern)
+        yield from map(str, self._match(url._replace(key=""), url.key.split("/")))
+
+    def _match(self, folder: StoreURL, parts: list[str]) -> Iterator[StoreURL]:
+        """What matches a pattern below a folder, by the rules of Python's glob. parts: of the pattern, one a folder."""
+        part, rest = parts[0], parts[1:]
+        if part == "**":
+            if rest:
+                yield from self._match(folder, rest)
+            for name, is_folder in list(self._scan(folder)):
+                if name.startswith("."):
+                    continue
+                if not rest:
+                    yield folder.join(name)
+                if is_folder:
+                    yield from self._match(folder.join(name), parts)
+        elif not glob.has_magic(part):
+            inner = folder.join(part)
+            if rest:
+                yield from self._match(inner, rest)
+            elif self._is_there(inner):
+                yield inner
+        else:
+            for name, is_folder in list(self._scan(folder)):
+                is_hidden = name.startswith(".") and not part.startswith(".")
+                if is_hidden or not fnmatch.fnmatchcase(name, part):
+                    continue
+                if not rest:
+                    yield folder.join(name)
+                elif is_folder:
+                    yield from self._match(folder.join(name), rest)
+
+    def _is_there(self, url: StoreURL) -> bool:
+        try:
+            self.status(str(url))
+        except FileNotFoundError:
+            return False
+        return True
+
+    # ---- reading ----
+
+    def open(self, path: Address) -> io.BufferedReader:
+        return io.BufferedReader(_ObjectFile(self._requests, _parse(path)), _FIRST_READ_BYTES)
+
+    def read(self, path: Path, most: int) -> tuple[bytes, Status]:
+        url = _parse(path)
+        data, status = _get(self._requests, url, 0, most + 1)
+        if status.num_bytes > most:
+            raise ValueError(f"it has {status.num_bytes:,} bytes; at most {most:,} are allowed")
+        return data, status
+
+    def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
+        if not len(buffer):
+            return 0
+        data, _ = _get(self._requests, _parse(path), begin, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def map(self, path: Path, sha256: str | None = None) -> pyarrow.Buffer:
+        import pyarrow
+
+        with pyarrow.memory_map(os.fsencode(get_copy(self._requests, _parse(path), sha256))) as file:
+            return file.read_buffer()
+
+    # ---- writing ----
+
+    @contextmanager
+    def create(self, path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+        upload = Upload(self._requests, _parse(path))
+        try:
+            yield cast(BinaryIO, upload)
+            upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def replace_together(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        url = _parse(folder)
+        for name in reversed(list(files)):
+            self._requests.delete(url.join(name))
+        for name, data in files.items():
+            self._requests.put(url.join(name), data)
+
+    def publish(self, folder: Path, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+        url = _parse(folder)
+        *others, last = ((url.join(name), made) for name, made in files.items())
+        self._check_locks(url)
+        with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
+            for _ in pool.map(lambda both: self._place(*both), others):
+                pass
+        self._check_locks(url)
+        target, made = last
+        try:
+            data = made if isinstance(made, bytes) else self._requests.get(_parse(made))[0]
+        except FileNotFoundError:
+            self._requests.head(target)  # published before a kill; raises FileNotFoundError if it was not
+            return
+        self._put_new(target, data)
+        if not isinstance(made, bytes):
+            self._requests.delete(_parse(made))
+
+    def _place(self, target: StoreURL, made: Path | bytes) -> None:
+        if isinstance(made, bytes):
+            self._requests.put(target, made)
+            return
+        source = _parse(made)
+        try:
+            self._requests.copy(source, target)
+        except FileNotFoundError:
+            self._requests.head(target)  # it was moved before a kill; raises FileNotFoundError if it was not
+        else:
+            self._requests.delete(source)
+
+    def _put_new(self, target: StoreURL, data: bytes) -> None:
+        try:
+            self._requests.put(target, data, NEW)
+        except PreconditionFailed as error:
+            if self._requests.get(target)[0] != data:  # else it is this very put, whose answer was lost
+                raise OSError(errno.EEXIST, "another process has published here meanwhile", str(target)) from error
+
+    def _check_locks(self, folder: StoreURL) -> None:
+        for lock in list(self._locks.values()):
+            if lock.url.bucket == folder.bucket and lock.url.key.startswith(folder.prefix):
+                lock.check()
+
+    def sync(self, path: Path) -> None:
+        pass
+
+    def remove(self, path: Path) -> None:
+        url = _parse(path)
+        if (lock := self._locks.pop(url, None)) is not None:
+            lock.forget()
+        recall().pop(url, None)
+        self._requests.delete(url)
+
+    def remove_leftovers(self, folder: Path) -> None:
+        """Abort the uploads to a hidden folder, which are ours. Elsewhere they may be of another program."""
+        url = _parse(folder)
+        if not any(part.startswith(".") for part in url.key.split("/")):
+            return
+        with suppress(StorageError):  # not permitted: the bucket's own rule may abort them, as docs/stores.md says
+            for target, upload in list(self._requests.list_uploads(url)):
+                with suppress(FileNotFoundError):
+                    self._requests.abort_upload(target, upload)
+
+    def make_folder(self, path: Path) -> None:
+        pass
+
+    def remove_empty(self, folder: Path) -> None:
+        pass
+
+    def lock(self, path: Path, mark: bytes, seconds: float) -> Callable[[], None]:
+        url = _parse(path)
+        self._locks[url] = lock = StoreLock(self._requests, url, mark)
+
+        def free() -> None:
+            if self._locks.get(url) is lock:
+                del self._locks[url]
+            lock.free()
+
+        return free
+
+
+def _parse(path: Address) -> StoreURL:
+    url = parse_url(path)
+    if url is None:
+        raise StorageError(f"{os.fspath(path)} is a path on the disk, where one in a store is needed")
+    return url
+
+
+def _get(store: S3, url: StoreURL, begin: int, num_bytes: int, version: str | None = None) -> tuple[bytes, Status]:
+    """Some bytes of an object, fewer at its end, and its status."""
+    try:
+        return store.get(url, begin, num_bytes, version)
+    except PreconditionFailed as error:
+        raise OSError(errno.ESTALE, "it was replaced while it was read", str(url)) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    return b"", store.head(url)  # the range begins at the end of the object, or behind it
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object that is read by ranges, all of one version. The ranges grow while it is read in order."""
+
+    def __init__(self, store: S3, url: StoreURL) -> None:
+        """The first range is read at once: it gives the size. Raises FileNotFoundError."""
+        self._store, self._url = store, url
+        self._block, self._status = _get(store, url, 0, _FIRST_READ_BYTES)
+        self._block_at = self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._status.num_bytes}[whence]
+        if origin + offset < 0:
+            raise ValueError("a position before the beginning of the file")
+        self._position = origin + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        out = memoryview(buffer).cast("B")
+        left = self._status.num_bytes - self._position
+        if left <= 0 or not len(out):
+            return 0
+        end = self._block_at + len(self._block)
+        if not self._block_at <= self._position < end:
+            size = min(2 * len(self._block), _LARGEST_READ_BYTES) if self._position == end else 0
+            size = min(max(size, len(out), _FIRST_READ_BYTES), left)
+            self._block, _ = _get(self._store, self._url, self._position, size, str(self._status.version))
+            self._block_at = self._position
+        at = self._position - self._block_at
+        part = self._block[at : at + len(out)]
+        out[: len(part)] = part
+        self._position += len(part)
+        return len(part)

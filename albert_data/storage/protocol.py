@@ -1,0 +1,122 @@
+"""What readers and writers need of a storage, in one interface.
+
+docs/architecture.md says what a disk and a store of objects do for each operation.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Address = str | os.PathLike[str]
+
+FILE, FOLDER, LINK, PIPE, SOCKET, DEVICE, OTHER = "file", "folder", "link", "pipe", "socket", "device", "other"
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class Status(NamedTuple):
+    """What lies at a path. If a file has another status than before, it was replaced or changed.
+
+    kind: FILE, FOLDER, ...; modified_ns: in nanoseconds since the epoch; version: differs for two files of one name.
+    """
+
+    kind: str
+    num_bytes: int
+    modified_ns: int
+    version: object
+
+
+class Storage(Protocol):
+    """What readers and writers need. Every operation raises OSError if it fails, and StorageError if a store does.
+
+    A file is seen whole or not at all under its name, whatever happens while it is written.
+    """
+
+    # ---- looking ----
+
+    def status(self, path: Address, *, follow: bool = True) -> Status:
+        """What lies at a path; follow: if it is a link, what it leads to. Raises FileNotFoundError for nothing."""
+
+    def resolve(self, path: Address) -> str:
+        """The absolute path without `..` and links. Raises ValueError for a zero byte."""
+
+    def list_names(self, folder: Path) -> list[str]:
+        """The names in a folder, in any order; none where there is no folder."""
+
+    def walk(self, folder: Address, refuse: Callable[[OSError], object]) -> Iterator[tuple[str, list[str], list[str]]]:
+        """A folder and those below it, as os.walk gives them; `refuse` is called for one that can't be read."""
+
+    def glob(self, pattern: str) -> Iterator[str]:
+        """The paths that match a pattern, in which ** stands for any folders."""
+
+    # ---- reading ----
+
+    def open(self, path: Address) -> io.BufferedReader:
+        """Open a file for reading and seeking."""
+
+    def read(self, path: Path, most: int) -> tuple[bytes, Status]:
+        """All of a file, and the status that belongs to these bytes. Raises ValueError for more than `most` bytes.
+
+        Never waits: a pipe that has just taken the file's place gives what is in it.
+        """
+
+    def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
+        """Fill a buffer with a file's bytes from byte `begin` on; returns how many there were."""
+
+    def map(self, path: Path, sha256: str | None = None) -> pyarrow.Buffer:
+        """The bytes of a file, which take memory only while they are used. No file stays open.
+
+        sha256: of the bytes, if the caller knows it. A storage that copies them checks the copy.
+        """
+
+    # ---- writing ----
+
+    def create(self, path: Path, *, sync: bool = True) -> AbstractContextManager[BinaryIO]:
+        """Open a file for writing. It gets its name when the block ends without an error.
+
+        sync: wait until it is safe from a crash of the machine. An OSError without a file name, such as that of a full
+        disk, is raised again with this file's name.
+        """
+
+    def replace_together(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        """Replace files of a folder that belong together.
+
+        If there is no space for all of them, nothing changes. A kill can leave too few files, but never old and new
+        ones mixed, and never others without the first, which describes them.
+        """
+
+    def publish(self, folder: Path, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+        """Give files their names in a folder, one after another, and the last when all others are safe from a crash.
+
+        So what finds the last finds them all. files: for each name a finished file, which is moved, or its content. A
+        file that is no longer there has been moved already, by a publication that was killed. scratch: where content is
+        written first, so that a kill leaves nothing else in the folder.
+        """
+
+    def sync(self, path: Path) -> None:
+        """Wait until the bytes of a file, or the names in a folder, are safe from a crash of the machine."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+
+    def remove_leftovers(self, folder: Path) -> None:
+        """Remove what kills left of unfinished files in a folder."""
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and those above it, if they are missing."""
+
+    def remove_empty(self, folder: Path) -> None:
+        """Remove a folder if it is there and empty. Raises nothing."""
+
+    def lock(self, path: Path, mark: bytes, seconds: float) -> Callable[[], None]:
+        """Lock a file and write a mark to it; returns what frees the lock, as does the end of all processes with it.
+
+        Waits up to `seconds` for it. Raises BlockingIOError if another has it, or has removed the file.
+        """

@@ -1,0 +1,162 @@
+"""What a failed request to a store means: try it again, or say in one line what is wrong.
+
+botocore itself repeats a request a few times. It does not repeat a body that breaks off, and it gives up within
+seconds, so requests are repeated here for minutes. A bucket that is missing, in another region or not permitted, and
+credentials that are wrong, are never repeated: they raise StorageError. Messages hold no text of the store or of a
+library, which might quote a URL with a password or a signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from albert_data.errors import StorageError
+from albert_data.storage.urls import StoreURL
+
+RETRY_SECONDS = 300.0
+FIRST_RETRY_SECONDS = 60.0  # until a store has answered once: its address may be wrong
+_FIRST_WAIT_SECONDS, _SLOWEST_SECONDS = 0.2, 8.0
+_SAID_AFTER_SECONDS = 3.0
+_TRANSIENT_CODES = {
+    *("InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException"),
+    *("RequestThrottled", "ConditionalRequestConflict", "OperationAborted", "BadDigest", "IncompleteBody"),
+}
+_TRANSIENT_STATUSES = {408, 409, 429, 500, 502, 503, 504}
+# Exceptions of botocore and aiohttp, by name: neither is imported before a store is used.
+_TRANSIENT_ERRORS = {
+    *("HTTPClientError", "ConnectionError", "IncompleteReadError", "ResponseParserError", "ClientError"),
+    *("IncompleteRead", "FSTimeoutError"),
+}
+_CREDENTIAL_CODES = {
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "TokenRefreshRequired",
+}
+_REGION_CODES = {
+    *("PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed", "301", "307"),
+    *("IllegalLocationConstraintException", "InvalidLocationConstraint"),
+}
+_log = logging.getLogger("albert_data")
+Answer = TypeVar("Answer")
+
+
+class Refusal(NamedTuple):
+    """What a store answered. code: as S3 names it, or the status where the answer has no body."""
+
+    code: str
+    status: int
+    region: str | None
+
+
+class PreconditionFailed(Exception):
+    """A conditional request was not carried out: the object is another one than the condition names."""
+
+
+def find_refusal(error: BaseException) -> Refusal | None:
+    """The store's answer in an error of botocore, or in the one that s3fs makes of it; None if it gave no answer."""
+    for one in (error, error.__cause__):
+        response = getattr(one, "response", None)
+        if isinstance(response, dict) and "Error" in response:
+            meta = response.get("ResponseMetadata", {})
+            region = response["Error"].get("Region") or meta.get("HTTPHeaders", {}).get("x-amz-bucket-region")
+            return Refusal(str(response["Error"].get("Code", "")), int(meta.get("HTTPStatusCode", 0)), region)
+    return None
+
+
+class Retrying:
+    """Repeats requests to one store. A process has one for each store."""
+
+    def __init__(self) -> None:
+        self._has_answered = False
+
+    def call(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
+        """Make a request until the store answers it.
+
+        Raises FileNotFoundError where there is no object, OSError for a range behind its end, PreconditionFailed, and
+        StorageError for all else. So a store that fails is never taken for one without the object.
+        """
+        begin = time.monotonic()
+        for wait in _choose_waits():
+            try:
+                answer = request()
+                self._has_answered = True
+                return answer
+            except Exception as error:
+                refusal = find_refusal(error)
+                self._has_answered |= refusal is not None and refusal.status < 500
+                if not _is_transient(error, refusal):
+                    raise _explain(error, refusal, url) from error
+                reason = refusal.code if refusal else type(error).__name__
+            seconds = time.monotonic() - begin
+            limit = RETRY_SECONDS if self._has_answered else FIRST_RETRY_SECONDS
+            if seconds + wait > limit:
+                raise StorageError(
+                    f"{url}: the store gave no answer for {seconds:.0f} s ({reason}); check the network and the "
+                    "address of the store, and give the same command again"
+                )
+            if seconds <= _SAID_AFTER_SECONDS < seconds + wait:
+                _log.warning("%s gives no answer (%s); trying again for up to %.0f s", url, reason, limit)
+            time.sleep(wait)
+        raise AssertionError("the waits never end")
+
+
+def _choose_waits() -> Iterator[float]:
+    """Seconds, twice as long each time, and random, so that workers do not all return at once."""
+    longest = _FIRST_WAIT_SECONDS
+    while True:
+        yield longest * random.uniform(0.5, 1.0)
+        longest = min(2 * longest, _SLOWEST_SECONDS)
+
+
+def _is_transient(error: Exception, refusal: Refusal | None) -> bool:
+    if refusal is not None:
+        return refusal.code in _TRANSIENT_CODES or refusal.status in _TRANSIENT_STATUSES
+    if isinstance(error, ConnectionError | TimeoutError | asyncio.TimeoutError):
+        return True
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return not names.isdisjoint(_TRANSIENT_ERRORS) and "SSLError" not in names
+
+
+def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Exception:
+    bucket = f"{url.scheme}://{url.bucket}"
+    if refusal is None:
+        return StorageError(f"{bucket} can't be reached: {_NO_ANSWER.get(type(error).__name__, type(error).__name__)}")
+    code, status, region = refusal
+    if status == 412 or code == "PreconditionFailed":
+        return PreconditionFailed(str(url))
+    if code == "NoSuchBucket":
+        return StorageError(f"bucket {bucket} does not exist; check its name and the address of the store")
+    if status == 404 or code in ("NoSuchKey", "404", "NoSuchUpload"):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(url))
+    if code in _REGION_CODES:
+        where = f"in the region {region}" if region else "in another region"
+        return StorageError(f"bucket {bucket} lies {where}; set AWS_REGION to its region")
+    if code in _CREDENTIAL_CODES:
+        return StorageError(f"{bucket}: the store does not accept the credentials ({code}); renew or correct them")
+    if status in (401, 403):
+        return StorageError(
+            f"{url}: the store does not permit that ({code or status}); grant these credentials reading, writing, "
+            "listing and deleting as docs/stores.md lists them"
+        )
+    if status == 416:
+        return OSError(errno.EINVAL, "the range of bytes lies behind the end of the object", str(url))
+    return StorageError(f"{url}: the store refused the request ({code or status})")
+
+
+_NO_ANSWER = {
+    "NoCredentialsError": "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
+    "(see docs/stores.md)",
+    "PartialCredentialsError": "half of the credentials is missing; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
+    "SSLError": "its certificate is not accepted; check the address of the store",
+    "InvalidEndpoint": "the address of the store is no URL; check AWS_ENDPOINT_URL",
+}

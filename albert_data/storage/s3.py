@@ -1,0 +1,200 @@
+"""Requests to S3 and to stores that speak its protocol, through s3fs.
+
+s3fs holds the settings (environment, profiles, endpoint), the sessions and the sockets. Its file objects and its caches
+of listings are not used: what a build needs are single requests, whose conditions and failures it decides itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+from fsspec.asyn import sync
+from s3fs import S3FileSystem
+
+from albert_data.storage.protocol import FILE, Status
+from albert_data.storage.retries import Retrying
+from albert_data.storage.urls import StoreURL
+
+NEW = "*"  # as the version of `put`: only if there is no object
+_LARGEST_COPY_BYTES = 5 << 30
+_COPY_PART_BYTES = 1 << 30
+PAGE_ENTRIES = 1000  # the most that S3 gives
+_ATTEMPTS = 3  # by botocore, which repeats at once what is likely to succeed then
+
+
+class Found(NamedTuple):
+    """An entry of a listing: an object, or a folder if `status` is None."""
+
+    name: str
+    status: Status | None
+
+
+class S3:
+    """The requests that a storage of objects makes. `Retrying.call` says what each may raise."""
+
+    def __init__(self) -> None:
+        self._retrying = Retrying()
+        # Neither sockets nor the thread of fsspec's loop survive a fork, so each process has its own. Those of the
+        # parent stay referenced: a destructor would close its sockets.
+        self._by_process: dict[int, S3FileSystem] = {}
+
+    def _connect(self) -> S3FileSystem:
+        if (found := self._by_process.get(os.getpid())) is None:
+            settings = {
+                "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                "connect_timeout": 10,
+                "read_timeout": 60,
+                "max_pool_connections": 32,
+            }
+            found = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
+            found.retries = 1
+            found.connect()  # before another thread sees it: s3fs is not ready for two at once until then
+            found = self._by_process.setdefault(os.getpid(), found)
+        return found
+
+    def _call(self, method: str, url: StoreURL, **arguments: Any) -> Mapping[str, Any]:
+        """One request for an object, or for the bucket where the URL has no key."""
+        key = {"Key": url.key} if url.key else {}
+        return self._retrying.call(
+            url,
+            lambda: self._connect().call_s3(method, Bucket=url.bucket, **key, **arguments),
+        )
+
+    # ---- looking ----
+
+    def head(self, url: StoreURL) -> Status:
+        return _make_status(self._call("head_object", url))
+
+    def check_bucket(self, url: StoreURL) -> None:
+        self._call("list_objects_v2", url._replace(key=""), MaxKeys=1)
+
+    def entries(self, folder: StoreURL, *, most: int | None = None) -> Iterator[Found]:
+        """What lies directly in a folder, a page at a time."""
+        bucket, prefix, more = folder._replace(key=""), folder.prefix, {"MaxKeys": most or PAGE_ENTRIES}
+        while True:
+            page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", **more)
+            for entry in page.get("CommonPrefixes", ()):
+                if name := entry["Prefix"].removeprefix(prefix).rstrip("/"):
+                    yield Found(name, None)
+            for entry in page.get("Contents", ()):
+                if name := entry["Key"].removeprefix(prefix):  # a key that ends in a slash marks a folder
+                    yield Found(name, _status_of(entry["Size"], entry["LastModified"], entry["ETag"]))
+            if most is not None or not page.get("IsTruncated"):
+                return
+            more["ContinuationToken"] = page["NextContinuationToken"]
+
+    # ---- reading ----
+
+    def get(
+        self, url: StoreURL, begin: int = 0, num_bytes: int | None = None, version: str | None = None
+    ) -> tuple[bytes, Status]:
+        """Bytes of an object from `begin` on, and the status of the whole. version: the only one that may be read."""
+        arguments: dict[str, Any] = {} if version is None else {"IfMatch": version}
+        if num_bytes is not None:
+            arguments["Range"] = f"bytes={begin}-{begin + num_bytes - 1}"
+        data, answer = self._fetch(url, arguments)
+        return data, _make_status(answer)
+
+    def get_aged(self, url: StoreURL) -> tuple[bytes, str, float]:
+        """All of an object, its version, and the seconds since it was put, by the store's own clock."""
+        data, answer = self._fetch(url, {})
+        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return data, str(answer["ETag"]), (now - answer["LastModified"]).total_seconds()
+
+    def _fetch(self, url: StoreURL, arguments: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any]]:
+        async def fetch(store: S3FileSystem) -> tuple[bytes, Mapping[str, Any]]:
+            answer = await store._call_s3("get_object", Bucket=url.bucket, Key=url.key, **arguments)
+            async with answer["Body"] as body:
+                return await body.read(), answer
+
+        def request() -> tuple[bytes, Mapping[str, Any]]:
+            store = self._connect()
+            data, answer = sync(store.loop, fetch, store)
+            if len(data) != answer["ContentLength"]:
+                raise ConnectionError("the answer broke off")
+            return data, answer
+
+        return self._retrying.call(url, request)
+
+    # ---- writing ----
+
+    def put(self, url: StoreURL, data: bytes, version: str | None = None) -> str:
+        """Put an object, and return its version. version: the one to replace, or NEW; None for any."""
+        condition = {} if version is None else {"IfNoneMatch": "*"} if version == NEW else {"IfMatch": version}
+        return str(self._call("put_object", url, Body=data, **condition)["ETag"])
+
+    def delete(self, url: StoreURL, version: str | None = None) -> None:
+        self._call("delete_object", url, **({} if version is None else {"IfMatch": version}))
+
+    def copy(self, source: StoreURL, target: StoreURL) -> None:
+        """Copy an object within the store."""
+        size = self.head(source).num_bytes
+        origin = {"Bucket": source.bucket, "Key": source.key}
+        if size <= _LARGEST_COPY_BYTES:
+            self._call("copy_object", target, CopySource=origin)
+            return
+        upload = self.begin_upload(target)
+        try:
+            parts = []
+            for number, begin in enumerate(range(0, size, _COPY_PART_BYTES), 1):
+                taken = f"bytes={begin}-{min(begin + _COPY_PART_BYTES, size) - 1}"
+                answer = self._call(
+                    "upload_part_copy",
+                    target,
+                    UploadId=upload,
+                    PartNumber=number,
+                    CopySource=origin,
+                    CopySourceRange=taken,
+                )
+                parts.append(str(answer["CopyPartResult"]["ETag"]))
+            self.complete_upload(target, upload, parts, size)
+        except BaseException:
+            self.abort_upload(target, upload)
+            raise
+
+    def begin_upload(self, url: StoreURL) -> str:
+        """Begin an upload in parts; returns its id."""
+        return str(self._call("create_multipart_upload", url)["UploadId"])
+
+    def upload_part(self, url: StoreURL, upload: str, number: int, data: bytes) -> str:
+        """Upload a part, of 5 MiB or more unless it is the last. number: from 1 on. Returns its version."""
+        answer = self._call("upload_part", url, UploadId=upload, PartNumber=number, Body=data)
+        return str(answer["ETag"])
+
+    def complete_upload(self, url: StoreURL, upload: str, parts: list[str], num_bytes: int) -> None:
+        """Make an object of the parts, which are given by their versions."""
+        listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
+        try:
+            self._call("complete_multipart_upload", url, UploadId=upload, MultipartUpload={"Parts": listed})
+        except FileNotFoundError:
+            # It may have been completed by a request whose answer was lost.
+            if self.head(url).num_bytes != num_bytes:
+                raise
+
+    def abort_upload(self, url: StoreURL, upload: str) -> None:
+        self._call("abort_multipart_upload", url, UploadId=upload)
+
+    def list_uploads(self, folder: StoreURL) -> Iterator[tuple[StoreURL, str]]:
+        """The keys and ids of uploads into a folder, or one below it, that were never completed."""
+        bucket, more = folder._replace(key=""), dict[str, Any]()
+        while True:
+            page = self._call("list_multipart_uploads", bucket, Prefix=folder.prefix, **more)
+            for entry in page.get("Uploads", ()):
+                yield folder._replace(key=entry["Key"]), entry["UploadId"]
+            if not page.get("IsTruncated"):
+                return
+            more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+
+def _make_status(answer: Mapping[str, Any]) -> Status:
+    size = int(answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"])
+    return _status_of(size, answer["LastModified"], answer["ETag"])
+
+
+def _status_of(num_bytes: int, modified: datetime, version: str) -> Status:
+    """Listings may give fractions of a second, where answers about an object give whole ones."""
+    return Status(FILE, num_bytes, int(modified.timestamp()) * 10**9, version)

@@ -1,0 +1,277 @@
+"""Builds from and into a store, and what reads shards there: the same bytes as on the disk, whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import numpy as np
+import pytest
+from build_fixtures import Corpus, InterruptedEngine
+from store_fixtures import SECRET, Bucket, Server, times
+
+from albert_data.cli.main import run
+from albert_data.errors import AlbertDataError, OutputError
+from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.shards.reader import open_shards
+from albert_data.storage import make_path, retries
+from albert_data.storage.objects import ObjectStore
+from albert_data.storage.s3 import S3
+from albert_data.tokenizer.model import Tokenizer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(retries, "_FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name, seconds in (("EXPIRY_SECONDS", 1.5), ("RENEW_SECONDS", 0.2), ("_POLL_SECONDS", 0.1)):
+        monkeypatch.setattr(f"albert_data.storage.locks.{name}", seconds)
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+
+
+@pytest.fixture
+def stored(corpus: Corpus, bucket: Bucket) -> Bucket:
+    """The corpus, in a bucket."""
+    for path in corpus.path.rglob("*"):
+        if path.is_file():
+            bucket.put(f"in/{path.relative_to(corpus.path)}", path.read_bytes())
+    return bucket
+
+
+def build(stored: Bucket, corpus: Corpus, engine: Any = None, **settings: Any) -> BuildReport:
+    out = make_path(f"{stored.url}/out")
+    settings = {"num_shards": fixtures.CORPUS_SHARDS, **settings}
+    return fixtures.run_build(f"{stored.url}/in", out, corpus.tokenizer, engine, **settings)
+
+
+def check(stored: Bucket, corpus: Corpus) -> None:
+    """OUT has exactly the files of the build on the disk. The manifests name other inputs."""
+    found = {name: sha256(data).hexdigest() for name, data in stored.files("out/").items()}
+    assert found.keys() == corpus.files.keys()
+    assert {name for name in found if found[name] != corpus.files[name]} == {"manifest.json"}
+    assert stored.uploads() == []
+
+
+def test_a_build_from_and_into_a_store_makes_the_same_bytes_with_many_workers(stored: Bucket, corpus: Corpus):
+    build(stored, corpus, MultiprocessEngine(2))
+    check(stored, corpus)
+    assert build(stored, corpus).was_finished
+
+
+def test_an_interrupted_build_resumes_even_on_another_machine(
+    stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    with pytest.raises(KeyboardInterrupt):
+        build(stored, corpus, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
+    monkeypatch.setattr("albert_data.pipeline.workdir._read_boot_id", lambda: "another machine")
+    assert build(stored, corpus).resumed_tasks == fixtures.CORPUS_TASKS
+    check(stored, corpus)
+
+
+class Died(BaseException):
+    """What a process does that is killed: nothing more."""
+
+
+@pytest.mark.parametrize("from_end", [1, 10, 24])  # cleaning up, publishing, shards
+def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
+    from_end: int, stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    changing = ("put_object", "delete_object", "copy_object", "upload_part", "complete_multipart_upload")
+    call, left = S3._call, [1 << 30]
+
+    def count(requests: S3, method: str, *args: Any, **arguments: Any) -> Any:
+        if method in changing and b"held" not in arguments.get("Body", b""):  # renewals of the lock come at any time
+            if not left[0]:
+                raise Died
+            left[0] -= 1
+        return call(requests, method, *args, **arguments)
+
+    monkeypatch.setattr(S3, "_call", count)
+    build(stored, corpus, seed=5)
+    changes = (1 << 30) - left[0]
+    left[0] = changes - from_end
+    with pytest.raises(Died):
+        build(stored, corpus, overwrite=True)
+    left[0] = 1 << 30
+    is_older = b'"seed": 5' in stored.files("out/").get("manifest.json", b"")
+    build(stored, corpus, overwrite=is_older)
+    check(stored, corpus)
+
+
+def test_faults_change_no_byte_of_a_build(stored: Bucket, corpus: Corpus, store_server: Server):
+    number = iter(range(1 << 30))
+
+    def fail(environ: dict[str, Any]) -> str | None:
+        return {3: "503", 7: "reset", 11: "cut", 13: "late reset", 17: "500 InternalError"}.get(next(number) % 19)
+
+    with store_server.failing(fail):
+        build(stored, corpus)
+    check(stored, corpus)
+
+
+def test_the_second_of_two_builds_into_one_folder_is_refused(stored: Bucket, corpus: Corpus):
+    lock = make_path(f"{stored.url}/out/.build/lock")
+    free = ObjectStore(S3()).lock(lock, b"albert-data build\n", 0)
+    with pytest.raises(OutputError, match=f"another build is writing to {stored.url}/out; wait for it to end"):
+        build(stored, corpus)
+    free()
+    build(stored, corpus)
+    check(stored, corpus)
+
+
+def test_a_file_that_no_build_wrote_is_never_replaced(stored: Bucket, corpus: Corpus):
+    stored.put("out/train/shard-00000.arrow", b"mine")
+    stored.put("out/notes.txt", b"mine too")
+    with pytest.raises(OutputError, match="was not written by a build"):
+        build(stored, corpus)
+    assert stored.files("out/") == {"train/shard-00000.arrow": b"mine", "notes.txt": b"mine too"}
+
+
+# ---- commands ----
+
+
+@pytest.fixture
+def vocab(tokenizer_model: bytes, tmp_path: Path) -> Path:
+    path = tmp_path / "spiece.model"
+    path.write_bytes(tokenizer_model)
+    return path
+
+
+@pytest.fixture
+def shards(stored: Bucket, corpus: Corpus) -> str:
+    """The finished build, put there by another library."""
+    for name in corpus.files:
+        stored.put(f"shards/{name}", (corpus.path.parent / "reference" / name).read_bytes())
+    return f"{stored.url}/shards"
+
+
+def test_commands_read_and_write_a_store(
+    shards: str, stored: Bucket, corpus: Corpus, vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    reference = corpus.path.parent / "reference"
+    for command in (["verify"], ["inspect", "--json"], ["audit", "--json"]):
+        outputs = []
+        for place in (shards, str(reference)):
+            assert run([command[0], place, *command[1:]]) in (0, 1)
+            outputs.append(capsys.readouterr().out.replace(place, "SHARDS"))
+        assert outputs[0] == outputs[1]
+    for place, out in ((shards, f"{stored.url}/mds"), (str(reference), str(tmp_path / "mds"))):
+        assert run(["convert", place, "-o", out, "--to", "mds"]) == 0
+    on_disk = {
+        str(path.relative_to(tmp_path / "mds")): path for path in (tmp_path / "mds").rglob("*") if path.is_file()
+    }
+    assert stored.files("mds/") == {name: path.read_bytes() for name, path in on_disk.items()}
+    assert run(["build", f"{stored.url}/in/*.txt", "-o", f"{stored.url}/few", "--tokenizer", str(vocab)]) == 0
+    assert run(["verify", f"{stored.url}/few"]) == 0
+    assert run(["inspect", shards, "--html", str(tmp_path / "report.html"), "--corpus", f"{stored.url}/in"]) == 0
+
+
+def test_a_list_and_a_mixture_may_name_objects_and_lie_in_a_store(
+    stored: Bucket, corpus: Corpus, vocab: Path, tmp_path: Path
+):
+    stored.put("lists/files.txt", f"{stored.url}/in/a.txt\n".encode())
+    (tmp_path / "files.txt").write_text(f"{stored.url}/in/a.txt\n")
+    stored.put("mix/mix.toml", f'[[source]]\nname = "one"\npaths = ["more.txt", "{stored.url}/in/a.txt"]\n'.encode())
+    stored.put("mix/more.txt", b"One sentence. Another sentence.\n")
+    for number, name in enumerate(
+        (f"@{stored.url}/lists/files.txt", f"@{tmp_path}/files.txt", f"{stored.url}/mix/mix.toml")
+    ):
+        out = tmp_path / str(number)
+        assert run(["build", name, "-o", str(out), "--tokenizer", str(vocab)]) == 0
+    digests = [open_shards(tmp_path / name).manifest.digest for name in ("0", "1")]
+    assert digests[0] == digests[1]
+
+
+def test_no_secret_is_written_or_told(
+    stored: Bucket, corpus: Corpus, vocab: Path, capfd: pytest.CaptureFixture[str], store_server: Server
+):
+    arguments = ["build", f"{stored.url}/in", "-o", f"{stored.url}/out", "--tokenizer", str(vocab)]
+    assert run(arguments) == 0
+    with store_server.failing(times(1 << 20, "403 SignatureDoesNotMatch")):
+        assert run(arguments) == 1
+    told = capfd.readouterr()
+    for data in (*stored.files().values(), told.out.encode(), told.err.encode()):
+        for secret in (SECRET, "AWS4-HMAC", "X-Amz-", store_server.url):
+            assert secret.encode() not in data
+
+
+@pytest.mark.parametrize(
+    ("where", "fault", "message"),
+    [
+        ("input", None, "bucket s3://none does not exist; check its name and the address of the store"),
+        ("output", None, "bucket s3://none does not exist; check its name and the address of the store"),
+        ("input", times(1 << 20, "403 AccessDenied"), "the store does not permit that (403)"),
+        ("output", times(1 << 20, "403 AccessDenied", method="PUT"), "the store does not permit that (AccessDenied)"),
+        ("output", times(1 << 20, "301 PermanentRedirect"), "lies in the region eu-west-1; set AWS_REGION"),
+    ],
+    ids=["no input bucket", "no output bucket", "not permitted", "read-only", "another region"],
+)
+def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
+    where: str,
+    fault: Any,
+    message: str,
+    stored: Bucket,
+    vocab: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
+    name = "s3://none/x" if fault is None else f"{stored.url}/x"
+    names = {"input": str(tmp_path / "in.txt"), "output": str(tmp_path / "out"), where: name}
+    monkeypatch.setattr("albert_data.pipeline.build.compile_kernels", pytest.fail)
+    with stored.server.failing(*([fault] if fault else [])):
+        assert run(["build", names["input"], "-o", names["output"], "--tokenizer", str(vocab)]) == 1
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.startswith("Error: ")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert not any(name.startswith("x") for name in stored.files())
+
+
+# ---- training ----
+
+
+def test_the_batches_from_a_store_are_those_from_the_disk_even_with_an_outage(
+    shards: str, corpus: Corpus, store_server: Server
+):
+    loader = pytest.importorskip("albert_data.train.loader")
+    reference = corpus.path.parent / "reference"
+    with store_server.failing(times(5, "503"), times(4, "cut"), times(3, "reset")):
+        there = loader.ShardLoader(shards, batch_tokens=512)
+        here = loader.ShardLoader(reference, batch_tokens=512)
+        count = 0
+        for one, other in zip(there, here, strict=True):
+            assert np.array_equal(one.input_ids_BT, other.input_ids_BT)
+            count += 1
+    assert count > 3
+
+
+def test_shards_that_are_damaged_in_the_store_are_not_read(shards: str, stored: Bucket):
+    stored.put("shards/train/shard-00000.arrow", bytes(len(stored.files("shards/train/shard-00000.arrow")[""])))
+    with pytest.raises(AlbertDataError, match="its bytes are not those of the manifest's SHA-256; run"):
+        open_shards(shards)
+
+
+def test_a_run_needs_a_folder_on_a_disk(shards: str, capsys: pytest.CaptureFixture[str]):
+    assert run(["train", shards]) == 2
+    assert (
+        f"{shards} is in a store, and a run has to be on a disk; name a folder with --output" in capsys.readouterr().err
+    )
+    assert run(["train", shards, "-o", "s3://bucket/run"]) == 1
+    assert "s3://bucket/run is in a store, but output has to be on a disk" in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""The lock in a store, and the local copies of objects: one process gets each, whoever else wants it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from store_fixtures import Bucket, Server
+
+from albert_data.storage import Storage, cache, find_storage, make_path
+from albert_data.storage.locks import StoreLock
+from albert_data.storage.objects import ObjectStore
+from albert_data.storage.s3 import S3
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> Storage:
+    return find_storage(bucket.url)
+
+
+# ---- locks ----
+
+
+@pytest.fixture
+def brief_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("EXPIRY_SECONDS", 1.5), ("RENEW_SECONDS", 0.1), ("_POLL_SECONDS", 0.1)):
+        monkeypatch.setattr(f"albert_data.storage.locks.{name}", seconds)
+
+
+def other_process() -> ObjectStore:
+    return ObjectStore(S3())
+
+
+@pytest.mark.usefixtures("brief_locks")
+def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage):
+    path = make_path(f"{bucket.url}/lock")
+    free = store.lock(path, b"mark\n", 0)
+    with pytest.raises(BlockingIOError):
+        other_process().lock(path, b"mark\n", 0)
+    free()
+    begin = time.monotonic()
+    other_process().lock(path, b"mark\n", 0)()
+    assert time.monotonic() - begin < 1
+    assert bucket.files()["lock"] == b"mark\nfree\n"
+
+
+@pytest.mark.usefixtures("brief_locks")
+def test_the_lock_of_a_dead_process_is_taken_and_its_owner_publishes_nothing_more(
+    bucket: Bucket, store: Storage, monkeypatch: pytest.MonkeyPatch
+):
+    out = make_path(f"{bucket.url}/out")
+    monkeypatch.setattr(StoreLock, "_renew", lambda lock: None)  # it is stopped, and wakes up later
+    free = store.lock(out / ".build/lock", b"mark\n", 0)
+    free_other = other_process().lock(out / ".build/lock", b"mark\n", 0)
+    with pytest.raises(OSError, match="another process has taken the lock"):
+        store.publish(out, {"last": b"manifest"}, out)
+    free()
+    assert "out/last" not in bucket.files()
+    assert not bucket.files()["out/.build/lock"].endswith(b"free\n")
+    free_other()
+
+
+@pytest.mark.usefixtures("brief_locks")
+def test_of_many_processes_that_want_a_lock_one_gets_it(bucket: Bucket):
+    path, got, refused = make_path(f"{bucket.url}/lock"), [], []
+
+    def try_it() -> None:
+        try:
+            got.append(other_process().lock(path, b"mark\n", 0))
+        except BlockingIOError:
+            refused.append(1)
+
+    threads = [threading.Thread(target=try_it) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(got), len(refused)) == (1, 4)
+    got[0]()
+
+
+# ---- copies ----
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Counts the bytes of the local copies, which lie in a folder of this test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return lambda: sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_an_object_is_copied_once_however_many_want_it(
+    bucket: Bucket, store: Storage, store_server: Server, copies: Callable[[], int]
+):
+    bucket.put("file", b"0123456789")
+    url, found = make_path(f"{bucket.url}/file"), []
+    digest = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"
+    before = store_server.requests["GET"]
+    threads = [threading.Thread(target=lambda: found.append(store.map(url, digest).to_pybytes())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [b"0123456789"] * 8
+    assert store_server.requests["GET"] - before == 1
+    assert copies() == 10
+    assert store.map(url).to_pybytes() == b"0123456789"  # without a hash it is named by its version
+    bucket.put("file", b"9876543210")
+    assert store.map(url).to_pybytes() == b"9876543210"
+
+
+def test_a_copy_with_another_hash_is_refused(bucket: Bucket, store: Storage, copies: Callable[[], int]):
+    bucket.put("file", b"damaged")
+    with pytest.raises(OSError, match="its bytes are not those of the manifest's SHA-256"):
+        store.map(make_path(f"{bucket.url}/file"), "0" * 64)
+    assert copies() == 0
+
+
+def test_copies_take_no_more_than_their_bound(
+    bucket: Bucket, store: Storage, copies: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cache, "MOST_BYTES", 2500)
+    mapped = []
+    for number in range(4):
+        bucket.put(f"{number}", bytes([number]) * 1000)
+        mapped.append(store.map(make_path(f"{bucket.url}/{number}")))
+        assert copies() <= 2500
+    assert [buffer.to_pybytes() for buffer in mapped] == [bytes([number]) * 1000 for number in range(4)]
+    bucket.put("large", bytes(3000))
+    with pytest.raises(OSError, match="no room for a copy of 3,000 bytes; allowed are 2,500"):
+        store.map(make_path(f"{bucket.url}/large"))

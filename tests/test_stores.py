@@ -1,0 +1,313 @@
+"""A store of objects does what the disk does, and its failures are waited out or told in one line."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_fixtures import SECRET, Bucket, Server, times
+
+from albert_data.errors import StorageError
+from albert_data.storage import (
+    FILE,
+    FOLDER,
+    Disk,
+    Storage,
+    find_kind,
+    find_storage,
+    make_path,
+    objects,
+    remember_listings,
+    retries,
+    uploads,
+)
+from albert_data.storage.objects import ObjectStore
+from albert_data.storage.s3 import S3
+
+KEYS = ("a.txt", "b/c.txt", "b/d/e.txt", "b/d/.hidden", ".h/x.txt", "b/[1]/f.txt", "b/d.txt", "z/y/x/w.txt")
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "_FIRST_WAIT_SECONDS", 0.01)
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> Storage:
+    return find_storage(bucket.url)
+
+
+def fill(bucket: Bucket, folder: Path) -> None:
+    """The same files in a store and on the disk."""
+    for key in KEYS:
+        bucket.put(key, key.encode())
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(key.encode())
+
+
+# ---- as on the disk ----
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "*",
+            "*.txt",
+            "b/*",
+            "*/*.txt",
+            "**",
+            "**/*.txt",
+            "b/**",
+            "b/**/*.txt",
+            "b/*/e.txt",
+            "b/d/.h*",
+            ".h/*",
+            "?.txt",
+        ),
+        *("b/[[]1]/*", "b/[cd].txt", "none/*", "a.txt", "a.txt/*", "**/x/**", "b/d", "*/d"),
+    ],
+)
+def test_a_glob_finds_what_it_finds_on_the_disk(pattern: str, bucket: Bucket, store: Storage, tmp_path: Path):
+    fill(bucket, tmp_path)
+    on_disk = {os.path.relpath(path, tmp_path) for path in Disk().glob(f"{tmp_path}/{pattern}") if os.path.isfile(path)}
+    found = [url.removeprefix(f"{bucket.url}/") for url in store.glob(f"{bucket.url}/{pattern}")]
+    assert {name for name in found if name in KEYS} == on_disk
+    assert all(os.path.exists(tmp_path / name) for name in found)
+    assert len(set(found)) == len(found)
+
+
+def test_a_store_is_walked_and_described_as_the_disk_is(bucket: Bucket, store: Storage, tmp_path: Path):
+    fill(bucket, tmp_path)
+
+    def walk(storage: Storage, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        for parent, folders, files in storage.walk(root, pytest.fail):
+            folders[:] = sorted(name for name in folders if name != "y")
+            yield parent.removeprefix(root), list(folders), sorted(files)
+
+    assert list(walk(store, bucket.url)) == list(walk(Disk(), str(tmp_path)))
+    for name in ("", "b", "b/d", "b/d/e.txt", "b/d/e", "none", "b/d/.hidden"):
+        path, there = make_path(f"{bucket.url}/{name}"), tmp_path / name
+        assert find_kind(path) == find_kind(there)
+        if find_kind(path) == FOLDER:
+            assert sorted(store.list_names(path)) == sorted(os.listdir(there))
+    assert store.list_names(make_path(f"{bucket.url}/none")) == []
+
+
+def test_listings_come_in_pages_and_tell_of_each_object(
+    bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    names = {f"{number:03}.txt" for number in range(35)}
+    for name in names:
+        bucket.put(f"many/{name}", name.encode())
+    monkeypatch.setattr("albert_data.storage.s3.PAGE_ENTRIES", 10)
+    before = store_server.requests["GET"]
+    folder = make_path(f"{bucket.url}/many")
+    with remember_listings():
+        assert set(store.list_names(folder)) == names
+        assert [store.status(folder / name).num_bytes for name in names] == [7] * 35
+    assert store_server.requests["GET"] - before == 4
+    assert store.status(folder / "000.txt") == store.read(folder / "000.txt", 7)[1]
+
+
+@given(data=st.data())
+def test_any_reads_and_seeks_give_the_bytes_of_the_object(data: st.DataObject):
+    content = os.urandom(data.draw(st.integers(0, 400_000)))
+    file, wanted = io.BufferedReader(objects._ObjectFile(_Memory(content), None), 1000), io.BytesIO(content)  # type: ignore[arg-type]
+    for _ in range(data.draw(st.integers(1, 8))):
+        at, size = data.draw(st.integers(0, 500_000)), data.draw(st.integers(-1, 200_000))
+        if data.draw(st.booleans()):
+            assert file.seek(at) == wanted.seek(at)
+        assert file.read(size) == wanted.read(size)
+        assert file.tell() == wanted.tell()
+
+
+class _Memory:
+    """Answers requests for ranges of one object."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def get(self, url: Any, begin: int, num_bytes: int, version: Any) -> tuple[bytes, Any]:
+        if begin >= len(self._content):
+            raise OSError(22, "behind the end")
+        return self._content[begin : begin + num_bytes], self.head(url)
+
+    def head(self, url: Any) -> Any:
+        return objects.Status(FILE, len(self._content), 0, "version")
+
+
+def test_no_more_of_an_object_is_read_than_asked_for(bucket: Bucket, store: Storage):
+    path = make_path(f"{bucket.url}/file")
+    bucket.put("file", b"0123456789")
+    bucket.put("empty", b"")
+    assert store.read(path, most=10) == (b"0123456789", store.status(path))
+    with pytest.raises(ValueError, match="it has 10 bytes; at most 9 are allowed"):
+        store.read(path, most=9)
+    for begin, size, wanted in ((0, 4, b"0123"), (8, 4, b"89"), (20, 4, b""), (0, 0, b"")):
+        buffer = bytearray(size)
+        assert store.read_into(path, begin, memoryview(buffer)) == len(wanted)
+        assert bytes(buffer) == wanted.ljust(size, b"\0")
+    assert store.open(f"{bucket.url}/empty").read() == store.read(make_path(f"{bucket.url}/empty"), 5)[0] == b""
+
+
+def test_what_is_missing_is_an_error_to_read_and_none_to_remove(bucket: Bucket, store: Storage):
+    path = make_path(f"{bucket.url}/none")
+    for call in (store.status, store.open, store.map, lambda path: store.read(path, 9)):
+        with pytest.raises(FileNotFoundError) as caught:
+            call(path)
+        assert caught.value.filename == str(path)
+    store.remove(path)
+    store.remove_leftovers(path / ".x")
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_an_error(bucket: Bucket, store: Storage):
+    bucket.put("file", b"1" * 100_000)
+    before = store.status(f"{bucket.url}/file")
+    with store.open(f"{bucket.url}/file") as file:
+        assert file.read(1) == b"1"
+        bucket.put("file", b"2" * 100_000)
+        file.seek(90_000)
+        with pytest.raises(OSError, match="it was replaced while it was read"):
+            file.read(1)
+    assert store.status(f"{bucket.url}/file") != before
+
+
+# ---- writing ----
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "PART_BYTES", 5 * MIB)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5 * MIB, 11 * MIB])
+@pytest.mark.usefixtures("small_parts")
+def test_an_object_has_its_key_when_it_is_complete(size: int, bucket: Bucket, store: Storage):
+    content = os.urandom(size)
+    with store.create(make_path(f"{bucket.url}/file")) as file:
+        for begin in range(0, size, 2 * MIB):
+            file.write(content[begin : begin + 2 * MIB])
+        assert bucket.files() == {}
+    assert bucket.files() == {"file": content}
+    assert bucket.uploads() == []
+
+
+@pytest.mark.parametrize("size", [1, 6 * MIB])
+@pytest.mark.usefixtures("small_parts")
+def test_a_write_that_fails_leaves_nothing(size: int, bucket: Bucket, store: Storage):
+    def fail() -> None:
+        with store.create(make_path(f"{bucket.url}/file")) as file:
+            file.write(bytes(size))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert bucket.files() == {}
+    assert bucket.uploads() == []
+
+
+def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket: Bucket, store: Storage):
+    client = bucket.server.client
+    for key in ("out/.build/runs/a.run", "out/.build/plan", "out/train/b.arrow", "out/.buildings/c"):
+        client.create_multipart_upload(Bucket=bucket.name, Key=key)
+    for folder in ("out", "out/train", "out/.build"):
+        store.remove_leftovers(make_path(f"{bucket.url}/{folder}"))
+    assert sorted(bucket.uploads()) == ["out/.buildings/c", "out/train/b.arrow"]
+
+
+def test_published_files_are_moved_and_the_last_is_never_replaced(bucket: Bucket, store: Storage):
+    out = make_path(f"{bucket.url}/out")
+    bucket.put("made", b"a shard")
+    bucket.put("out/b/moved", b"before a kill")
+    files = {"a/first": make_path(f"{bucket.url}/made"), "b/moved": out / "gone", "last": b"all are there"}
+    store.publish(out, files, out / "scratch")
+    assert bucket.files() == {"out/a/first": b"a shard", "out/b/moved": b"before a kill", "out/last": b"all are there"}
+    store.publish(out, {"last": b"all are there"}, out)  # as after an answer that was lost
+    with pytest.raises(FileExistsError, match="another process has published here meanwhile"):
+        store.publish(out, {"last": b"other"}, out)
+    with pytest.raises(FileNotFoundError):
+        store.publish(out, {"a/lost": out / "gone", "other": b""}, out)
+    assert bucket.files("out/last") == {"": b"all are there"}
+    assert "out/other" not in bucket.files()
+
+
+# ---- faults ----
+
+
+@pytest.mark.parametrize(
+    "what", ["503", "500 InternalError", "503 SlowDown", "reset", "cut", "slow", "409 OperationAborted"]
+)
+def test_faults_are_waited_out(what: str, bucket: Bucket, store: Storage, store_server: Server, small_parts: None):
+    path, content = make_path(f"{bucket.url}/.build/file"), os.urandom(6 * MIB)
+    with store_server.failing(*(times(3, what, method=method) for method in ("GET", "PUT", "POST", "HEAD"))):
+        with store.create(path) as file:
+            file.write(content)
+        assert store.status(path).num_bytes == len(content)
+        assert store.open(path).read() == content
+    store.remove_leftovers(path.parent)  # one that was begun, but the answer with its id was lost
+    assert bucket.uploads() == []
+
+
+def test_answers_that_are_lost_do_no_harm(bucket: Bucket, store: Storage, store_server: Server, small_parts: None):
+    out = make_path(f"{bucket.url}/out")
+    with store_server.failing(*(times(1, "late reset", method=method) for method in ("GET", "PUT", "POST", "DELETE"))):
+        store.publish(out, {"last": b"manifest"}, out)
+        free = store.lock(out / "lock", b"mark\n", 0)
+        free()
+    complete = times(1, "late reset", method="POST", key="uploadId")
+    with store_server.failing(complete), store.create(out / "large") as file:
+        file.write(bytes(6 * MIB))
+    store.remove(out / "last")
+    assert {name: len(data) for name, data in bucket.files("out/").items()} == {"lock": 10, "large": 6 * MIB}
+    assert bucket.uploads() == []
+
+
+def test_a_store_that_stays_away_is_told_in_one_line(
+    bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.1)
+    with store_server.failing(times(1000, "503")), pytest.raises(StorageError, match="gave no answer for"):
+        find_kind(f"{bucket.url}/x")  # not None: nobody knows whether there is such an object
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("403 AccessDenied", "the store does not permit that"),
+        ("403 InvalidAccessKeyId", "the store does not accept the credentials"),
+        ("403 SignatureDoesNotMatch", "the store does not accept the credentials"),
+        ("301 PermanentRedirect", "lies in the region eu-west-1; set AWS_REGION to its region"),
+        ("400 IllegalLocationConstraintException", "lies in the region eu-west-1"),
+        ("501 NotImplemented", "the store refused the request"),
+    ],
+)
+def test_what_the_store_refuses_is_never_repeated(
+    what: str, message: str, bucket: Bucket, store: Storage, store_server: Server
+):
+    left = times(1000, what)
+    before = store_server.requests.total()
+    with store_server.failing(left), pytest.raises(StorageError, match=message) as caught:
+        store.read(make_path(f"{bucket.url}/x"), 10)
+    assert store_server.requests.total() - before <= 3  # botocore itself may ask for the region
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_without_credentials_or_its_package_says_what_to_do(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(StorageError, match="there are no credentials; set AWS_ACCESS_KEY_ID"):
+        ObjectStore(S3()).status(f"{bucket.url}/x")
+    monkeypatch.setattr("albert_data.storage._stores", {})
+    monkeypatch.setitem(__import__("sys").modules, "albert_data.storage.s3", None)
+    with pytest.raises(StorageError, match=r"s3:// needs s3fs; install it with: pip install 'albert-data\[s3\]'"):
+        find_storage("s3://bucket/x")
