@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -260,6 +261,27 @@ def test_the_batches_from_a_store_are_those_from_the_disk_even_with_an_outage(
             assert np.array_equal(one.input_ids_BT, other.input_ids_BT)
             count += 1
     assert count > 3
+
+
+@pytest.mark.parametrize("most_bytes", [0, 30_000, 1 << 30])
+def test_rows_are_the_same_however_few_shards_fit_on_this_machine(
+    most_bytes: int, shards: str, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr("albert_data.storage.cache.MOST_BYTES", max(2 * most_bytes, 60_000))
+    monkeypatch.setattr("albert_data.shards.streaming.measure_limit", lambda: 2 * most_bytes)
+    there, here = open_shards(shards), open_shards(corpus.path.parent / "reference")
+    assert len(here.manifest.splits["train"].shards) == 3
+    assert np.array_equal(there.lengths, here.lengths)
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 7, len(here)):
+        numbers = rng.integers(len(here), size=size)
+        one, other = there.rows(numbers), here.rows(numbers)
+        for name in vars(other):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert [row.document_key for row in there] == [row.document_key for row in here]
+    assert pickle.loads(pickle.dumps(there))[-1].document_key == here[-1].document_key
+    copies = sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*.copy"))
+    assert copies <= max(2 * most_bytes, 60_000)
 
 
 def test_shards_that_are_damaged_in_the_store_are_not_read(shards: str, stored: Bucket):

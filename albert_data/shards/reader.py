@@ -11,7 +11,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeVar, cast, overload
 
@@ -28,6 +28,7 @@ from albert_data.shards.paths import find_file
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import no_rows, slice_rows
 from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
+from albert_data.shards.streaming import StreamedFiles
 from albert_data.sharing import SharedLock
 from albert_data.storage import is_remote, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
@@ -73,8 +74,9 @@ class Shards:
     manifest: the folder's manifest.json.
 
     Threads may share it. Forked processes inherit it; pickled or copied, it opens the same folder again, by its
-    absolute path. Its files are mapped into memory: if a shard is truncated in place while it is open, the next read
-    ends the process with SIGBUS. A build replaces its files by renaming, so the rows stay what they were.
+    absolute path. Its files are mapped into memory, those in a store as copies, some at a time: if a shard is truncated
+    in place while it is open, the next read ends the process with SIGBUS. A build replaces its files by renaming, so
+    the rows stay what they were.
     """
 
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
@@ -85,10 +87,18 @@ class Shards:
             "has_key_b": manifest.config.examples.task.has_random,
         }
         self._bounds = Bounds.from_manifest(manifest)
-        readers = [_open_shard(folder, shard) for shard in manifest.splits[split].shards]
-        self._record_batches = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
         self._examples_of = lru_cache(maxsize=_CACHED_BATCHES)(self._read_examples)
         self._lock, self._made = SharedLock(), dict[str, Any]()
+        shards, self._streamed = manifest.splits[split].shards, None
+        if is_remote(folder):
+            self._streamed = StreamedFiles(shards, partial(_open_shard, folder), self._take_batch)
+            self._made |= {"columns": self._streamed, "begins": self._streamed.begins}
+            self._made["lengths"] = self._streamed.lengths
+            self._num_batches = len(self._streamed.places)
+        else:
+            readers = [_open_shard(folder, shard) for shard in shards]
+            self._record_batches = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
+            self._num_batches = len(self._record_batches)
 
     def __repr__(self) -> str:
         entry, config = self.manifest.splits[self.split], self.manifest.config.examples
@@ -110,21 +120,30 @@ class Shards:
         return from_record_batch(self._read_record_batch(number))
 
     def _read_record_batch(self, number: int) -> pyarrow.RecordBatch:
+        if self._streamed is not None:
+            return self._streamed.read(number)
         reader, i = self._record_batches[number]
+        return self._take_batch(reader, i, number)
+
+    def _take_batch(
+        self, reader: pyarrow.ipc.RecordBatchFileReader, i: int, number: int | None = None
+    ) -> pyarrow.RecordBatch:
+        """A record batch of a shard. number: in the split, for messages."""
         try:
             with self._lock:  # Arrow does not say that threads may share a reader
                 batch = reader.get_batch(i)
             check_batch(batch, **self._optional)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
-            raise self._make_error(f"batch {number}", explain_damage(error)) from error
+            place = f"batch {number}" if number is not None else f"batch {i} of its shard"
+            raise self._make_error(place, explain_damage(error)) from error
 
     def _make_error(self, place: str, what: str) -> ShardError:
         return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
     @property
-    def _columns(self) -> Columns:
-        numbers = range(len(self._record_batches))
+    def _columns(self) -> Columns | StreamedFiles:
+        numbers = range(self._num_batches)
         return self._make_once("columns", lambda: Columns([self._read_record_batch(number) for number in numbers]))
 
     @property
@@ -135,7 +154,7 @@ class Shards:
         """
 
         def measure() -> np.ndarray:
-            lengths = [self._read_record_batch(number).num_rows for number in range(len(self._record_batches))]
+            lengths = [self._read_record_batch(number).num_rows for number in range(self._num_batches)]
             return np.cumsum([0, *lengths], dtype=np.int64)
 
         return self._make_once("begins", measure)
@@ -177,7 +196,7 @@ class Shards:
         """Tokens of each row, [CLS] and [SEP] included: int32."""
 
         def measure() -> np.ndarray:
-            parts = [np.diff(self._examples_of(number).offsets) for number in range(len(self._record_batches))]
+            parts = [np.diff(self._examples_of(number).offsets) for number in range(self._num_batches)]
             lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
             return lengths
 
@@ -186,7 +205,7 @@ class Shards:
     def batches(self) -> Iterator[Examples]:
         """All rows in order, one record batch at a time. Raises ShardError at a row that leaves its bounds."""
         begin = 0
-        for number in range(len(self._record_batches)):
+        for number in range(self._num_batches):
             batch = self._examples_of(number)
             self._check_rows(batch, range(begin, begin + len(batch)))
             yield batch
@@ -205,7 +224,7 @@ class Shards:
         ShardError for one that leaves its bounds.
         """
         numbers = to_row_numbers(indices, len(self))
-        if not self._record_batches:
+        if not self._num_batches:
             return no_rows(**self._optional)
         batches = np.searchsorted(self._begins, numbers, side="right") - 1
         try:

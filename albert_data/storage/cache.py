@@ -16,12 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from albert_data.storage.cache_folder import find_cache_folder
 from albert_data.storage.protocol import Status
 from albert_data.storage.retries import PreconditionFailed
-from albert_data.storage.s3 import S3
 from albert_data.storage.urls import StoreURL
+
+if TYPE_CHECKING:
+    from albert_data.storage.s3 import S3
 
 MOST_BYTES = 64 << 30
 _READ_BYTES = 16 << 20
@@ -33,8 +36,7 @@ def get_copy(store: S3, url: StoreURL, digest: str | None = None) -> Path:
 
     Raises OSError if the object is missing, has another hash, or does not fit on the disk.
     """
-    folder = find_cache_folder("stores")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _make_folder()
     status = None if digest else store.head(url)
     name = digest or sha256(f"{url} {status and status.version}".encode()).hexdigest()
     path = folder / f"{name}{_COPY}"
@@ -77,10 +79,27 @@ def _download(store: S3, url: StoreURL, path: Path, status: Status, digest: str 
         if digest is not None and found.hexdigest() != digest:
             raise OSError(errno.EIO, "its bytes are not those of the manifest's SHA-256", str(url))
         os.replace(part, path)
+        make_room(path.parent, 0)  # others may have downloaded at the same time
     except PreconditionFailed as error:
         raise OSError(errno.ESTALE, "it was replaced while it was read", str(url)) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def measure_limit() -> int:
+    """How many bytes the copies may take on this machine."""
+    folder = _make_folder()
+    return _find_limit(folder, sum(path.stat().st_size for path in folder.glob(f"*{_COPY}")))
+
+
+def _find_limit(folder: Path, used: int) -> int:
+    return min(MOST_BYTES, (used + shutil.disk_usage(folder).free) // 2)
+
+
+def _make_folder() -> Path:
+    folder = find_cache_folder("stores")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def make_room(folder: Path, num_bytes: int) -> None:
@@ -90,8 +109,8 @@ def make_room(folder: Path, num_bytes: int) -> None:
         with suppress(FileNotFoundError):
             found = path.stat()
             copies.append((found.st_mtime_ns, found.st_size, path))
-    used, free = sum(size for _, size, _ in copies), shutil.disk_usage(folder).free
-    limit = min(MOST_BYTES, (used + free) // 2)
+    used = sum(size for _, size, _ in copies)
+    limit = _find_limit(folder, used)
     if num_bytes > limit:
         raise OSError(errno.ENOSPC, f"no room for a copy of {num_bytes:,} bytes; allowed are {limit:,}", str(folder))
     for _, size, path in sorted(copies):

@@ -148,8 +148,11 @@ class ObjectStore:
     def map(self, path: Path, sha256: str | None = None) -> pyarrow.Buffer:
         import pyarrow
 
-        with pyarrow.memory_map(os.fsencode(get_copy(self._requests, _parse(path), sha256))) as file:
-            return file.read_buffer()
+        while True:
+            copy = get_copy(self._requests, _parse(path), sha256)
+            with suppress(FileNotFoundError), pyarrow.memory_map(os.fsencode(copy)) as file:
+                return file.read_buffer()
+            # Another process needed the room, and removed the copy before it was mapped.
 
     # ---- writing ----
 

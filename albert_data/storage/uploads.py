@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert_data.errors import StorageError
-from albert_data.storage.s3 import S3
 from albert_data.storage.urls import StoreURL
+
+if TYPE_CHECKING:
+    from albert_data.storage.s3 import S3
 
 PART_BYTES = 16 << 20  # 10,000 parts are allowed
 _MOST_PARTS = 10_000
