@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "fuzz": "Give mutated files to every reader of files from outside.",
     "chaos": "Send signals to commands, fill their disks, and compare the results of a rerun.",
+    "stores": "Kill builds from and into a store that fails at random, and compare the results of a rerun.",
 }
 
 

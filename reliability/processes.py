@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import albert_data
 from albert_data.files import find_cache_folder
@@ -63,15 +64,22 @@ class Strike:
 class Command:
     """A process of `albert-data`, leader of its own session."""
 
-    def __init__(self, arguments: list[str], folder: Path, logs: Path, *, most_file_bytes: int | None = None) -> None:
-        """folder: the working directory; logs: a folder for its output; most_file_bytes: the limit on file sizes."""
+    def __init__(
+        self, arguments: list[str], folder: Path, logs: Path, *, most_file_bytes: int | None = None, first: str = ""
+    ) -> None:
+        """folder: the working directory; logs: a folder for its output; most_file_bytes: the limit on file sizes.
+
+        first: Python that the command executes before it begins.
+        """
+        if most_file_bytes is not None:
+            first += f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most_file_bytes},) * 2)"
         self._arguments, self._logs = arguments, logs
         logs.mkdir(parents=True, exist_ok=True)
         self._stdout, self._stderr = logs / "stdout", logs / "stderr"
         self._begin = time.monotonic()
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [*_program(most_file_bytes), *arguments],
+                [*_program(first), *arguments],
                 cwd=folder,
                 env=make_environment(logs),
                 stdin=subprocess.DEVNULL,
@@ -125,7 +133,7 @@ class Command:
         return len(left) if patiently else 0
 
 
-def run(arguments: list[str], folder: Path, logs: Path, strike: Strike | None = None, **how: int | None) -> Ended:
+def run(arguments: list[str], folder: Path, logs: Path, strike: Strike | None = None, **how: Any) -> Ended:
     """Run a command to its end; send it the signal of `strike`, if given."""
     command = Command(arguments, folder, logs, **how)
     if strike is not None:
@@ -133,12 +141,11 @@ def run(arguments: list[str], folder: Path, logs: Path, strike: Strike | None = 
     return command.wait()
 
 
-def _program(most_file_bytes: int | None) -> list[str]:
-    if most_file_bytes is None:
+def _program(first: str) -> list[str]:
+    if not first:
         return [sys.executable, "-m", "albert_data"]
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most_file_bytes},) * 2)"
     start = "import runpy, sys; sys.argv[0] = 'albert-data'; runpy.run_module('albert_data', run_name='__main__')"
-    return [sys.executable, "-c", f"{limit}; {start}"]
+    return [sys.executable, "-c", f"{first}; {start}"]
 
 
 def make_environment(logs: Path) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,8 +108,9 @@ def test_an_edited_helper_of_another_file_changes_what_a_kernel_computes(tmp_pat
     """Numba itself compares the kernel's own file alone, and would load the kernel of the older helper."""
     package, env = tmp_path / "albert_data", {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     package.mkdir()
-    for name in ("__init__", "kernels", "kernel_cache", "files", "storage", "errors", "interrupts"):
+    for name in ("__init__", "kernels", "kernel_cache", "files", "errors", "interrupts"):
         (package / f"{name}.py").write_bytes(Path(kernels.__file__).with_name(f"{name}.py").read_bytes())
+    shutil.copytree(Path(kernels.__file__).with_name("storage"), package / "storage")
     (package / "kern.py").write_text(
         "from albert_data.kernels import kernel\nfrom albert_data.help import add\n\n@kernel\ndef double(value):\n"
         "    return add(value, value)\n"

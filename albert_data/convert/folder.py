@@ -20,7 +20,7 @@ from typing import Any
 
 from albert_data.convert.writers import ConvertTask, FileEntry, find_place, new_hash
 from albert_data.errors import OutputError
-from albert_data.files import hash_file, is_regular, is_there, read_bytes, read_json, to_json, write_bytes, write_json
+from albert_data.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
 from albert_data.pipeline.receipts import read_receipt, write_receipt
 from albert_data.pipeline.workdir import LOCK_SECONDS
 from albert_data.storage import FOLDER, find_kind, find_storage
@@ -100,10 +100,10 @@ class ConversionFolder:
         if find_kind(self.work, follow=False) not in (None, FOLDER):
             raise OutputError(f"{self.work} is not a folder of a conversion; move it away, or name another folder")
         lock, names = self.work / _LOCK, set(self._storage.list_names(self.work))
-        mark = read_bytes(lock) if is_regular(lock) else None
+        mark = self._storage.read_mark(lock) if is_regular(lock) else None
         if mark is not None and _MARK.startswith(mark):  # a command that was killed at once may have written a part
             names.remove(_LOCK)
-        if names and not (mark or b"").startswith(_MARK) and _read(self.work / _PLAN) is None:
+        if names and mark != _MARK and _read(self.work / _PLAN) is None:
             raise OutputError(f"{self.work} holds {min(names)}, but no plan of a conversion; name another folder")
 
     def _holds_files(self) -> bool:

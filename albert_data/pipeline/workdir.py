@@ -2,7 +2,7 @@
 
 OUT/.build/lock         locked by the running build; its text marks the folder as one of a build
     plan.json           what is being built: config, tokenizer, inputs, versions
-    boot                the boot id of the machine when the build began (see `_read_boot_id`)
+    boot                the boot id of the machine when the build began (see `_boot_id`)
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents
     shards/             finished shards, until they are published
     shards/receipts/    the receipts of these shards
@@ -13,7 +13,7 @@ OUT/.build/lock         locked by the running build; its text marks the folder a
 
 A killed build resumes by its receipts: a task or shard with a receipt is finished. Runs and receipts are never
 synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the build
-begins anew. Only Linux shows that there was a crash (see `_read_boot_id`).
+begins anew. Only Linux shows that there was a crash (see `_boot_id`).
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ class WorkDir:
         if not is_there(self.root) or self._is_marked() or self._read_plan() is not None:
             return
         # A build that was killed at once may have written no mark, or a part of it.
-        is_lock = is_regular(self._lock_path) and _MARK.startswith(read_bytes(self._lock_path))
+        is_lock = is_regular(self._lock_path) and _MARK.startswith(self._storage.read_mark(self._lock_path))
         if foreign := sorted(set(self._storage.list_names(self.root)) - ({_LOCK_NAME} if is_lock else set())):
             raise OutputError(
                 f"{self.root} holds {foreign[0]}, but no plan of a build; move it away, or name another folder"
             )
 
     def _is_marked(self) -> bool:
-        return is_regular(self._lock_path) and read_bytes(self._lock_path).startswith(_MARK)
+        return is_regular(self._lock_path) and self._storage.read_mark(self._lock_path) == _MARK
 
     def begin(self, plan: Plan, overwrite: bool) -> None:
         """Resume a killed build of this plan, or start one.
@@ -141,9 +141,9 @@ class WorkDir:
         self._check_targets(plan)
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
-        if not is_same or self._read_boot() != self._boot_id():
+        if not is_same or self._read_boot() != self._present_boot():
             self.clear()
-            write_bytes(self._boot, self._boot_id().encode(), sync=False)
+            write_bytes(self._boot, self._present_boot().encode(), sync=False)
             write_json(self._plan, plan.to_values())
         for folder in (self.runs, self.receipts):
             self._storage.make_folder(folder)
@@ -187,9 +187,9 @@ class WorkDir:
             return None
         return version if isinstance(version, int) and version > RULES_VERSION else None
 
-    def _boot_id(self) -> str:
+    def _present_boot(self) -> str:
         """What `boot` has to hold if nothing was lost since. A store loses nothing, whatever machine resumes."""
-        return "" if is_remote(self.out) else _read_boot_id()
+        return "" if is_remote(self.out) else _boot_id()
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
@@ -267,7 +267,7 @@ class WorkDir:
             self._unlock = None
 
 
-def _read_boot_id() -> str:
+def _boot_id() -> str:
     """A text that is new after each start of the machine.
 
     Only Linux gives it. Elsewhere it is always empty, so a crash of the machine goes unnoticed, and a resumed build

@@ -200,6 +200,10 @@ class Disk:
             raise
         return partial(os.close, descriptor)
 
+    def read_mark(self, path: Path) -> bytes:
+        with self.open(path) as file:
+            return file.read()
+
 
 def _make_status(found: os.stat_result) -> Status:
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), OTHER)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from albert_data.errors import StorageError
@@ -24,6 +24,7 @@ EXPIRY_SECONDS = 30.0
 RENEW_SECONDS = 6.0
 _POLL_SECONDS = 1.0
 _FREE = b"free\n"  # what the object holds after the mark when nobody holds the lock
+_STATE = re.compile(rb"(free|held [0-9a-f]{16})\n\Z")
 
 
 class StoreLock:
@@ -108,7 +109,6 @@ class StoreLock:
             self._put(self._version, content=_FREE)
 
 
-def hold(store: S3, url: StoreURL, mark: bytes) -> tuple[StoreLock, Callable[[], None]]:
-    """Take a lock. Returns it with what frees it."""
-    lock = StoreLock(store, url, mark)
-    return lock, lock.free
+def strip_state(content: bytes) -> bytes:
+    """The mark, without what a lock puts after it."""
+    return _STATE.sub(b"", content)

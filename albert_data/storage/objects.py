@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
 from albert_data.storage.listings import recall
-from albert_data.storage.locks import StoreLock
+from albert_data.storage.locks import StoreLock, strip_state
 from albert_data.storage.protocol import FOLDER, Address, Status
 from albert_data.storage.retries import PreconditionFailed
 from albert_data.storage.s3 import NEW, S3
@@ -251,6 +251,9 @@ class ObjectStore:
             lock.free()
 
         return free
+
+    def read_mark(self, path: Path) -> bytes:
+        return strip_state(self.open(path).read())
 
 
 def _parse(path: Address) -> StoreURL:

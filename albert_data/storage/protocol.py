@@ -120,3 +120,6 @@ class Storage(Protocol):
 
         Waits up to `seconds` for it. Raises BlockingIOError if another has it, or has removed the file.
         """
+
+    def read_mark(self, path: Path) -> bytes:
+        """The mark that `lock` wrote to a file; all of the file if it is none of a lock."""

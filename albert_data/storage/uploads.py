@@ -16,8 +16,8 @@ from albert_data.storage.urls import StoreURL
 if TYPE_CHECKING:
     from albert_data.storage.s3 import S3
 
-PART_BYTES = 16 << 20  # 10,000 parts are allowed
-_MOST_PARTS = 10_000
+PART_BYTES = 8 << 20
+_PARTS_OF_A_SIZE = 1_000
 
 
 class Upload(io.RawIOBase):
@@ -44,8 +44,8 @@ class Upload(io.RawIOBase):
         return len(taken)
 
     def _part_bytes(self) -> int:
-        """Parts grow, so that 10,000 of them hold the 5 TB that an object may have."""
-        return PART_BYTES << (len(self._parts) // (_MOST_PARTS // 5))
+        """Parts double after each thousand, so that the 10,000 that are allowed hold the 5 TB of the largest object."""
+        return PART_BYTES << (len(self._parts) // _PARTS_OF_A_SIZE)
 
     def _send(self) -> None:
         if not self._upload:
