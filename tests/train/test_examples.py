@@ -1,0 +1,222 @@
+"""The examples in docs/examples compute what they say, and learn, on tiny models and data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from toy_language import train_model
+
+from albert_data.cli.main import run as run_command
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.train.config import AlbertConfig
+from albert_data.train.model import Albert
+
+pytest.importorskip("safetensors", reason="the train extra is not installed")
+transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+
+EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
+sys.path.insert(0, str(EXAMPLES))  # as `python docs/examples/x.py` does
+
+import answer  # noqa: E402
+import classify  # noqa: E402
+import toy_tasks  # noqa: E402
+
+from albert_data.interop import huggingface  # noqa: E402
+
+REMARKS, HELD_OUT = toy_tasks.make_remarks(200), toy_tasks.make_remarks(100, seed=1)  # of the same words
+NAMES = ["blame", "praise"]
+
+
+def make_text() -> list[str]:
+    """Sentences of all words of the toy tasks."""
+    return [
+        sentence
+        for test in (False, True)
+        for _, _, text in toy_tasks.make_questions(600, test=test)
+        for sentence in (text, "It was good. He is bad.", toy_tasks.make_remarks(1, test=test)[0][1])
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with `model`, exported with random weights, and `shards` of its tokenizer."""
+    folder = tmp_path_factory.mktemp("examples")
+    text = make_text()
+    pieces = train_model(sentence_iterator=iter(text), vocab_size=400)
+    (folder / "spiece.model").write_bytes(pieces)
+    documents = ["\n".join(text[begin : begin + 12]) for begin in range(0, len(text), 12)]
+    (folder / "corpus.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    options = ["--max-seq-len", "48", "--validation-fraction", "0.1", "--workers", "1", "-o", str(folder / "shards")]
+    corpus, tokenizer = str(folder / "corpus.txt"), str(folder / "spiece.model")
+    assert run_command(["build", corpus, "--tokenizer", tokenizer, *options]) == 0
+    config = AlbertConfig(
+        vocab_size=Tokenizer(pieces, "toy").vocab_size,
+        max_positions=64,
+        embedding_size=32,
+        hidden_size=64,
+        num_layers=2,
+        num_heads=4,
+        ffn_size=128,
+    )
+    torch.manual_seed(0)
+    huggingface.write_folder(Albert(config), Tokenizer(pieces, "toy"), folder / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return transformers.AutoTokenizer.from_pretrained(folder / "model")
+
+
+@pytest.fixture
+def masked(folder):
+    """The model with its MLM head."""
+    return transformers.AlbertForMaskedLM.from_pretrained(folder / "model").eval()
+
+
+@pytest.fixture
+def classifier(folder):
+    torch.manual_seed(0)
+    return transformers.AlbertForSequenceClassification.from_pretrained(folder / "model", num_labels=2)
+
+
+def run(module, monkeypatch, capsys, *arguments: object) -> str:
+    """Run an example's command line and return what it prints."""
+    monkeypatch.setattr(sys, "argv", ["example.py", *map(str, arguments)])
+    module.main()
+    return capsys.readouterr().out
+
+
+def last_number(shown: str, after: str) -> float:
+    """The number that follows the last occurrence of some words."""
+    return float(shown.rpartition(after)[2].split()[0].strip("%,:"))
+
+
+def share_right(guesses: list[str], rows) -> float:
+    return sum(guess == row[0] for guess, row in zip(guesses, rows, strict=True)) / len(rows)
+
+
+# ---- the tasks ----
+
+
+def test_the_words_of_a_test_are_not_in_its_training():
+    for make, words in (
+        (toy_tasks.make_remarks, (toy_tasks.PRAISE, toy_tasks.BLAME)),
+        (toy_tasks.make_pairs, (toy_tasks.PRAISE, toy_tasks.BLAME)),
+        (toy_tasks.make_questions, (toy_tasks.NAMES, toy_tasks.THINGS, toy_tasks.PLACES)),
+    ):
+        vocabulary = set(" ".join(words).split())
+        seen, unseen = (
+            {word.strip(".,") for row in make(500, test=test) for word in " ".join(row[1:]).split()} & vocabulary
+            for test in (False, True)
+        )
+        assert seen
+        assert unseen
+        assert not seen & unseen
+
+
+def test_the_labels_of_pairs_say_which_remark_is_the_kinder_one():
+    praise = set(toy_tasks.PRAISE.split())
+    for label, *texts in toy_tasks.make_pairs(300):
+        first, second = (bool({word.strip(".,") for word in text.split()} & praise) for text in texts)
+        assert label == ("equal" if first == second else "first" if first else "second")
+
+
+def test_an_answer_stands_once_in_its_text():
+    for right, _, text in toy_tasks.make_questions(300) + toy_tasks.make_questions(300, test=True):
+        assert text.count(right) == 1
+
+
+def test_a_file_that_is_not_of_labelled_lines_is_refused(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("\ufefffine\tA text.\n\nbad\tAnother.\n", encoding="utf-8")
+    assert toy_tasks.read_tsv(path, 1) == [("fine", "A text."), ("bad", "Another.")]
+    with pytest.raises(SystemExit, match=r"line 1: has 2 fields, but 3 are needed"):
+        toy_tasks.read_tsv(path, 2)
+    path.write_bytes(b"fine\t\xff\n")
+    with pytest.raises(SystemExit, match="can't be read as UTF-8 text"):
+        toy_tasks.read_tsv(path, 1)
+    path.write_bytes(b"\n")
+    with pytest.raises(SystemExit, match="has no lines"):
+        toy_tasks.read_tsv(path, 1)
+    with pytest.raises(SystemExit, match="No such file"):
+        toy_tasks.read_tsv(tmp_path / "missing.tsv", 1)
+
+
+# ---- classification ----
+
+
+def test_a_classifier_learns_labels_and_nothing_from_shuffled_ones(folder, tokenizer, classifier):
+    shuffled = [(NAMES[number % 7 % 2], row[1]) for number, row in enumerate(REMARKS)]
+    before = {name: value.clone() for name, value in classifier.state_dict().items()}
+    classify.train(classifier, tokenizer, shuffled, NAMES, steps=120, lr=3e-3)
+    assert share_right(classify.predict(classifier, tokenizer, HELD_OUT, NAMES), HELD_OUT) < 0.8
+    classifier.load_state_dict(before)
+    classify.train(classifier, tokenizer, REMARKS, NAMES, steps=120, lr=3e-3)
+    assert share_right(classify.predict(classifier, tokenizer, HELD_OUT, NAMES), HELD_OUT) > 0.95
+
+
+def test_a_classifier_of_files_reads_both_texts_of_a_pair(folder, tmp_path, monkeypatch, capsys):
+    first = [text for _, text in toy_tasks.make_remarks(200, seed=2)][::-1]
+    for name, rows in (("train", REMARKS), ("test", HELD_OUT)):
+        lines = [f"{label}\t{other}\t{text}\n" for (label, text), other in zip(rows, first, strict=False)]
+        (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    files = ["--train", tmp_path / "train.tsv", "--test", tmp_path / "test.tsv"]
+    shown = run(
+        classify,
+        monkeypatch,
+        capsys,
+        folder / "model",
+        "--pairs",
+        *files,
+        "--scratch",
+        "--steps",
+        "150",
+        "--lr",
+        "3e-3",
+    )
+    assert last_number(shown, "right: ") > 90
+
+
+def test_labels_that_the_training_lacks_are_refused(folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.tsv").write_text("good\tA text.\n")
+    (tmp_path / "test.tsv").write_text("bad\tA text.\n")
+    files = ["--train", tmp_path / "train.tsv", "--test", tmp_path / "test.tsv"]
+    with pytest.raises(SystemExit, match=r"test.tsv: the label 'bad' is not in .*train.tsv"):
+        run(classify, monkeypatch, capsys, folder / "model", *files)
+    for module in (classify, answer):
+        with pytest.raises(SystemExit, match="2"):
+            run(module, monkeypatch, capsys, folder / "model", *files[:2])
+        assert "give both --train and --test" in capsys.readouterr().err
+
+
+# ---- answers ----
+
+
+def test_the_tokens_of_an_answer_are_those_of_its_text(tokenizer):
+    rows = toy_tasks.make_questions(60)
+    encoded = answer.encode(tokenizer, rows)
+    for row, first, last, ids in zip(rows, *answer.locate(encoded, rows), encoded["input_ids"], strict=True):
+        assert tokenizer.decode(ids[first : last + 1]).strip() == row[0]
+
+
+def test_an_answer_that_is_cut_off_has_no_label(tokenizer, monkeypatch):
+    monkeypatch.setattr(answer, "MAX_LEN", 16)
+    rows = [("Anna", "Who was it?", "It was good. " * 9 + "Anna came.")]
+    assert answer.locate(answer.encode(tokenizer, rows), rows) == (torch.tensor([-100]), torch.tensor([-100]))
+    with pytest.raises(SystemExit, match="'Tom' is not in its text"):
+        answer.locate(answer.encode(tokenizer, rows), [("Tom", *rows[0][1:])])
+
+
+def test_questions_are_answered_from_the_text_and_learned(folder, tokenizer):
+    torch.manual_seed(0)
+    model = transformers.AlbertForQuestionAnswering.from_pretrained(folder / "model")
+    rows, held_out = toy_tasks.make_questions(600), toy_tasks.make_questions(60, seed=1)
+    guesses = answer.predict(model, tokenizer, held_out)
+    assert all(guess in row[2] for guess, row in zip(guesses, held_out, strict=True))
+    assert share_right(guesses, held_out) < 0.2
+    answer.train(model, tokenizer, rows, steps=120, lr=5e-3)
+    assert share_right(answer.predict(model, tokenizer, held_out), held_out) > 0.6
