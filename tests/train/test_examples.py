@@ -22,6 +22,7 @@ sys.path.insert(0, str(EXAMPLES))  # as `python docs/examples/x.py` does
 
 import answer  # noqa: E402
 import classify  # noqa: E402
+import flooding  # noqa: E402
 import toy_tasks  # noqa: E402
 
 from albert_data.interop import huggingface  # noqa: E402
@@ -220,3 +221,34 @@ def test_questions_are_answered_from_the_text_and_learned(folder, tokenizer):
     assert share_right(guesses, held_out) < 0.2
     answer.train(model, tokenizer, rows, steps=120, lr=5e-3)
     assert share_right(answer.predict(model, tokenizer, held_out), held_out) > 0.6
+
+
+# ---- flooding ----
+
+
+def test_flooding_changes_the_sign_of_the_gradient_below_the_level():
+    loss = torch.tensor([0.5, 0.3, 0.1], requires_grad=True)
+    flooded = flooding.flood(loss, 0.3)
+    flooded.sum().backward()
+    assert flooded.tolist() == pytest.approx([0.5, 0.3, 0.5])
+    assert loss.grad[[0, 2]].tolist() == [1.0, -1.0]
+
+
+def test_one_label_in_five_is_wrong_alike_for_both():
+    spoiled = flooding.spoil(REMARKS, every=5)
+    wrong = [row[0] for row, other in zip(REMARKS, spoiled, strict=True) if row[0] != other[0]]
+    assert (wrong.count("praise"), wrong.count("blame")) == (20, 20)
+    assert [row[1] for row in spoiled] == [row[1] for row in REMARKS]
+
+
+def test_with_flooding_the_training_loss_stays_near_the_level(tokenizer, classifier, capsys):
+    losses = {}
+    before = {name: value.clone() for name, value in classifier.state_dict().items()}
+    for level in (0.0, 0.4):
+        classifier.load_state_dict(before)
+        torch.manual_seed(0)
+        options = {"level": level, "epochs": 20, "lr": 3e-3}
+        assert len(flooding.train(classifier, tokenizer, REMARKS[:64], HELD_OUT[:10], **options)) == 20
+        losses[level] = last_number(capsys.readouterr().out, ": loss ")
+    assert losses[0.0] < 0.1
+    assert 0.2 < losses[0.4] < 0.65
