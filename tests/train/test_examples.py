@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from toy_language import train_model
 
 from albert_data.cli.main import run as run_command
@@ -23,6 +24,7 @@ sys.path.insert(0, str(EXAMPLES))  # as `python docs/examples/x.py` does
 import answer  # noqa: E402
 import classify  # noqa: E402
 import flooding  # noqa: E402
+import linear_attention  # noqa: E402
 import toy_tasks  # noqa: E402
 
 from albert_data.interop import huggingface  # noqa: E402
@@ -252,3 +254,47 @@ def test_with_flooding_the_training_loss_stays_near_the_level(tokenizer, classif
         losses[level] = last_number(capsys.readouterr().out, ": loss ")
     assert losses[0.0] < 0.1
     assert 0.2 < losses[0.4] < 0.65
+
+
+# ---- linear attention ----
+
+
+def test_linear_attention_is_its_quadratic_form():
+    q_BATD, k_BATD, v_BATD = torch.randn(3, 2, 3, 10, 4, dtype=torch.float64)
+    valid_BT = torch.arange(10) < torch.tensor([[10], [6]])
+    weights_BATT = (F.elu(q_BATD) + 1) @ (F.elu(k_BATD) + 1).transpose(2, 3) * valid_BT[:, None, None, :]
+    expected = weights_BATT / weights_BATT.sum(-1, keepdim=True) @ v_BATD
+    torch.testing.assert_close(linear_attention.attend_linearly(q_BATD, k_BATD, v_BATD, valid_BT), expected)
+
+
+def test_the_work_of_linear_attention_grows_with_the_length_and_not_with_its_square():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    work = []
+    for num_tokens in (64, 128):
+        with FlopCounterMode(display=False) as counter:
+            linear_attention.attend_linearly(*torch.randn(3, 1, 2, num_tokens, 8))
+        work.append(counter.get_total_flops())
+    assert work[1] == 2 * work[0] > 0
+
+
+def test_padding_does_not_change_a_row_of_a_model_with_linear_attention(masked, tokenizer):
+    masked.set_attn_implementation("linear")
+    texts = ["It was good.", "The dinner was splendid, as always. He is bad."]
+    together = masked(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+    alone = masked(**tokenizer(texts[:1], return_tensors="pt")).logits
+    torch.testing.assert_close(together[:1, : alone.shape[1]], alone)
+
+
+def test_a_model_learns_with_linear_attention(folder, monkeypatch, capsys):
+    monkeypatch.setattr(linear_attention, "time_attentions", lambda _: {"linear": 1.0})
+    shown = run(
+        linear_attention, monkeypatch, capsys, folder / "model", folder / "shards", "--steps", "40", "--lr", "5e-3"
+    )
+    assert last_number(shown, "after 40 updates: MLM loss ") < last_number(shown, "untrained: MLM loss ") - 1
+
+
+def test_all_three_attentions_are_timed():
+    times = linear_attention.time_attentions(32, repeats=1)
+    assert set(times) == {"matrix", "fused", "linear"}
+    assert min(times.values()) > 0
