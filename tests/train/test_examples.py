@@ -25,6 +25,7 @@ import answer  # noqa: E402
 import classify  # noqa: E402
 import flooding  # noqa: E402
 import linear_attention  # noqa: E402
+import text_autoencoder  # noqa: E402
 import toy_tasks  # noqa: E402
 
 from albert_data.interop import huggingface  # noqa: E402
@@ -298,3 +299,48 @@ def test_all_three_attentions_are_timed():
     times = linear_attention.time_attentions(32, repeats=1)
     assert set(times) == {"matrix", "fused", "linear"}
     assert min(times.values()) > 0
+
+
+# ---- the text autoencoder ----
+
+
+def test_a_position_of_the_text_autoencoder_depends_on_all_tokens_but_its_own(masked, tokenizer):
+    with torch.no_grad():
+        for parameter in masked.parameters():  # with the weights of a new model, attention is nearly uniform
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model = text_autoencoder.TextAutoencoder(masked, tokenizer.mask_token_id).double().eval()
+    ids_BT = torch.randint(5, 200, (1, 8))
+    zeros_BT, valid_BT = torch.zeros_like(ids_BT), torch.ones_like(ids_BT)
+    logits_BTV = model(ids_BT, zeros_BT, valid_BT)
+    for place in range(8):
+        changed_BT = ids_BT.clone()
+        changed_BT[0, place] = 201
+        is_equal_T = (model(changed_BT, zeros_BT, valid_BT) - logits_BTV).abs().amax(-1)[0] < 1e-9
+        assert is_equal_T.tolist() == [other == place for other in range(8)]
+
+
+def test_padding_does_not_change_a_row_of_the_text_autoencoder(masked, tokenizer):
+    model = text_autoencoder.TextAutoencoder(masked, tokenizer.mask_token_id)
+    ids_BT = torch.randint(5, 200, (1, 8))
+    short = model(ids_BT[:, :5], torch.zeros(1, 5, dtype=torch.long), torch.ones(1, 5))
+    valid_BT = torch.tensor([[1, 1, 1, 1, 1, 0, 0, 0]])
+    torch.testing.assert_close(model(ids_BT, torch.zeros_like(ids_BT), valid_BT)[:, :5], short)
+
+
+def test_the_score_by_masks_is_the_sum_of_one_pass_for_each_token(masked):
+    ids_T, mask_id = torch.tensor([2, 30, 40, 50, 3]), 4
+    expected = 0.0
+    for place in (1, 2, 3):
+        masked_T = ids_T.clone()
+        masked_T[place] = mask_id
+        expected += masked(input_ids=masked_T[None]).logits[0, place].log_softmax(-1)[ids_T[place]].item()
+    with torch.no_grad():
+        assert text_autoencoder.score_by_masks(masked, ids_T, mask_id) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_text_autoencoder_learns_to_prefer_the_original(folder, monkeypatch, capsys):
+    options = ["--steps", "80", "--lr", "5e-3", "--tokens", "12"]
+    shown = run(text_autoencoder, monkeypatch, capsys, folder / "model", folder / "shards", *options)
+    assert last_number(shown, "T-TA: right ") > 70
+    with pytest.raises(SystemExit, match="no validation row begins with 100 tokens"):
+        run(text_autoencoder, monkeypatch, capsys, folder / "model", folder / "shards", "--tokens", "100")
