@@ -23,12 +23,13 @@ sys.path.insert(0, str(EXAMPLES))  # as `python docs/examples/x.py` does
 
 import answer  # noqa: E402
 import classify  # noqa: E402
+import electra  # noqa: E402
 import flooding  # noqa: E402
 import linear_attention  # noqa: E402
 import text_autoencoder  # noqa: E402
 import toy_tasks  # noqa: E402
 
-from albert_data.interop import huggingface  # noqa: E402
+from albert_data.interop import ShardDataset, huggingface  # noqa: E402
 
 REMARKS, HELD_OUT = toy_tasks.make_remarks(200), toy_tasks.make_remarks(100, seed=1)  # of the same words
 NAMES = ["blame", "praise"]
@@ -344,3 +345,50 @@ def test_the_text_autoencoder_learns_to_prefer_the_original(folder, monkeypatch,
     assert last_number(shown, "T-TA: right ") > 70
     with pytest.raises(SystemExit, match="no validation row begins with 100 tokens"):
         run(text_autoencoder, monkeypatch, capsys, folder / "model", folder / "shards", "--tokens", "100")
+
+
+# ---- ELECTRA ----
+
+
+def test_only_masks_are_replaced_and_a_drawn_original_counts_as_such(folder):
+    rows = ShardDataset(folder / "shards", remask=False)
+    batch = rows.collate([rows[number] for number in range(8)])
+    labels_BT = batch["labels"]
+    is_masked_BT = labels_BT != -100
+    certain_BTV = F.one_hot(labels_BT.clamp(min=0), 209) * 1e4
+    ids_BT, is_replaced_BT = electra.Electra.replace(batch, certain_BTV.float())
+    assert not is_replaced_BT.any()
+    assert torch.equal(ids_BT, text_autoencoder.restore(batch))
+    ids_BT, is_replaced_BT = electra.Electra.replace(batch, certain_BTV.roll(1, -1).float())
+    assert torch.equal(is_replaced_BT, is_masked_BT)
+    assert torch.equal(ids_BT[~is_masked_BT], batch["input_ids"][~is_masked_BT])
+
+
+def test_generator_and_discriminator_share_their_embeddings(masked):
+    learner = electra.Electra(masked.config)
+    token_embedding = learner.encoder.embeddings.word_embeddings.weight
+    assert learner.generator.albert.embeddings is learner.encoder.embeddings
+    assert learner.generator.get_output_embeddings().weight is token_embedding
+
+
+def test_electra_learns_to_detect_replaced_tokens(folder, masked):
+    rows = ShardDataset(folder / "shards", masked)
+    batch = rows.collate([rows[number] for number in range(64)])
+    shares = []
+    for steps in (1, 150):
+        torch.manual_seed(0)
+        learner = electra.Electra(masked.config)
+        electra.train(learner, rows, steps=steps, lr=5e-3, device="cpu")
+        with torch.no_grad():
+            ids_BT, is_replaced_BT = learner.replace(batch, learner.generator(**batch).logits)
+            inputs = {name: batch[name] for name in ("token_type_ids", "attention_mask")}
+            scores_BT = learner.detect(learner.encoder(input_ids=ids_BT, **inputs).last_hidden_state)[..., 0]
+        is_kept_BT = batch["attention_mask"].bool() & ~is_replaced_BT
+        shares.append((scores_BT[is_replaced_BT][:, None] > scores_BT[is_kept_BT]).float().mean().item())
+    assert shares[0] == pytest.approx(0.5, abs=0.15)  # of a replaced and a kept token, which is the suspect
+    assert shares[1] > 0.62
+
+
+def test_the_probe_reads_words_that_it_has_seen(folder, tokenizer):
+    encoder = transformers.AlbertModel.from_pretrained(folder / "model").eval()
+    assert electra.probe(encoder, tokenizer, REMARKS, HELD_OUT) > 0.8
