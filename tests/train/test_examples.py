@@ -26,6 +26,7 @@ import classify  # noqa: E402
 import electra  # noqa: E402
 import flooding  # noqa: E402
 import linear_attention  # noqa: E402
+import pet  # noqa: E402
 import text_autoencoder  # noqa: E402
 import toy_tasks  # noqa: E402
 
@@ -392,3 +393,29 @@ def test_electra_learns_to_detect_replaced_tokens(folder, masked):
 def test_the_probe_reads_words_that_it_has_seen(folder, tokenizer):
     encoder = transformers.AlbertModel.from_pretrained(folder / "model").eval()
     assert electra.probe(encoder, tokenizer, REMARKS, HELD_OUT) > 0.8
+
+
+# ---- cloze questions ----
+
+
+def test_the_scores_of_labels_are_the_logits_of_their_words_at_the_mask(masked, tokenizer):
+    texts = ["He is bad.", "The dinner was good, as always."]
+    scores_BK = pet.score_words(masked, tokenizer, texts)
+    for text, scores_K in zip(texts, scores_BK, strict=True):
+        ids = tokenizer(text + " It was [MASK].", return_tensors="pt")
+        place = ids["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+        logits_V = masked(**ids).logits[0, place]
+        expected = [logits_V[tokenizer.convert_tokens_to_ids(f"\u2581{word}")] for word in ("bad", "good")]
+        torch.testing.assert_close(scores_K, torch.stack(expected))
+
+
+def test_a_label_needs_a_word_of_one_piece(tokenizer, monkeypatch):
+    monkeypatch.setitem(pet.WORDS, "praise", "goodbadgood")
+    with pytest.raises(SystemExit, match="'goodbadgood' is not one piece"):
+        pet.find_ids(tokenizer)
+
+
+def test_a_cloze_question_is_learned(masked, tokenizer):
+    options = {"lr": 5e-3, "rows": REMARKS[:100], "held_out": HELD_OUT[:60]}
+    assert pet.learn(masked, tokenizer, pet.score_words, epochs=0, **options) < 0.8
+    assert pet.learn(masked, tokenizer, pet.score_words, epochs=25, **options) > 0.9
