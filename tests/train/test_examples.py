@@ -23,6 +23,7 @@ sys.path.insert(0, str(EXAMPLES))  # as `python docs/examples/x.py` does
 
 import answer  # noqa: E402
 import classify  # noqa: E402
+import conditional_norm  # noqa: E402
 import electra  # noqa: E402
 import flooding  # noqa: E402
 import linear_attention  # noqa: E402
@@ -419,3 +420,41 @@ def test_a_cloze_question_is_learned(masked, tokenizer):
     options = {"lr": 5e-3, "rows": REMARKS[:100], "held_out": HELD_OUT[:60]}
     assert pet.learn(masked, tokenizer, pet.score_words, epochs=0, **options) < 0.8
     assert pet.learn(masked, tokenizer, pet.score_words, epochs=25, **options) > 0.9
+
+
+# ---- conditional LayerNorm ----
+
+
+def test_a_new_condition_changes_nothing(classifier, tokenizer):
+    inputs = tokenizer(["It was good.", "He is bad."], return_tensors="pt", padding=True)
+    expected = classifier.eval()(**inputs).logits
+    tasks_B = conditional_norm.add_condition(classifier)
+    tasks_B.append(torch.tensor([0, 1]))
+    torch.testing.assert_close(classifier(**inputs).logits, expected)
+    norms = [module for module in classifier.modules() if isinstance(module, conditional_norm.ConditionalLayerNorm)]
+    assert len(norms) == 3  # of the embeddings, and of the two parts of the shared layer
+
+
+def test_the_labels_of_both_tasks_are_those_of_the_remark_and_independent():
+    texts, tasks, labels = conditional_norm.make_rows(800)
+    praise = set(toy_tasks.PRAISE.split())
+    for text, task, label in zip(texts, tasks, labels, strict=True):
+        on_person = any(text.startswith(pattern.split("{}")[0]) for pattern in toy_tasks.ON_PEOPLE)
+        assert label == (on_person if task else bool({word.strip(".,") for word in text.split()} & praise))
+    assert [labels[tasks == task].float().mean() for task in (0, 1)] == [0.5, 0.5]
+
+
+def test_only_with_a_condition_a_model_learns_labels_that_contradict_each_other(folder, tokenizer, monkeypatch):
+    def make_rows(count, **_):
+        tasks = torch.arange(count) % 2
+        return ["It was good."] * count, tasks, tasks
+
+    monkeypatch.setattr(conditional_norm, "make_rows", make_rows)
+    shares = []
+    for conditional in (False, True):
+        torch.manual_seed(0)
+        model = transformers.AlbertForSequenceClassification.from_pretrained(folder / "model")
+        tasks_B = conditional_norm.add_condition(model) if conditional else None
+        shares.append(conditional_norm.learn(model, tokenizer, tasks_B, steps=40, lr=3e-3))
+    assert sorted(shares[0]) == [0.0, 1.0]  # the same label for all
+    assert shares[1] == [1.0, 1.0]
