@@ -29,6 +29,7 @@ import flooding  # noqa: E402
 import linear_attention  # noqa: E402
 import pet  # noqa: E402
 import text_autoencoder  # noqa: E402
+import theseus  # noqa: E402
 import toy_tasks  # noqa: E402
 
 from albert_data.interop import ShardDataset, huggingface  # noqa: E402
@@ -458,3 +459,46 @@ def test_only_with_a_condition_a_model_learns_labels_that_contradict_each_other(
         shares.append(conditional_norm.learn(model, tokenizer, tasks_B, steps=40, lr=3e-3))
     assert sorted(shares[0]) == [0.0, 1.0]  # the same label for all
     assert shares[1] == [1.0, 1.0]
+
+
+# ---- Theseus ----
+
+
+def test_the_rate_decides_which_layers_are_run(masked, tokenizer):
+    inputs = tokenizer("It was good. He is bad.", return_tensors="pt")
+    whole = masked(**inputs).logits
+    half = theseus.begin_half(masked)
+    with torch.no_grad():
+        for weight in half.albert.encoder.successor.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+    half.train().albert.encoder.rate = 0.0
+    torch.testing.assert_close(half(**inputs).logits, whole)  # the model has no dropout
+    short = half.eval()(**inputs).logits
+    assert (short - whole).abs().max() > 1e-3
+    torch.testing.assert_close(theseus.finish_half(half)(**inputs).logits, short)
+
+
+def test_a_half_is_trained_while_the_whole_stays(folder, masked):
+    rows = ShardDataset(folder / "shards", masked)
+    validation = ShardDataset(folder / "shards", masked, split="validation")
+    linear_attention.train(masked, rows, steps=60, lr=5e-3)  # with softmax
+    half = theseus.begin_half(masked)
+    with torch.no_grad():
+        for weight in half.albert.encoder.successor.parameters():
+            weight.add_(torch.randn_like(weight))
+    before = theseus.measure_loss(half, validation)
+    theseus.train(half, rows, steps=60, lr=5e-3, first_rate=0.5)
+    assert theseus.measure_loss(half, validation) < before - 0.3
+    kept = half.albert.encoder.predecessor.state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in masked.albert.encoder.state_dict().items())
+
+
+def test_a_half_model_is_written_and_an_odd_one_refused(folder, masked, tokenizer, tmp_path, monkeypatch, capsys):
+    options = [folder / "shards", "-o", tmp_path / "half", "--steps", "2"]
+    shown = run(theseus, monkeypatch, capsys, folder / "model", *options)
+    half = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "half")
+    validation = ShardDataset(folder / "shards", half, split="validation")
+    assert half.config.num_hidden_layers == 1
+    assert theseus.measure_loss(half, validation) == pytest.approx(last_number(shown, "by replacing: "), abs=0.001)
+    with pytest.raises(SystemExit, match="has 1 layers, an odd number"):
+        run(theseus, monkeypatch, capsys, tmp_path / "half", *options)
