@@ -271,6 +271,21 @@ def test_answers_that_are_lost_do_no_harm(bucket: Bucket, store: Storage, store_
     assert bucket.uploads() == []
 
 
+def test_a_store_that_does_not_answer_is_told_once_while_it_is_waited_for(
+    bucket: Bucket,
+    store: Storage,
+    store_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(retries, "_SAID_AFTER_SECONDS", 0.05)
+    store.list_names(make_path(bucket.url))  # it answers, so its address is right
+    with store_server.failing(times(6, "503")):
+        store.list_names(make_path(bucket.url))
+    [line] = caplog.messages
+    assert line == f"{bucket.url} gives no answer (ServiceUnavailable); trying again for up to 300 s"
+
+
 def test_a_store_that_stays_away_is_told_in_one_line(
     bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
 ):

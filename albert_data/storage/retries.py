@@ -84,7 +84,7 @@ class Retrying:
         Raises FileNotFoundError where there is no object, OSError for a range behind its end, PreconditionFailed, and
         StorageError for all else. So a store that fails is never taken for one without the object.
         """
-        begin = time.monotonic()
+        begin, is_said = time.monotonic(), False
         for wait in _choose_waits():
             try:
                 answer = request()
@@ -103,7 +103,8 @@ class Retrying:
                     f"{url}: the store gave no answer for {seconds:.0f} s ({reason}); check the network and the "
                     "address of the store, and give the same command again"
                 )
-            if seconds <= _SAID_AFTER_SECONDS < seconds + wait:
+            if not is_said and seconds + wait > _SAID_AFTER_SECONDS:
+                is_said = True
                 _log.warning("%s gives no answer (%s); trying again for up to %.0f s", url, reason, limit)
             time.sleep(wait)
         raise AssertionError("the waits never end")
