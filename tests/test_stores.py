@@ -102,6 +102,16 @@ def test_a_store_is_walked_and_described_as_the_disk_is(bucket: Bucket, store: S
     assert store.list_names(make_path(f"{bucket.url}/none")) == []
 
 
+def test_the_objects_by_which_programs_mark_folders_are_no_files(bucket: Bucket, store: Storage):
+    for key in ("in/", "in/a.txt", "in/empty/", "in/a.txt/both", "in//odd"):
+        bucket.put(key, b"")
+    assert find_kind(f"{bucket.url}/in") == find_kind(f"{bucket.url}/in/empty/") == FOLDER
+    assert find_kind(f"{bucket.url}/in/a.txt") == FILE
+    assert store.list_names(make_path(f"{bucket.url}/in")) == ["a.txt", "empty"]
+    assert store.list_names(make_path(f"{bucket.url}/in/empty")) == []
+    assert list(store.glob(f"{bucket.url}/in/*.txt")) == [f"{bucket.url}/in/a.txt"]
+
+
 def test_listings_come_in_pages_and_tell_of_each_object(
     bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
 ):
@@ -321,6 +331,13 @@ def test_a_store_without_credentials_or_its_package_says_what_to_do(bucket: Buck
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(StorageError, match="there are no credentials; set AWS_ACCESS_KEY_ID"):
+        ObjectStore(S3()).status(f"{bucket.url}/x")
+    monkeypatch.setenv("AWS_PROFILE", "none")
+    with pytest.raises(StorageError, match="there is no such profile; check AWS_PROFILE"):
+        ObjectStore(S3()).status(f"{bucket.url}/x")
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no address")
+    with pytest.raises(StorageError, match="not valid; check AWS_ENDPOINT_URL"):
         ObjectStore(S3()).status(f"{bucket.url}/x")
     monkeypatch.setattr("albert_data.storage._stores", {})
     monkeypatch.setitem(__import__("sys").modules, "albert_data.storage.s3", None)

@@ -54,7 +54,7 @@ class ObjectStore:
         try:
             return self._requests.head(url)
         except FileNotFoundError:
-            if any(self._requests.entries(url, most=1)):
+            if self._requests.is_folder(url):
                 return _FOLDER
             raise
 
@@ -88,7 +88,8 @@ class ObjectStore:
 
     def glob(self, pattern: str) -> Iterator[str]:
         url = _parse(pattern)
-        yield from map(str, self._match(url._replace(key=""), url.key.split("/")))
+        # A name may be both an object and a folder, and then comes twice.
+        yield from dict.fromkeys(map(str, self._match(url._replace(key=""), url.key.split("/"))))
 
     def _match(self, folder: StoreURL, parts: list[str]) -> Iterator[StoreURL]:
         """What matches a pattern below a folder, by the rules of Python's glob. parts: of the pattern, one a folder."""

@@ -159,5 +159,5 @@ _NO_ANSWER = {
     "PartialCredentialsError": "half of the credentials is missing; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
     "SSLError": "its certificate is not accepted; check the address of the store",
-    "InvalidEndpoint": "the address of the store is no URL; check AWS_ENDPOINT_URL",
+    "ValueError": "its address or another setting is not valid; check AWS_ENDPOINT_URL",
 }

@@ -72,18 +72,23 @@ class S3:
     def check_bucket(self, url: StoreURL) -> None:
         self._call("list_objects_v2", url._replace(key=""), MaxKeys=1)
 
-    def entries(self, folder: StoreURL, *, most: int | None = None) -> Iterator[Found]:
+    def is_folder(self, url: StoreURL) -> bool:
+        """Whether there is an object in a folder, or one that marks an empty folder: its key ends in a slash."""
+        page = self._call("list_objects_v2", url._replace(key=""), Prefix=url.prefix, MaxKeys=1)
+        return bool(page.get("Contents"))
+
+    def entries(self, folder: StoreURL) -> Iterator[Found]:
         """What lies directly in a folder, a page at a time."""
-        bucket, prefix, more = folder._replace(key=""), folder.prefix, {"MaxKeys": most or PAGE_ENTRIES}
+        bucket, prefix, more = folder._replace(key=""), folder.prefix, dict[str, str]()
         while True:
-            page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", **more)
+            page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE_ENTRIES, **more)
             for entry in page.get("CommonPrefixes", ()):
                 if name := entry["Prefix"].removeprefix(prefix).rstrip("/"):
                     yield Found(name, None)
             for entry in page.get("Contents", ()):
-                if name := entry["Key"].removeprefix(prefix):  # a key that ends in a slash marks a folder
+                if name := entry["Key"].removeprefix(prefix):
                     yield Found(name, _status_of(entry["Size"], entry["LastModified"], entry["ETag"]))
-            if most is not None or not page.get("IsTruncated"):
+            if not page.get("IsTruncated"):
                 return
             more["ContinuationToken"] = page["NextContinuationToken"]
 
