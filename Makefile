@@ -4,6 +4,7 @@
 # Two more look for what breaks it, for as long as they are told (docs/reliability.md):
 #   make fuzz    damaged files for every reader; FUZZ="--cases 100000"
 #   make chaos   signals, full disks, two commands at once; CHAOS="--trials 200"
+# and `.venv/bin/python -m reliability stores` kills builds into a store of objects that fails.
 PYTHON ?= python3
 BIN := .venv/bin
 FUZZ ?= --cases 10000
