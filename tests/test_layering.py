@@ -167,7 +167,7 @@ DIRECT = {
 
 
 def touching_files(source: str) -> set[str]:
-    """What in a module's source touches files in another way than through storage.py."""
+    """What in a module's source touches files in another way than through the storage."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module in HARMLESS:
