@@ -1,4 +1,5 @@
-"""Tries to break albert-data: `python -m reliability fuzz` gives it damaged files, `chaos` kills it while it works.
+"""Tries to break albert-data: `python -m reliability fuzz` gives it damaged files, `chaos` and `ray` kill it while
+it works.
 
 docs/reliability.md says what is promised, what is tested, and how to read the reports.
 """
@@ -14,6 +15,7 @@ COMMANDS = {
     "fuzz": "Give mutated files to every reader of files from outside.",
     "chaos": "Send signals to commands, fill their disks, and compare the results of a rerun.",
     "stores": "Kill builds from and into a store that fails at random, and compare the results of a rerun.",
+    "ray": "Kill nodes, workers and the head of a Ray cluster while a build runs on it.",
 }
 
 

@@ -177,6 +177,21 @@ def _send(pid: int, number: int, target: str) -> bool:
     return False
 
 
+def find_descendants(ancestor: int) -> list[int]:
+    """Return the living processes that a process started, and those that these started."""
+    parents = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                state, parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[:2]
+                if state not in "ZX":
+                    parents[int(entry.name)] = int(parent)
+    found, new = set[int](), {ancestor}
+    while new := {pid for pid, parent in parents.items() if parent in new} - found:
+        found |= new
+    return sorted(found)
+
+
 def find_session(leader: int) -> list[int]:
     """Return the living processes of a session."""
     found = []

@@ -35,7 +35,7 @@ from albert_data.pipeline.plan import plan_tasks
 from albert_data.pipeline.progress import NullProgress
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
-from albert_data.pipeline.warming import compile_kernels
+from albert_data.pipeline.warming import Warming
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.tokenizer.model import load_tokenizer
@@ -50,7 +50,7 @@ def list_compiled():
 model, text, folder = map(Path, sys.argv[1:])
 tokenizer = load_tokenizer(model)
 job = MapJob(BuildConfig(), tokenizer, folder, folder)
-compile_kernels(job, tokenizer, NullProgress())
+Warming(job, tokenizer)()
 before = list_compiled()
 assert len(before) > 20
 total = TaskReceipt()

@@ -139,7 +139,8 @@ HARMLESS = {
     "os": {
         *("PathLike", "fsdecode", "fspath", "path", "path.abspath", "path.basename", "path.dirname", "path.join"),
         "path.splitext",
-        *("_exit", "cpu_count", "getpid", "getppid", "read", "sched_getaffinity"),
+        *("_exit", "chdir", "cpu_count", "environ", "environ.get", "environ.setdefault", "getcwd", "getpid"),
+        *("getppid", "read", "sched_getaffinity"),
     },
     "io": {"BufferedIOBase", "BufferedReader", "BytesIO", "RawIOBase", "TextIOWrapper"},
     "glob": {"escape", "has_magic"},

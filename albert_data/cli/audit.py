@@ -8,15 +8,16 @@ from pathlib import Path
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import corpus_option, find_corpus, json_option, shards_argument
+from albert_data.cli.options import corpus_option, find_corpus, json_option, open_engine, place_options, shards_argument
 from albert_data.cli.output import show
 
 
 @click.command()
 @shards_argument
 @corpus_option("Text that the shards were built from; adds checks of files and lost characters. May be repeated.")
+@place_options
 @json_option
-def audit(shards: Path, corpus: tuple[str, ...], as_json: bool) -> None:
+def audit(shards: Path, corpus: tuple[str, ...], engine: str, address: str | None, as_json: bool) -> None:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
@@ -29,7 +30,9 @@ def audit(shards: Path, corpus: tuple[str, ...], as_json: bool) -> None:
       albert-data audit shards --json > audit.json
     """
     with fast_imports():
-        from albert_data.inspect.audit.audit import audit_folder
+        from albert_data.inspect.audit.audit import audit_folder, audit_on
 
-    found = audit_folder(shards, find_corpus(shards, corpus))
+    inputs = find_corpus(shards, corpus)
+    with open_engine(engine, address) as place:
+        found = audit_folder(shards, inputs) if engine == "local" else audit_on(place, shards, inputs)
     show(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())

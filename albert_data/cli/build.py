@@ -10,12 +10,13 @@ import click
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
     PLACE,
+    engine_options,
     inputs_argument,
     normalization_option,
+    open_engine,
     setting,
     take_build_config,
     text_options,
-    workers_option,
 )
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, VocabConfig
@@ -75,7 +76,7 @@ from albert_data.pair_tasks import PAIR_TASKS
 )
 @setting(ExampleConfig, "--seed", "Seed of all random choices.")
 @text_options
-@workers_option
+@engine_options
 @click.option("--overwrite", is_flag=True, help="Replace another build in OUT, as soon as the new one is finished.")
 @click.option(
     "--profile",
@@ -90,6 +91,8 @@ def build(
     normalization: str,
     words: str,
     workers: int,
+    engine: str,
+    address: str | None,
     overwrite: bool,
     profile: bool,
     dry_run: bool,
@@ -115,7 +118,6 @@ def build(
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.pipeline.build import build_shards, load_arguments
-        from albert_data.pipeline.engine import MultiprocessEngine
         from albert_data.pipeline.times import save_times
 
         bar = Bar()
@@ -124,9 +126,10 @@ def build(
             show(describe_plan(found, output, loaded, config))
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
+    vocab = VocabConfig(normalization=normalization)
     try:
-        engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)
-        report = build_shards(found, output, loaded, config, engine, bar, vocab=vocab, overwrite=overwrite)
+        with open_engine(engine, address, workers) as place:
+            report = build_shards(found, output, loaded, config, place, bar, vocab=vocab, overwrite=overwrite)
     finally:
         bar.close()
     show(describe_build(report, output))

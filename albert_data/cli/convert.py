@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PLACE, shards_argument, workers_option
+from albert_data.cli.options import PLACE, engine_options, open_engine, shards_argument
 from albert_data.cli.output import show, tell
 from albert_data.convert import FORMATS
 from albert_data.interrupts import say_when_interrupted
@@ -56,7 +56,7 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
     callback=_check_code,
     help="With parquet: language of the text, for the dataset card. May be given several times.",
 )
-@workers_option
+@engine_options
 def convert(
     shards: Path,
     output: Path,
@@ -65,6 +65,8 @@ def convert(
     license: str | None,
     languages: tuple[str, ...],
     workers: int,
+    engine: str,
+    address: str | None,
 ) -> None:
     """Write the rows of a shard folder in the format of another trainer.
 
@@ -81,14 +83,14 @@ def convert(
     with fast_imports():
         from albert_data.cli.progress import Bar
         from albert_data.convert.conversion import convert_shards
-        from albert_data.pipeline.engine import MultiprocessEngine
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     bar = Bar(tells_stages=False)
     card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
     try:
-        engine, splits = MultiprocessEngine(workers), (split,) if split else ()
-        done = convert_shards(shards, output, to, engine, splits=splits, card=card, progress=bar)
+        with open_engine(engine, address, workers) as place:
+            splits = (split,) if split else ()
+            done = convert_shards(shards, output, to, place, splits=splits, card=card, progress=bar)
     finally:
         bar.close()
     show(_describe(done, output))

@@ -9,7 +9,8 @@ import dataclasses
 import importlib
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,7 @@ from albert_data.storage import is_remote, make_path, strip_file_scheme
 
 if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
+    from albert_data.pipeline.engine import Engine
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
@@ -189,8 +191,51 @@ def workers_option(command: Command) -> Command:
         metavar="N",
         default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         show_default="one per core",
-        help="Number of workers that share the work.",
+        help="Number of workers that share the work; of a cluster, the most CPUs at a time.",
     )(command)
+
+
+def engine_options(command: Command) -> Command:
+    """--workers, and where they work. `open_engine` takes the values."""
+    return workers_option(place_options(command))
+
+
+def place_options(command: Command) -> Command:
+    """--engine and --address: where a command works."""
+    address = click.option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
+    )
+    engine = click.option(
+        "--engine",
+        type=click.Choice(("local", "ray")),
+        default="local",
+        show_default=True,
+        help="Where to work: on this machine, or on a Ray cluster.",
+    )
+    return engine(address(command))
+
+
+@contextmanager
+def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[Engine]:
+    """The engine that the options name. Raises ConfigError if there is no such cluster.
+
+    workers: of a cluster the most CPUs at a time, and all of them if the user does not say.
+    """
+    if engine == "local":
+        if address is not None:
+            raise click.UsageError("--address is for --engine ray")
+        from albert_data.pipeline.engine import MultiprocessEngine
+
+        yield MultiprocessEngine(workers)
+        return
+    from albert_data.pipeline.ray_engine import RayEngine
+
+    source = click.get_current_context().get_parameter_source("workers")
+    is_capped = source is not click.core.ParameterSource.DEFAULT
+    with RayEngine(address, workers if is_capped else None) as found:
+        yield found
 
 
 def normalization_option(command: Command) -> Command:

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import shards_argument, workers_option
+from albert_data.cli.options import engine_options, open_engine, shards_argument
 
 
 @click.command()
 @shards_argument
 @click.option("--quick", is_flag=True, help="Check only sizes and hashes, not the rows.")
-@workers_option
-def verify(shards: Path, quick: bool, workers: int) -> None:
+@engine_options
+def verify(shards: Path, quick: bool, workers: int, engine: str, address: str | None) -> None:
     """Check the shards against their manifest, and every row against the format.
 
     Prints a line for each fault. The exit code is 1 if there is one.
@@ -31,9 +31,11 @@ def verify(shards: Path, quick: bool, workers: int) -> None:
 
     num_faults, bar = 0, Bar(tells_stages=False)
     try:
-        for fault in find_faults(shards, quick=quick, workers=workers, progress=bar):
-            num_faults += 1
-            bar.print(f"{shards}: {fault}")
+        with open_engine(engine, address, workers) as opened:
+            place = None if engine == "local" else opened  # here threads do it: they need no tokenizer of their own
+            for fault in find_faults(shards, quick=quick, workers=workers, engine=place, progress=bar):
+                num_faults += 1
+                bar.print(f"{shards}: {fault}")
     finally:
         bar.close()
     if num_faults:

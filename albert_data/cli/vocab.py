@@ -9,13 +9,14 @@ import click
 
 from albert_data.cli.options import (
     PLACE,
+    engine_options,
     inputs_argument,
     normalization_option,
+    open_engine,
     parse_size,
     setting,
     take_text_config,
     text_options,
-    workers_option,
 )
 from albert_data.cli.output import show
 from albert_data.config import MODEL_TYPES, VocabConfig
@@ -54,8 +55,10 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 )
 @setting(VocabConfig, "--seed", "Seed of the choice of sentences.")
 @text_options
-@workers_option
-def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) -> None:
+@engine_options
+def vocab(
+    inputs: tuple[str, ...], output: Path, workers: int, engine: str, address: str | None, **settings: Any
+) -> None:
     """Train a vocabulary on text.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
@@ -78,7 +81,8 @@ def vocab(inputs: tuple[str, ...], output: Path, workers: int, **settings: Any) 
     config = VocabConfig(**settings)  # all that is left of the settings
     bar = Bar()
     try:
-        report = train_vocab(inputs, output, config=config, text=text, workers=workers, progress=bar)
+        with open_engine(engine, address, workers) as place:
+            report = train_vocab(inputs, output, config=config, text=text, engine=place, progress=bar)
     finally:
         bar.close()
     show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]))

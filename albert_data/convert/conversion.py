@@ -24,15 +24,16 @@ from albert_data.convert.tfrecord import Shape, TFRecordWriter
 from albert_data.convert.writers import ConvertTask, FileEntry, Source, Writer, find_place
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import sync_path
-from albert_data.pipeline.engine import Engine
+from albert_data.pipeline.engine import Engine, PreparedJob
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.warming import compile_with_notice
-from albert_data.shards.manifest import SPLITS, Manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.reader import check_split
 from albert_data.storage import find_storage, make_path
 
 _MEASURE_ROWS = 1 << 30  # at once: nothing is copied
+_TRIED = 16  # shards among which a row is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +126,9 @@ def _make_writer(source: Source, to: str, card: Mapping[str, Any], engine: Engin
         return ParquetWriter(source, card)
     # Over all splits, even if one is converted: a trainer has one number for training and evaluation.
     tasks = _list_tasks(source.folder, source.manifest, ())
-    largest = max(largest for _, largest in engine.run(MaskCounter(source), tasks))
+    places = (str(source.folder / MANIFEST_NAME),)
+    counter = PreparedJob(job=MaskCounter(source), places=places)
+    largest = max(largest for _, largest in engine.run(counter, tasks))
     return TFRecordWriter(Shape(source.max_seq_len, max(1, largest), source.manifest.tokenizer.pad_id))
 
 
@@ -154,6 +157,11 @@ class ConvertJob:
         self.folder.keep_entries(task, entries)
         return entries
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Files that every machine must see."""
+        return str(self.source.folder / MANIFEST_NAME), str(self.folder.plan_path)
+
     def prepare(self, tasks: list[ConvertTask]) -> None:
         """Run the kernels on the first row, so that forked workers have them."""
         for row in islice(chain.from_iterable(self.source.read(task, 1) for task in tasks), 1):
@@ -166,10 +174,11 @@ def _convert(
     """Convert all shards that a killed command has not converted. Returns the files of each split, in order."""
     kept = {task: entries for task in tasks if (entries := job.folder.read_entries(task)) is not None}
     left = [task for task in tasks if task not in kept]
-    compile_with_notice(partial(job.prepare, left), progress)
+    prepared = PreparedJob(job=job, prepare=partial(job.prepare, left[:_TRIED]), places=job.places)
+    compile_with_notice(prepared.prepare, progress)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
     done = dict[ConvertTask, list[FileEntry]]()
-    for task, entries in chain(kept.items(), engine.run(job, left)):
+    for task, entries in chain(kept.items(), engine.run(prepared, left)):
         done[task] = entries
         for entry in entries:  # while workers convert the next ones
             sync_path(find_place(job.folder.work, entry.name))

@@ -36,7 +36,7 @@ class ConversionFolder:
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
         self.path, self.plan, self.work = path, dict(plan), path / _WORK
-        self._storage = find_storage(path)
+        self.plan_path, self._storage = self.work / _PLAN, find_storage(path)
         self._unlock: Callable[[], None] | None = None
         self._made_path = False
 
@@ -75,13 +75,13 @@ class ConversionFolder:
         """
         self._take_lock()
         self._storage.remove_leftovers(self.work)
-        plan = _read(self.work / _PLAN)
+        plan = _read(self.plan_path)
         if self._holds_files():
             unfinished = f"{self.path} holds an unfinished conversion"
             self._compare(plan or {}, unfinished, f"run that command to its end, or remove {self.work}")
         self._check_foreign()
         if plan != self.plan:
-            write_json(self.work / _PLAN, self.plan)
+            write_json(self.plan_path, self.plan)
 
     def _take_lock(self) -> None:
         try:
@@ -103,7 +103,7 @@ class ConversionFolder:
         mark = self._storage.read_mark(lock) if is_regular(lock) else None
         if mark is not None and _MARK.startswith(mark):  # a command that was killed at once may have written a part
             names.remove(_LOCK)
-        if names and mark != _MARK and _read(self.work / _PLAN) is None:
+        if names and mark != _MARK and _read(self.plan_path) is None:
             raise OutputError(f"{self.work} holds {min(names)}, but no plan of a conversion; name another folder")
 
     def _holds_files(self) -> bool:

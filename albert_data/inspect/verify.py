@@ -1,17 +1,21 @@
 """Checks that a shard folder is still what its manifest says, byte for byte, and that its rows keep all rules.
 
 In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known.
-Threads check several shards at once. Validation comes first: none of its documents may be in training.
+Threads check several shards at once, or the workers of an engine. Validation comes first: none of its documents may be
+in training.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +23,18 @@ import numpy as np
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, make_row_rules
-from albert_data.inspect.shard_checks import Advance, Fault, ShardCheck, check_file
+from albert_data.inspect.shard_checks import Advance, Checked, Fault, ShardCheck, check_file
+from albert_data.pipeline.engine import Engine, PreparedJob
 from albert_data.pipeline.progress import NullProgress, Progress
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, TokenizerEntry, WordsEntry, parse_manifest
+from albert_data.shards.manifest import (
+    MANIFEST_NAME,
+    SPLITS,
+    Manifest,
+    ShardEntry,
+    TokenizerEntry,
+    WordsEntry,
+    parse_manifest,
+)
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
 from albert_data.shards.paths import find_file, measure_file
@@ -34,27 +47,37 @@ from albert_data.wording import count_of
 _TRAIN = SPLITS[0]
 _MAX_ENTRY_FAULTS = 20
 _MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
+Run = Callable[[ShardCheck, Sequence[ShardEntry]], Iterator[Checked]]  # checks shards at the same time, in order
 
 
-def verify(folder: Path, *, quick: bool = False, workers: int = 1, progress: Progress | None = None) -> Iterator[Fault]:
+def verify(
+    folder: Path,
+    *,
+    quick: bool = False,
+    workers: int = 1,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Fault]:
     """Check all that a manifest says, and every row.
 
-    quick: only sizes and hashes. For the rows of a shard the first MAX_SHARD_FAULTS faults are given, and
-    the number of the others. Raises ShardError if the folder has no manifest, so it is no finished build, and if a
-    build replaced the manifest meanwhile, as the faults may then be of the old or the new build.
+    quick: only sizes and hashes. workers: threads; engine: in their place, as a RayEngine.
+    For the rows of a shard the first MAX_SHARD_FAULTS faults are given, and the number of the others. Raises ShardError
+    if the folder has no manifest, so it is no finished build, and if a build replaced the manifest meanwhile, as the
+    faults may then be of the old or the new build.
     """
     try:
         file = load_unchecked(folder)
     except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    for fault in _find_faults(folder, file, quick, workers, progress or NullProgress()):
+    run = partial(_run_threads, min(workers, _MAX_THREADS)) if engine is None else partial(_run_engine, engine)
+    for fault in _find_faults(folder, file, quick, run, progress or NullProgress()):
         file.check_current()
         yield fault
     file.check_current()
 
 
-def _find_faults(folder: Path, file: ManifestFile, quick: bool, workers: int, progress: Progress) -> Iterator[Fault]:
+def _find_faults(folder: Path, file: ManifestFile, quick: bool, run: Run, progress: Progress) -> Iterator[Fault]:
     manifest, entry_faults = parse_manifest(file.values)
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in entry_faults[:_MAX_ENTRY_FAULTS])
     if rest := entry_faults[_MAX_ENTRY_FAULTS:]:
@@ -65,7 +88,7 @@ def _find_faults(folder: Path, file: ManifestFile, quick: bool, workers: int, pr
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
     with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
-        yield from _check_splits(folder, manifest, rules, min(workers, _MAX_THREADS), advance)
+        yield from _check_splits(folder, manifest, rules, run, advance)
 
 
 def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
@@ -146,7 +169,7 @@ def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> 
 
 
 def _check_splits(
-    folder: Path, manifest: Manifest, rules: RowRules | None, workers: int, advance: Advance
+    folder: Path, manifest: Manifest, rules: RowRules | None, run: Run, advance: Advance
 ) -> Iterator[Fault]:
     check = ShardCheck(
         folder=folder,
@@ -156,19 +179,68 @@ def _check_splits(
         keeps_keys=True,
         advance=advance,
     )
+    for name in sorted(manifest.splits, key=SPLITS.index, reverse=True):
+        check = dataclasses.replace(check, keeps_keys=name != _TRAIN)
+        keys = [np.empty(0, np.uint64)]
+        for checked in run(check, manifest.splits[name].shards):
+            yield from checked.faults
+            keys += checked.keys
+        if check.rules is not None and name != _TRAIN:
+            rules = dataclasses.replace(check.rules, validation_keys=np.unique(np.concatenate(keys)))
+            check = dataclasses.replace(check, rules=rules)
+
+
+def _run_threads(workers: int, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
     pool = ThreadPoolExecutor(workers)
     try:
-        for name in sorted(manifest.splits, key=SPLITS.index, reverse=True):
-            check = dataclasses.replace(check, keeps_keys=name != _TRAIN)
-            keys = [np.empty(0, np.uint64)]
-            for checked in pool.map(check, manifest.splits[name].shards):
-                yield from checked.faults
-                keys += checked.keys
-            if check.rules is not None and name != _TRAIN:
-                rules = dataclasses.replace(check.rules, validation_keys=np.unique(np.concatenate(keys)))
-                check = dataclasses.replace(check, rules=rules)
+        yield from pool.map(check, shards)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _CheckTask:
+    number: int
+    shard: ShardEntry
+
+    def describe(self) -> str:
+        return self.shard.file
+
+
+@dataclass(frozen=True)
+class _CheckJob:
+    check: ShardCheck
+
+    def __call__(self, task: _CheckTask) -> Checked:
+        return self.check(task.shard)
+
+
+def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
+    """Check shards where the engine's workers are. The results are yielded in the order of the shards."""
+    there = dataclasses.replace(check, advance=_ignore)  # bytes can't be counted as they are read there
+    job = PreparedJob(
+        job=_CheckJob(there),
+        prepare=partial(_check_first, there, shards[:1]),
+        places=(str(check.folder / MANIFEST_NAME),),
+    )
+    done: dict[int, Checked] = {}
+    awaited = 0
+    for task, checked in engine.run(job, itertools.starmap(_CheckTask, enumerate(shards))):
+        check.advance(task.shard.num_bytes * (1 if check.rules is None else 2))
+        done[task.number] = checked
+        while awaited in done:
+            yield done.pop(awaited)
+            awaited += 1
+
+
+def _ignore(num_bytes: int) -> None:
+    pass
+
+
+def _check_first(check: ShardCheck, shards: Sequence[ShardEntry]) -> None:
+    """Check shards for the sake of the kernels, which this compiles."""
+    for shard in shards:
+        check(shard)
 
 
 def describe_sound(folder: Path, *, quick: bool = False) -> str:

@@ -25,7 +25,7 @@ from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.pipeline.choosing import Choice, choose_documents
-from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
+from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
@@ -36,7 +36,7 @@ from albert_data.pipeline.mixed_sources import (
     list_sources,
 )
 from albert_data.pipeline.ownership import check_targets, read_our_manifest
-from albert_data.pipeline.plan import MapTask, Names, count_bytes, find_named, read_tasks
+from albert_data.pipeline.plan import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
@@ -51,7 +51,7 @@ from albert_data.pipeline.reducing import (
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no_document
 from albert_data.pipeline.vocabulary_folder import check_normalization, is_saved, save_vocabulary
-from albert_data.pipeline.warming import compile_kernels
+from albert_data.pipeline.warming import Warming, compile_with_notice
 from albert_data.pipeline.workdir import WorkDir, check_finished
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan
@@ -91,6 +91,7 @@ def build(
     normalization: str = "none",
     config: BuildConfig | None = None,
     workers: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
 ) -> BuildReport:
@@ -102,7 +103,7 @@ def build(
     None trains a vocabulary with default settings on the corpus first.
     normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
     code does.
-    workers: processes; None for one a core. They change no byte of the shards.
+    workers: processes; None for one a core. engine: in their place, as a RayEngine. They change no byte of the shards.
     overwrite: see `build_shards`.
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
     tasks are kept then, so the same call resumes.
@@ -110,7 +111,7 @@ def build(
     config, progress = config or BuildConfig(), progress or NullProgress()
     try:
         found, loaded = load_arguments(inputs, tokenizer, config.text, progress, normalization=normalization)
-        engine, vocab = MultiprocessEngine(workers), VocabConfig(normalization=normalization)
+        engine, vocab = engine or MultiprocessEngine(workers), VocabConfig(normalization=normalization)
         out = make_path(output)
         return build_shards(found, out, loaded, config, engine, progress, vocab=vocab, overwrite=overwrite)
     except OSError as error:
@@ -161,6 +162,7 @@ def build_shards(
     """
     started, progress = time.monotonic(), progress or NullProgress()
     _check_encoding(inputs, config)
+    check_reach(inputs, engine)
     check_language_field(inputs, config.text)
     check_passes(list_sources(inputs), config)
     if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
@@ -175,7 +177,7 @@ def build_shards(
         return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
     work.open()
     try:
-        work.begin(plan, overwrite)
+        work.begin(plan, overwrite, syncs=spans_machines(engine))
         making = _Build(work, inputs, plan, config, vocab, engine, progress)
         manifest, resumed = making.run(tokenizer)
         work.remove()
@@ -260,7 +262,8 @@ class _Build:
     def run(self, tokenizer: Tokenizer | None) -> tuple[Manifest, int]:
         """Returns the manifest, and how many map tasks an earlier, killed build had finished."""
         tokenizer = tokenizer or self._learn_tokenizer()
-        job = MapJob(self._config, tokenizer, self._work.runs, self._work.receipts)
+        work, spans = self._work, spans_machines(self._engine)
+        job = MapJob(self._config, tokenizer, work.runs, work.receipts, syncs=spans)
         if tokenizer.note:
             self._progress.say(tokenizer.note)
         if tokenizer.slow_reason:
@@ -270,8 +273,10 @@ class _Build:
             )
         examples = self._config.examples
         exchange = Exchange(examples, tokenizer) if examples.task.has_random else None
-        compile_kernels(job, tokenizer, self._progress, [source.text for source in self._sources], exchange)
-        total, resumed = self._map(job)
+        warming = Warming(job, tokenizer, tuple(source.text for source in self._sources), exchange)
+        compile_with_notice(warming, self._progress)
+        places, packages = (str(work.plan_path), *list_samples(self._inputs)), tokenizer.packages
+        total, resumed = self._map(PreparedJob(job=job, prepare=warming, places=places, packages=packages))
         choice = self._choose(total, tokenizer) if self._sources else None
         shards = self._reduce(total, tokenizer, choice, exchange)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards, choice)
@@ -297,11 +302,11 @@ class _Build:
                 self._progress.say(line)
         return load_tokenizer(path, normalization=self._vocab.normalization)
 
-    def _map(self, job: MapJob) -> tuple[TaskReceipt, int]:
+    def _map(self, job: PreparedJob[MapTask, TaskReceipt]) -> tuple[TaskReceipt, int]:
         """Run the tasks that have no receipt yet. Returns the sum of all receipts, and how many were there before."""
         damage = Damage(strict=self._config.text.strict)
         done: list[TaskReceipt] = []
-        tasks = read_tasks(self._inputs, self._config.text, damage)
+        tasks = read_tasks(self._inputs, self._config.text, damage, self._is_whole)
         self._progress.start("tokenising, pairing, masking", count_bytes(self._inputs))
         total = TaskReceipt()
         for task, receipt in self._engine.run(job, self._skip_done(tasks, done)):
@@ -324,14 +329,21 @@ class _Build:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
         return total, len(done)
 
+    def _is_whole(self, task: MapTask) -> bool:
+        """Whether a file that can't be split is read where its task runs, or was so by a build that was killed."""
+        return spans_machines(self._engine) or self._read_receipt(task) is not None
+
+    def _read_receipt(self, task: MapTask) -> TaskReceipt | None:
+        receipt = read_task_receipt(self._work.receipts / f"{task.name}.json", self._work.runs)
+        return receipt if receipt is not None and receipt.fingerprint == task.fingerprint else None
+
     def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
         """Yield the tasks without a receipt, and add the receipts of the others to `done`.
 
         The engine's feed runs this in a thread, and `_map` reads `done` after the feed's end.
         """
         for task in tasks:
-            receipt = read_task_receipt(self._work.receipts / f"{task.name}.json", self._work.runs)
-            if receipt is not None and receipt.fingerprint == task.fingerprint:
+            if (receipt := self._read_receipt(task)) is not None:
                 done.append(receipt)
                 self._progress.advance(task.num_bytes)
             else:
@@ -351,7 +363,8 @@ class _Build:
         rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
         tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
-        job = ReduceJob([self._work.runs / name for name in sorted(total.runs)], self._work.shards, rules, exchange)
+        runs = [self._work.runs / name for name in sorted(total.runs)]
+        job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=spans_machines(self._engine))
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]

@@ -1,9 +1,9 @@
 """Run one function over many tasks, in worker processes.
 
 An engine is anything with `run(job, tasks)` that yields each task with its result, in any order. This one uses
-processes on this machine; a cluster's engine would send the same picklable job and tasks elsewhere. Tasks may be made
-lazily, for example by reading a stream: a thread makes them, a few ahead of the workers. A worker that dies is replaced
-and its task is tried once more; a task that kills two workers is named in the error.
+processes on this machine; ray_engine.py sends the same picklable job and tasks to a cluster. Tasks may be made lazily,
+for example by reading a stream: a thread makes them, a few ahead of the workers. A worker that dies is replaced and its
+task is tried once more; a task that kills two workers is named in the error.
 
 The package multiprocess starts the processes: its pickle (dill) accepts any function as a job. Tasks and results are
 pickled with Python's own pickle: dill needs half a millisecond more for each message, and a worker waits for it.
@@ -22,7 +22,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import multiprocess
 from multiprocess.connection import Connection, wait
@@ -60,6 +61,29 @@ class Engine(Protocol):
 
         A job reuses scratch buffers, so within a process it must do one task after another, never two in two threads.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedJob(Generic[AnyTask, Result]):
+    """A job, and what an engine of several machines does on each of them before it runs tasks there.
+
+    prepare: loads or compiles the job's kernels; places: files that every machine must see; packages: libraries that
+    affect the result beside those of `current_versions`. An engine of one machine needs none of them: the caller has
+    prepared this process already, and workers inherit that.
+    """
+
+    job: Callable[[AnyTask], Result]
+    prepare: Callable[[], object] = int  # does nothing, and can be pickled
+    places: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+    def __call__(self, task: AnyTask) -> Result:
+        return self.job(task)
+
+
+def spans_machines(engine: Engine) -> bool:
+    """Whether the engine's tasks may run on other machines, where this process's pipes and memory are out of reach."""
+    return getattr(engine, "spans_machines", False)
 
 
 def count_cores() -> int:
@@ -227,7 +251,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
     # starts its resource tracker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker inherits a handler that was made for its parent
-    _keep_memory()
+    keep_memory()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     while (task := _receive(connection)) is not None:
         try:
@@ -264,7 +288,7 @@ def _end_with_parent(parent: int) -> None:
     os._exit(1)
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """If the allocator is glibc's, have it reuse freed memory for arrays of up to 32 MB.
 
     A worker makes and frees arrays of some MB over and over. By default glibc returns such memory to the system, or

@@ -27,6 +27,7 @@ from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, wr
 from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
+from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Documents, Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes
@@ -41,10 +42,15 @@ def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int)
 
 
 class MapJob:
-    """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config."""
+    """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config.
 
-    def __init__(self, config: BuildConfig, tokenizer: Tokenizer, runs: Path, receipts: Path) -> None:
-        self._config, self._tokenizer = config, tokenizer
+    syncs: whether a receipt waits until all that it names is safe from a crash of the machine.
+    """
+
+    def __init__(
+        self, config: BuildConfig, tokenizer: Tokenizer, runs: Path, receipts: Path, *, syncs: bool = False
+    ) -> None:
+        self._config, self._tokenizer, self._syncs = config, tokenizer, syncs
         self._runs, self._receipts = runs, receipts
         self._scratch = RecordScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.choose_words(config.examples)  # how pieces form words, the units of masking
@@ -69,7 +75,10 @@ class MapJob:
         receipt.damage, receipt.fields = damage.counts, damage.fields
         receipt.unlabelled, receipt.num_labelled = damage.unlabelled, damage.num_labelled
         receipt.counts += damage.layout
-        write_receipt(self._receipts / f"{task.name}.json", receipt.to_values())
+        if self._syncs:
+            for name in receipt.files:
+                find_storage(self._runs).sync(self._runs / name)
+        write_receipt(self._receipts / f"{task.name}.json", receipt.to_values(), sync=self._syncs)
         return receipt
 
     def read(

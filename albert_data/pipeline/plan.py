@@ -2,8 +2,8 @@
 
 Plain files become ranges of bytes that begin and end between documents; small files share a task. A table (Parquet,
 Arrow) is cut between its row groups or record batches. What cannot be split
-(.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks. How the
-work is split changes no byte of the result.
+(.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks; on a
+cluster a compressed file is one task, read where it runs. How the work is split changes no byte of the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import PurePath
 from typing import BinaryIO
 
@@ -22,11 +22,13 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import SPLIT, TABLES
-from albert_data.corpus.inputs import Input, open_counted
+from albert_data.corpus.inputs import STDIN, Input, open_counted
 from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.sources import Source
 from albert_data.corpus.streams import read_stream
 from albert_data.corpus.tables import list_begins, read_table
+from albert_data.errors import InputError
+from albert_data.pipeline.engine import Engine, spans_machines
 from albert_data.pipeline.progress import Progress
 from albert_data.storage import find_storage, make_path
 from albert_data.wording import count_of
@@ -41,6 +43,7 @@ _TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks ar
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
 _MAX_TASK_BYTES = 32 * _MIB
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
+_MAX_SAMPLES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +60,11 @@ class FileRange:
 
 @dataclass(frozen=True, kw_only=True)
 class MapTask:
-    """Documents for one worker: ranges of plain files, or one block of a stream.
+    """Documents for one worker: ranges of plain files, one block of a stream, or all of a file that can't be split.
 
     name: unique in a build, and the same when the build is resumed.
-    fingerprint: SHA-256 of the block's bytes, or of the list of ranges. A receipt counts only for the same fingerprint.
+    fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's name, size and time. A receipt
+    counts only for the same fingerprint.
     source: of a mixture, None for other builds.
     """
 
@@ -69,12 +73,15 @@ class MapTask:
     ranges: tuple[FileRange, ...] = ()
     block: Block | None = None
     block_bytes: int = 0  # bytes of the compressed file that were read for the block
+    whole: Input | None = None
     fingerprint: str = ""
     source: Source | None = None
 
     def describe(self) -> str:
         if self.block is not None:
             return self.block.describe()
+        if self.whole is not None:
+            return self.whole.path
         first, num_more = self.ranges[0], len(self.ranges) - 1
         more = f" and {count_of(num_more, 'more file')}" if num_more else ""
         return f"{first.path}, bytes {first.start} to {first.end}{more}"
@@ -83,6 +90,10 @@ class MapTask:
         """Yield the task's documents in blocks."""
         if self.block is not None:
             yield self.block
+        if self.whole is not None:
+            stream, _ = open_counted(self.whole, strict=damage.strict)
+            with stream:
+                yield from read_stream(stream, _find_origin(self.whole), self.text, damage)
         for part in self.ranges:
             origin = Origin(part.path, part.format, part.language)
             if part.format in TABLES:
@@ -105,7 +116,8 @@ class MapTask:
     @property
     def num_bytes(self) -> int:
         """Bytes on the disk; 0 for a block of a pipe, which has no size there."""
-        return self.block_bytes + sum(part.end - part.start for part in self.ranges)
+        whole_bytes = 0 if self.whole is None else self.whole.size
+        return self.block_bytes + whole_bytes + sum(part.end - part.start for part in self.ranges)
 
 
 def count_bytes(inputs: list[Input]) -> int | None:
@@ -124,15 +136,56 @@ def _restore(name: str | os.PathLike[str]) -> str:
     return os.fspath(make_path(name) if isinstance(name, PurePath) else name)
 
 
-def read_tasks(inputs: list[Input], text: TextConfig, damage: Damage) -> Iterator[MapTask]:
+def check_reach(inputs: list[Input], engine: Engine) -> None:
+    """Raise InputError for an input that the engine's workers can't read, since it is no file."""
+    streams = [item.path for item in inputs if item.is_stream]
+    if streams and spans_machines(engine):
+        name = "stdin" if streams[0] == STDIN else streams[0]
+        raise InputError(
+            f"{name} can be read by this process only, not by the nodes of a cluster; write the text to files that all "
+            "nodes see"
+        )
+
+
+def list_samples(inputs: list[Input]) -> list[str]:
+    """A file of each folder with inputs, of sixteen folders at most."""
+    by_folder = {os.path.dirname(item.path): item.path for item in inputs if not item.is_stream}
+    return list(islice(by_folder.values(), _MAX_SAMPLES))
+
+
+def read_tasks(
+    inputs: list[Input],
+    text: TextConfig,
+    damage: Damage,
+    is_whole: Callable[[MapTask], bool] = lambda task: False,
+) -> Iterator[MapTask]:
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
-    text: how inputs are read that are of no mixture.
+    text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
     """
     yield from plan_tasks(inputs, text)
     for number, item in enumerate(inputs):
         if not item.is_splittable:
-            yield from read_stream_tasks(number, item, damage, item.source.text if item.source else text)
+            task = _plan_whole(number, item, item.source.text if item.source else text)
+            if not item.is_stream and is_whole(task):
+                yield task
+            else:
+                yield from read_stream_tasks(number, item, damage, task.text)
+
+
+def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
+    identity = repr((item.path, item.size, item.modified_ns, item.language))
+    return MapTask(
+        name=f"whole-{number:06d}",
+        text=text,
+        whole=item,
+        fingerprint=sha256(identity.encode()).hexdigest(),
+        source=item.source,
+    )
+
+
+def _find_origin(item: Input) -> Origin:
+    return Origin(item.path, item.format, item.language)
 
 
 def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[MapTask]:
@@ -241,7 +294,7 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
         num_read = 0
         blocks = read_stream(
             stream,
-            Origin(item.path, item.format, item.language),
+            _find_origin(item),
             text,
             damage,
             lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),

@@ -1,8 +1,8 @@
 """Receipts: a JSON file for each finished task, kept until the build is finished.
 
 A receipt whose SHA-256 does not match its values counts as missing, and its task is done again. Receipts are not
-synced, so a crash of the machine may leave damaged ones. On Linux the build begins anew after a crash; elsewhere it
-does not notice one (see workdir.py), and only the hash finds them.
+synced by an engine of one machine, so a crash of it may leave damaged ones. On Linux the build begins anew after a
+crash; elsewhere it does not notice one (see workdir.py), and only the hash finds them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.storage import FILE, find_kind
 
 
-def write_receipt(path: Path, values: dict[str, Any]) -> None:
-    write_json(path, {"values": values, "sha256": _hash(values)}, sync=False)
+def write_receipt(path: Path, values: dict[str, Any], *, sync: bool = False) -> None:
+    write_json(path, {"values": values, "sha256": _hash(values)}, sync=sync)
 
 
 def read_receipt(path: Path) -> dict[str, Any] | None:
@@ -91,6 +91,11 @@ class TaskReceipt:
     languages: set[int] = field(default_factory=set)
     dropped: Dropped = Dropped()
     seconds: Stages = field(default_factory=Stages)
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the sorted runs and of the lists."""
+        return [*self.runs, *(item.name for item in self.lists)]
 
     def add(self, other: TaskReceipt) -> None:
         self.runs += other.runs

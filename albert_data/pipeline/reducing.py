@@ -43,6 +43,7 @@ from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, write_shard
+from albert_data.storage import find_storage
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
@@ -204,10 +205,23 @@ def read_reduce_receipt(path: Path) -> ReduceReceipt | None:
 
 
 class ReduceJob:
-    """Writes a shard into `folder`, then its receipt. exchange: None for tasks without random segments."""
+    """Writes a shard into `folder`, then its receipt. exchange: None for tasks without random segments.
 
-    def __init__(self, runs: list[Path], folder: Path, rules: ReduceRules, exchange: Exchange | None = None) -> None:
+    syncs: whether the receipt waits until the shard is safe from a crash of this machine. Otherwise the parent, on the
+    same machine, syncs shards while workers make the next ones.
+    """
+
+    def __init__(
+        self,
+        runs: list[Path],
+        folder: Path,
+        rules: ReduceRules,
+        exchange: Exchange | None = None,
+        *,
+        syncs: bool = False,
+    ) -> None:
         self._paths, self._folder, self._rules, self._exchange = runs, folder, rules, exchange
+        self._syncs = syncs
         has_key_b = exchange is not None
         self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources), has_key_b=has_key_b)
         self._scratch = RecordScratch(rules.id_dtype)
@@ -225,7 +239,9 @@ class ReduceJob:
             slices = stages.time_each("merge runs", self._finish(_read_slices(task, merge)))
             shard = write_shard(path, slices, self._schema, self._rules.compression)
             values = {"shard": vars(shard), "dropped": merge.dropped}
-            write_receipt(self._folder / "receipts" / task.receipt_name, values)
+            if self._syncs:
+                find_storage(path).sync(path)
+            write_receipt(self._folder / "receipts" / task.receipt_name, values, sync=self._syncs)
         stages["write shards"] -= stages["merge runs"]  # the writer drives the merge, so its time includes that
         return ReduceReceipt(shard=shard, dropped=merge.dropped), stages
 

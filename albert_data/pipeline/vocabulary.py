@@ -19,9 +19,9 @@ from albert_data.corpus.fields import Fields, name_field
 from albert_data.corpus.inputs import Input, check_language_field
 from albert_data.corpus.layout import advise
 from albert_data.errors import InputError
-from albert_data.pipeline.engine import Engine, MultiprocessEngine, explain_disk_error
+from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.parts import split_lines
-from albert_data.pipeline.plan import MapTask, Names, count_bytes, find_named, read_tasks
+from albert_data.pipeline.plan import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
@@ -92,6 +92,19 @@ class SampleJob:
         )
 
 
+@dataclass(frozen=True)
+class SampleWarming:
+    """Runs the kernels of a SampleJob on a few words."""
+
+    job: SampleJob
+    text: TextConfig
+
+    def __call__(self) -> None:
+        compile_reading()
+        task = MapTask(name="", text=self.text, block=WARMING_BLOCK)
+        self.job(SampleTask(task=task, limit=SentenceSample(1).limit))
+
+
 def _make_counter(config: VocabConfig) -> CharacterCounter | RawCounter:
     """BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library."""
     return RawCounter() if config.model_type == WORDPIECE else CharacterCounter(NormalRule(config.cased))
@@ -151,11 +164,12 @@ def train_vocab(
     config: VocabConfig | None = None,
     text: TextConfig | None = None,
     workers: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> VocabReport:
     """Train a vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
 
-    inputs: see `build`; text: how they are read. workers: processes; None for one a core.
+    inputs, workers, engine: see `build`; text: how the inputs are read.
     Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
     names.
     """
@@ -164,7 +178,7 @@ def train_vocab(
     try:
         found = find_named(inputs, text, progress)
         claim_folder(folder, config.model_type)
-        report = learn_vocabulary(found, text, config, MultiprocessEngine(workers), progress)
+        report = learn_vocabulary(found, text, config, engine or MultiprocessEngine(workers), progress)
         save_vocabulary(folder, report)
     except OSError as error:
         raise explain_disk_error(error) from error
@@ -186,6 +200,7 @@ def learn_vocabulary(
     Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
     check_language_field(inputs, text)
+    check_reach(inputs, engine)
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
     corpus = _read_corpus(inputs, text, config, engine, progress)
@@ -217,19 +232,16 @@ def _read_corpus(
     inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
 ) -> Corpus:
     sample, damage, job = SentenceSample(config.sample_bytes), Damage(strict=text.strict), SampleJob(text, config)
-    few_words = SampleTask(task=MapTask(name="", text=text, block=WARMING_BLOCK), limit=sample.limit)
-
-    def read_few_words() -> None:
-        compile_reading()
-        job(few_words)
-
-    compile_with_notice(read_few_words, progress)
+    warming = SampleWarming(job, text)
+    compile_with_notice(warming, progress)
+    prepared = PreparedJob(job=job, prepare=warming, places=tuple(list_samples(inputs)))
     progress.start("reading", count_bytes(inputs))
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
     # Tasks are made while others run: later ones get a lower limit, since the sample fills.
     here = Damage(strict=text.strict)  # a thread counts in it, so it is added at the end
-    tasks = (SampleTask(task=task, limit=sample.limit) for task in read_tasks(inputs, text, here))
-    for task, found in engine.run(job, tasks):
+    plan = read_tasks(inputs, text, here, lambda task: spans_machines(engine))
+    tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
+    for task, found in engine.run(prepared, tasks):
         sample.add(found.sentences)
         totals.add(found.characters)
         damage.merge(found.damage)

@@ -1,5 +1,7 @@
 """Run every kernel once before workers start: forked ones inherit the machine code, others load it from the disk.
 
+On a cluster that is done once more on each machine (ray_worker.py).
+
 Numba compiles a kernel when it is first called with arguments of some types. That takes half a minute for all, once on
 each machine; later, loading them takes 0.25 s.
 """
@@ -7,7 +9,8 @@ each machine; later, loading them takes 0.25 s.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,29 +35,27 @@ _NOTICE = "compiling the kernels, once on each machine"
 WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", format="txt", path="", start=0)
 
 
-def compile_kernels(
-    job: MapJob,
-    tokenizer: Tokenizer,
-    progress: Progress,
-    texts: Iterable[TextConfig] = (),
-    exchange: Exchange | None = None,
-) -> None:
-    """Run every kernel that a build needs on a few words. Raises what `Tokenizer.prepare` raises.
+@dataclass(frozen=True)
+class Warming:
+    """Runs every kernel that a build needs on a few words. Raises what `Tokenizer.prepare` raises.
 
-    texts: settings of a mixture's sources.
+    texts: settings of a mixture's sources. It can be pickled, so that other machines can do the same.
     """
 
-    def make_some_rows() -> None:
-        compile_reading()
-        tokenizer.compile_rare()
-        for text in texts:
-            list(job.read(WARMING_BLOCK, Damage(), TaskReceipt(), text))
-        parts = job.read(WARMING_BLOCK, Damage(), TaskReceipt())
-        rows = _sort_and_take([job.make_rows(documents, 0, Stages()) for documents in parts])
-        if exchange is not None:
-            exchange(rows, np.zeros(len(rows), np.uint64))
+    job: MapJob
+    tokenizer: Tokenizer
+    texts: tuple[TextConfig, ...] = ()
+    exchange: Exchange | None = None
 
-    compile_with_notice(make_some_rows, progress)
+    def __call__(self) -> None:
+        compile_reading()
+        self.tokenizer.compile_rare()
+        for text in self.texts:
+            list(self.job.read(WARMING_BLOCK, Damage(), TaskReceipt(), text))
+        parts = self.job.read(WARMING_BLOCK, Damage(), TaskReceipt())
+        rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for documents in parts])
+        if self.exchange is not None:
+            self.exchange(rows, np.zeros(len(rows), np.uint64))
 
 
 def compile_reading() -> None:

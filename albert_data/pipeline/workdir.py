@@ -2,7 +2,7 @@
 
 OUT/.build/lock         locked by the running build; its text marks the folder as one of a build
     plan.json           what is being built: config, tokenizer, inputs, versions
-    boot                the boot id of the machine when the build began (see `_boot_id`)
+    boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents
     shards/             finished shards, until they are published
     shards/receipts/    the receipts of these shards
@@ -11,9 +11,10 @@ OUT/.build/lock         locked by the running build; its text marks the folder a
     journal.json        while publishing: the files in OUT that this build and earlier ones wrote (see ownership.py)
     placed              the next file to be renamed into OUT
 
-A killed build resumes by its receipts: a task or shard with a receipt is finished. Runs and receipts are never
-synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the build
-begins anew. Only Linux shows that there was a crash (see `_boot_id`).
+A killed build resumes by its receipts: a task or shard with a receipt is finished. On one machine runs and receipts are
+never synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the
+build begins anew. Only Linux shows that there was a crash (see `_boot_id`). On a cluster each file is synced before its
+receipt, so a build is resumed after any crash, and from any machine.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from albert_data.wording import count_of
 
 LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
+_SYNCED = "synced"
 _LOCK_NAME, _BOOT_NAME, _BASIS_NAME, _JOURNAL_NAME, _PLACED_NAME = "lock", "boot", "basis", "journal.json", "placed"
 _FIRST_SHARD = f"{SPLITS[0]}/shard-00000{SHARD_SUFFIX}"
 # The files that a build writes into each folder below .build. A folder comes after its subfolders, because it can only
@@ -75,7 +77,7 @@ class WorkDir:
         self.root = out / WORK_NAME
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
-        self._plan, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
+        self.plan_path, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
         self._boot, self._basis = self.root / _BOOT_NAME, self.shards / _BASIS_NAME
         self._journal, self.placed = self.root / _JOURNAL_NAME, self.root / _PLACED_NAME
         self._unlock: Callable[[], None] | None = None
@@ -114,9 +116,10 @@ class WorkDir:
     def _is_marked(self) -> bool:
         return is_regular(self._lock_path) and self._storage.read_mark(self._lock_path) == _MARK
 
-    def begin(self, plan: Plan, overwrite: bool) -> None:
+    def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False) -> None:
         """Resume a killed build of this plan, or start one.
 
+        syncs: whether every file of this build is synced before its receipt.
         Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
         that this build will certainly use.
         """
@@ -141,12 +144,23 @@ class WorkDir:
         self._check_targets(plan)
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
-        if not is_same or self._read_boot() != self._present_boot():
+        now, before = self._present_boot(syncs=syncs), self._read_boot()
+        if not is_same or before not in (_SYNCED, self._present_boot()):
             self.clear()
-            write_bytes(self._boot, self._present_boot().encode(), sync=False)
-            write_json(self._plan, plan.to_values())
+            write_bytes(self._boot, now.encode(), sync=False)
+            write_json(self.plan_path, plan.to_values())
+        elif before != now:
+            if syncs:
+                self._sync_files()
+            write_bytes(self._boot, now.encode())
         for folder in (self.runs, self.receipts):
             self._storage.make_folder(folder)
+
+    def _sync_files(self) -> None:
+        """Sync what an engine of this machine alone has written."""
+        for folder in (self.runs, self.receipts, self.shards / "receipts", *(self.shards / split for split in SPLITS)):
+            for name in self._storage.list_names(folder):
+                self._storage.sync(folder / name)
 
     def _check_targets(self, plan: Plan) -> None:
         """Check the files that every build writes, so that it stops now and not after hours of work."""
@@ -174,22 +188,22 @@ class WorkDir:
     def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
         try:
-            plan, _ = parse_plan(read_json(self._plan))
+            plan, _ = parse_plan(read_json(self.plan_path))
         except (OSError, ValueError):
             return None
-        return plan if is_regular(self._plan) else None
+        return plan if is_regular(self.plan_path) else None
 
     def _find_newer_rules(self) -> int | None:
         """The version of the rules that began an unfinished build, if this program does not know it yet; else None."""
         try:
-            version = read_json(self._plan).get("rules_version")
+            version = read_json(self.plan_path).get("rules_version")
         except (OSError, ValueError):
             return None
         return version if isinstance(version, int) and version > RULES_VERSION else None
 
-    def _present_boot(self) -> str:
+    def _present_boot(self, *, syncs: bool = False) -> str:
         """What `boot` has to hold if nothing was lost since. A store loses nothing, whatever machine resumes."""
-        return "" if is_remote(self.out) else _boot_id()
+        return _SYNCED if syncs or is_remote(self.out) else _boot_id()
 
     def _read_boot(self) -> str:
         with suppress(OSError, ValueError):
@@ -220,7 +234,7 @@ class WorkDir:
 
         The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
         """
-        for path in (self._plan, self._boot, self.placed):
+        for path in (self.plan_path, self._boot, self.placed):
             if is_regular(path):
                 self._storage.remove(path)
         self._drop(_WORK_FILES)

@@ -28,7 +28,9 @@ from albert_data.inspect.input_files import attribute, attribute_sources
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.pipeline.advice import advise_on
-from albert_data.shards.manifest import SPLITS
+from albert_data.pipeline.engine import Engine, PreparedJob
+from albert_data.pipeline.plan import check_reach, list_samples
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import Shards, open_splits
 from albert_data.wording import count_of, format_share
 
@@ -86,6 +88,29 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     opened = [splits[name] for name in SPLITS if name in splits and len(splits[name]) > 0]
     contents = read_corpus(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
     return audit_splits(folder, opened, contents)
+
+
+@dataclass(frozen=True)
+class AuditTask:
+    """A folder to audit, as one task. corpus: see `audit_folder`."""
+
+    folder: Path
+    corpus: list[Input] | None
+
+    def describe(self) -> str:
+        return f"the audit of {self.folder}"
+
+
+def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) -> Audit:
+    """The same, where a worker of the engine is: it is one task, since its checks compare all rows."""
+    check_reach(corpus or [], engine)
+    places = (str(folder / MANIFEST_NAME), *list_samples(corpus or []))
+    [(_, found)] = engine.run(PreparedJob(job=_audit, places=places), [AuditTask(folder, corpus)])
+    return found
+
+
+def _audit(task: AuditTask) -> Audit:
+    return audit_folder(task.folder, task.corpus)
 
 
 def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None) -> Audit:
