@@ -90,8 +90,8 @@ class Trials:
         if "Traceback" in said:
             faults.append("prints a traceback")
         if lost:
-            if command.returncode and "does not answer any more" not in said:
-                faults.append(f"does not say that the head is lost: {said[-300:]}")
+            if command.returncode and " does not answer any more; start the cluster" not in said:
+                faults.append(f"does not say that the head is lost: code {command.returncode}, {said[-300:]!r}")
             with suppress(Exception):
                 self._cluster.shutdown()
             self._start_cluster()

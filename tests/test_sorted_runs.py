@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
 from albert_data.errors import OutputError
+from albert_data.pipeline import merging
 from albert_data.pipeline.records import (
     Dropped,
     FoundRecords,
@@ -26,6 +27,7 @@ from albert_data.pipeline.records import (
     take_examples,
 )
 from albert_data.pipeline.sorted_runs import KeyedRows, SortedRun, join_keys, read_range, sort_rows, write_sorted_run
+from albert_data.storage import Disk
 
 LAST = 2**64 - 1
 
@@ -305,3 +307,71 @@ def test_a_run_with_damaged_records_is_an_error(tmp_path: Path):
     write_sorted_run(tmp_path / "run", rows)
     with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
         read_range([SortedRun(tmp_path / "run")], "train", 0, LAST, RecordScratch(np.uint16))
+
+
+# ---- merging ----
+
+
+@given(st.lists(st.lists(keyed_rows, max_size=30), min_size=1, max_size=4), st.booleans(), st.integers(1, 4))
+def test_merged_and_fetched_runs_hold_the_rows_of_all(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], keep_copies: bool, num_ranges: int
+):
+    """Few keys have many rows, so copies lie in several runs, and ranges are empty or crowded."""
+    folder, paths, scratch = tmp_path_factory.mktemp("runs"), [], RecordScratch(np.uint16)
+    for number, rows in enumerate(runs):
+        records, found = lay_out(rows)
+        languages = np.array([language for _, _, language in rows], np.uint32)
+        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, languages=languages)
+        is_validation = found.keys.document_keys == 0
+        paths.append(folder / str(number))
+        write_sorted_run(paths[-1], sort_rows([part], found.keys, is_validation, scratch))
+    opened = [SortedRun(path) for path in paths]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(merging, "MERGE_BYTES", -(-sum(run.num_bytes for run in opened) // num_ranges))
+        dropped = merging.merge_runs(paths, folder / "merged", scratch, folder, keep_copies=keep_copies)
+        for split in ("train", "validation"):
+            for low, high in ((0, LAST), (0, 2**62), (2**63, LAST)):
+                rows = sort_range(opened, split, low, high)
+                (folder / split / str(low)).mkdir(parents=True, exist_ok=True)
+                fetched = merging.fetch_range(paths, split, low, high, scratch, folder / split / str(low))
+                assert sort_range([SortedRun(path) for path in fetched], split, low, high) == rows
+                merged = sort_range([SortedRun(folder / "merged")], split, low, high)
+                if keep_copies:
+                    assert merged == rows
+                assert sorted(set(map(repr, merged))) == sorted(set(map(repr, rows)))
+    assert dropped.rows == sum(map(len, runs)) - count_rows(folder / "merged")
+    assert dropped.rows == 0 or not keep_copies
+
+
+def sort_range(runs: list[SortedRun], split: str, low: int, high: int) -> list[KeyedRow]:
+    records, found = read_range(runs, split, low, high, RecordScratch(np.uint16))
+    return read_back(records, found.take(order_records(records, found)[0]))
+
+
+def count_rows(path: Path) -> int:
+    return sum(len(sort_range([SortedRun(path)], split, 0, LAST)) for split in ("train", "validation"))
+
+
+def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
+    part = make_part(numbered_rows(50), list(range(50)))
+    for number in range(3):
+        run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RecordScratch(np.uint16))
+        write_sorted_run(tmp_path / str(number), run)
+    paths, scratch = [tmp_path / str(number) for number in range(3)], RecordScratch(np.uint16)
+    dropped = merging.merge_runs(paths, tmp_path / "merged", scratch, tmp_path, keep_copies=False)
+    assert dropped.rows == 100
+    merged = SortedRun(tmp_path / "merged")
+    kept = [read_range([merged], split, 0, LAST, scratch)[1].keys.shuffle_keys for split in ("train", "validation")]
+    assert [len(keys) for keys in kept] == [40, 10]
+    assert sorted(np.concatenate(kept).tolist()) == list(range(50))
+
+
+def test_to_open_and_to_search_a_run_takes_three_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    part = make_part(numbered_rows(5000), [number * 2**51 for number in range(5000)])
+    run = sort_rows([part], part.keys, np.zeros(5000, bool), RecordScratch(np.uint16))
+    write_sorted_run(tmp_path / "run", run)
+    reads: list[int] = []
+    inner = Disk.read_into
+    monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
+    merging.fetch_range([tmp_path / "run"], "train", 2**60, 2**61, RecordScratch(np.uint16), tmp_path)
+    assert len(reads) == 3

@@ -28,7 +28,7 @@ from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.verify import verify
-from albert_data.pipeline import build
+from albert_data.pipeline import identity
 from albert_data.rules import RULES_VERSION, current_versions
 from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.shards.manifest_file import read_manifest
@@ -106,7 +106,7 @@ def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(build, "current_versions", lambda packages: there)
+        patch.setattr(identity, "current_versions", lambda packages: there)
         if is_finished:
             corpus.build(out)
         else:

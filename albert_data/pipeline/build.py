@@ -6,7 +6,6 @@ config. A killed build resumes when it is started again with the same arguments.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Iterator
@@ -17,22 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-import albert_data
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, ConfigError, InputError
-from albert_data.escaping import name_as_text
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
+from albert_data.pipeline.identity import check_encoding, check_size, make_plan
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
     check_lists,
     check_passes,
     describe_budgets,
-    describe_sources,
     list_sources,
 )
 from albert_data.pipeline.ownership import check_targets, read_our_manifest
@@ -42,8 +38,10 @@ from albert_data.pipeline.publish import make_manifest, publish
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import (
+    GroupJob,
     ReduceJob,
     ReduceTask,
+    group_tasks,
     make_rules,
     plan_reduce,
     read_reduce_receipt,
@@ -53,19 +51,11 @@ from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no
 from albert_data.pipeline.vocabulary_folder import check_normalization, is_saved, save_vocabulary
 from albert_data.pipeline.warming import Warming, compile_with_notice
 from albert_data.pipeline.workdir import WorkDir, check_finished
-from albert_data.rules import current_versions
-from albert_data.shards.manifest import InputEntry, Manifest, Plan
-from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
-from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
+from albert_data.shards.manifest import Manifest, Plan
 from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
-
-# Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
-# size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry
-# and its fields.
-_INPUT_BYTES, _INPUT_VALUES = 130, 1 + len(dataclasses.fields(InputEntry))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +151,7 @@ def build_shards(
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
-    _check_encoding(inputs, config)
+    check_encoding(inputs, config)
     check_reach(inputs, engine)
     check_language_field(inputs, config.text)
     check_passes(list_sources(inputs), config)
@@ -169,7 +159,7 @@ def build_shards(
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
     vocab = vocab or VocabConfig()
     plan = make_plan(inputs, tokenizer, config, vocab)
-    _check_size(plan)
+    check_size(plan)
     work = WorkDir(out)
     if not overwrite and (finished := read_our_manifest(out)) is not None:
         check_finished(finished, plan, out)
@@ -190,55 +180,6 @@ def build_shards(
     return BuildReport(
         manifest=manifest, seconds=seconds, resumed_tasks=resumed, was_finished=False, stages=making.stages
     )
-
-
-def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, vocab: VocabConfig) -> Plan:
-    """What identifies a build, so that the same command recognises it later."""
-    rules_version, unicode_version, libraries = current_versions(tokenizer.packages if tokenizer else ())
-    return Plan(
-        version=albert_data.__version__,
-        rules_version=rules_version,
-        unicode_version=unicode_version,
-        libraries=libraries,
-        config=config.to_flat_dict(),
-        tokenizer={"trained": vocab.to_dict()} if tokenizer is None else _identify(tokenizer),
-        inputs=tuple(
-            InputEntry(
-                path=name_as_text(item.path), bytes=item.size, modified_ns=item.modified_ns, language=item.language
-            )
-            for item in inputs
-        ),
-        mixture=describe_sources(inputs),
-    )
-
-
-def _identify(tokenizer: Tokenizer) -> dict[str, str]:
-    normalization = {} if tokenizer.normalization == "none" else {"normalization": tokenizer.normalization}
-    file = {} if tokenizer.file_name == MODEL_NAME else {"file": tokenizer.file_name}
-    words = {} if tokenizer.words_sha256 is None else {"words": tokenizer.words_sha256}
-    return {"sha256": tokenizer.sha256, **normalization, **file, **words}
-
-
-def _check_encoding(inputs: list[Input], config: BuildConfig) -> None:
-    encoding = config.text.encoding
-    if encoding not in (None, "utf-8") and any(
-        item.encoding != encoding and item.format not in TABLES and item.source is None for item in inputs
-    ):
-        raise InputError(
-            f"the inputs were not found with the encoding of the settings, {encoding}; "
-            "pass these settings to find_inputs: find_inputs(names, text=config.text)"
-        )
-
-
-def _check_size(plan: Plan) -> None:
-    """Raise InputError for more inputs than readers of a manifest accept: it names each in `inputs` and in `plan`."""
-    inputs = plan.inputs
-    num_bytes = sum(len(item.path.encode()) + _INPUT_BYTES for item in inputs)
-    if 2 * num_bytes > MAX_MANIFEST_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_MANIFEST_VALUES:
-        raise InputError(
-            f"the corpus is {len(inputs):,} files, more than a manifest can name; "
-            "join small files, as in: cat folder/*.jsonl > corpus.jsonl"
-        )
 
 
 class _Build:
@@ -263,7 +204,7 @@ class _Build:
         """Returns the manifest, and how many map tasks an earlier, killed build had finished."""
         tokenizer = tokenizer or self._learn_tokenizer()
         work, spans = self._work, spans_machines(self._engine)
-        job = MapJob(self._config, tokenizer, work.runs, work.receipts, syncs=spans)
+        job = MapJob(self._config, tokenizer, work.runs, work.receipts, syncs=spans, merges=spans)
         if tokenizer.note:
             self._progress.say(tokenizer.note)
         if tokenizer.slow_reason:
@@ -373,11 +314,13 @@ class _Build:
         with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
             synced = [disk.submit(self._sync_shard, task) for task, _ in shards]
             try:
-                for task, (receipt, stages) in self._engine.run(job, [task for task in tasks if task.file not in done]):
-                    synced.append(disk.submit(self._sync_shard, task))
-                    shards.append((task, receipt))
-                    self.stages.add(stages)
-                    self._progress.advance(1)
+                groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
+                for _, made in self._engine.run(GroupJob(job), groups):
+                    for task, receipt, stages in made:
+                        synced.append(disk.submit(self._sync_shard, task))
+                        shards.append((task, receipt))
+                        self.stages.add(stages)
+                    self._progress.advance(len(made))
             except BaseException:
                 disk.shutdown(wait=False, cancel_futures=True)
                 raise

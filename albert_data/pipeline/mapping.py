@@ -6,6 +6,7 @@ The receipt is written last. A task with a receipt is finished, and a resumed bu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
+from albert_data.pipeline.merging import machine_scratch, merge_runs
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask
 from albert_data.pipeline.receipts import EdgeDocument, TaskReceipt, write_receipt
@@ -44,18 +46,31 @@ def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int)
 class MapJob:
     """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config.
 
-    syncs: whether a receipt waits until all that it names is safe from a crash of the machine.
+    syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
+    makes one sorted run, however large it is.
     """
 
     def __init__(
-        self, config: BuildConfig, tokenizer: Tokenizer, runs: Path, receipts: Path, *, syncs: bool = False
+        self,
+        config: BuildConfig,
+        tokenizer: Tokenizer,
+        runs: Path,
+        receipts: Path,
+        *,
+        syncs: bool = False,
+        merges: bool = False,
     ) -> None:
-        self._config, self._tokenizer, self._syncs = config, tokenizer, syncs
+        self._config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
         self._runs, self._receipts = runs, receipts
         self._scratch = RecordScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.choose_words(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: MapTask) -> TaskReceipt:
+        with machine_scratch() if self._merges else nullcontext(self._runs) as folder:
+            return self._map(task, folder)
+
+    def _map(self, task: MapTask, folder: Path) -> TaskReceipt:
+        """folder: where sorted runs are written first."""
         receipt = TaskReceipt(fingerprint=task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
         held: list[KeyedRows] = []
@@ -67,9 +82,12 @@ class MapJob:
                 for chosen, pass_index in choose_passes(documents, task.source, self._config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
-                        self._write_run(task, held, receipt)
+                        self._write_run(task, held, receipt, folder)
+        has_several = bool(receipt.runs)
         if held:
-            self._write_run(task, held, receipt)
+            self._write_run(task, held, receipt, folder if has_several else self._runs)
+        if self._merges and has_several:
+            self._merge_runs(task, receipt, folder)
         if task.source is not None and any(part.size for part in listed):
             receipt.lists.append(write_list(self._runs, task.name, task.source.number, listed))
         receipt.damage, receipt.fields = damage.counts, damage.fields
@@ -120,7 +138,15 @@ class MapJob:
         languages = np.zeros(len(pairs), np.uint32) if pairs.languages is None else pairs.languages
         return KeyedRows(examples=examples, keys=keys, languages=languages)
 
-    def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt) -> None:
+    def _merge_runs(self, task: MapTask, receipt: TaskReceipt, folder: Path) -> None:
+        """Replace the runs of a task by one in the build's folder."""
+        with receipt.seconds.time("write runs"):
+            name = f"{task.name}-000.run"
+            runs, keep_copies = [folder / run for run in receipt.runs], self._config.keep_duplicates
+            dropped = merge_runs(runs, self._runs / name, self._scratch, folder, keep_copies=keep_copies)
+        receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
+
+    def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
             row_split_keys = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
@@ -129,7 +155,7 @@ class MapJob:
         if len(keys.indices):
             name = f"{task.name}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):
-                write_sorted_run(self._runs / name, rows)
+                write_sorted_run(folder / name, rows)
             receipt.runs.append(name)
             receipt.dropped = receipt.dropped.add(rows.dropped)
             _count_rows(held, keys, row_split_keys, is_validation, receipt)

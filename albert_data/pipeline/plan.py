@@ -41,7 +41,8 @@ _MIB = 1 << 20
 _TASKS = 128
 _TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks are small, so no worker waits for long
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
-_MAX_TASK_BYTES = 32 * _MIB
+_MAX_TASK_BYTES = 32 * _MIB  # or more, if that would make more than
+_MOST_TASKS = 20_000  # for each there is a receipt to read, and a range of its sorted run for each shard
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _MAX_SAMPLES = 16
 
@@ -193,15 +194,17 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[Map
 
     A task of a mixture has files of one source, because these are read alike.
     """
+    total = sum(item.size for item in inputs if item.is_splittable)
+    most_bytes = max(_MAX_TASK_BYTES, -(-total // _MOST_TASKS))
     tasks: list[MapTask] = []
     for source, files in groupby((item for item in inputs if item.is_splittable), key=lambda item: item.source):
-        tasks += _plan_source(list(files), source.text if source else text, source)
+        tasks += _plan_source(list(files), source.text if source else text, source, most_bytes)
     return tasks
 
 
-def _plan_source(files: list[Input], text: TextConfig, source: Source | None) -> list[MapTask]:
+def _plan_source(files: list[Input], text: TextConfig, source: Source | None, most_bytes: int) -> list[MapTask]:
     left = sum(item.size for item in files)
-    largest = min(left // _TASKS, _MAX_TASK_BYTES)
+    largest = min(left // _TASKS, most_bytes)
 
     def choose_size() -> int:  # `left` shrinks with each part of a file that is taken below
         return max(min(largest, left // _TASKS_LEFT), _MIN_TASK_BYTES)

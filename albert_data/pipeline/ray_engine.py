@@ -77,10 +77,14 @@ class RayEngine:
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
             connect(self._ray, address, num_workers)
-        self._head = self._ray.get_runtime_context().gcs_address
+        context = self._ray.get_runtime_context()
+        self._needed = {"the head of the Ray cluster": context.gcs_address}
+        for node in self._ray.nodes():
+            if node["NodeID"] == context.get_node_id():
+                self._needed["the Ray node of this command"] = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         self._run = self._ray.remote(num_cpus=1, max_retries=0)(run_task)
         self._running: dict[Any, _Attempt] = {}
-        self._is_lost = False  # the head: then calls of Ray don't return
+        self._is_lost = False  # head or own node: then calls of Ray don't return, or end this process
         _engines.add(self)
 
     def __enter__(self) -> RayEngine:
@@ -138,6 +142,7 @@ class RayEngine:
 
     def _send(self, job: Callable[[AnyTask], Result]) -> tuple[str, list[Any]]:
         """Give the job to Ray. Returns its name, and a reference in a list, which tasks don't fetch by themselves."""
+        self._check_head()
         prepared = job if isinstance(job, PreparedJob) else PreparedJob(job=job)
         shipment = Shipment(
             name=uuid4().hex,
@@ -201,16 +206,17 @@ class RayEngine:
         return []
 
     def _check_head(self) -> None:
-        """Raise WorkerError if the head of the cluster does not answer."""
+        """Raise WorkerError if the head of the cluster, or the node that this process belongs to, does not answer."""
         deadline = time.monotonic() + _HEAD_SECONDS
-        while not _answers(self._head, _CONNECT_SECONDS):
-            if time.monotonic() > deadline:
-                self._is_lost = True
-                raise WorkerError(
-                    f"the head of the Ray cluster at {self._head} does not answer any more; start the cluster and "
-                    "give the same command again: finished tasks are kept"
-                )
-            time.sleep(_PAUSE_SECONDS)
+        for what, address in self._needed.items():
+            while not _answers(address, _CONNECT_SECONDS):
+                if time.monotonic() > deadline:
+                    self._is_lost = True
+                    raise WorkerError(
+                        f"{what} at {address} does not answer any more; start the cluster and give the same command "
+                        "again: finished tasks are kept"
+                    )
+                time.sleep(_PAUSE_SECONDS)
 
     def _receive(self, ref: Any, attempt: _Attempt) -> tuple[str, Any]:
         """The result of a task, or DISK and an error if it may be tried again. Raises errors of the user's and bugs."""

@@ -27,6 +27,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import measure_rows
+from albert_data.pipeline.merging import fetch_range, machine_scratch
 from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
 from albert_data.pipeline.records import (
     Dropped,
@@ -50,6 +51,8 @@ SLICE_BYTES = 8 << 20
 # Read at once: 48 MiB, the largest shard by default (1.5 x SHARD_BYTES). More would need more memory than map does.
 _SLICES_READ = 6
 _KEYS = 2**64
+MOST_READS = 20_000_000  # of ranges of runs, in a build; a store of objects charges for each
+_READS_OF_RUN = 3  # head, index, records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,23 @@ class ReduceTask:
 
     def describe(self) -> str:
         return f"shard {self.file}"
+
+
+@dataclass(frozen=True)
+class ReduceGroup:
+    """Consecutive shards of a split that one worker writes. Several only where there are very many runs and shards."""
+
+    tasks: tuple[ReduceTask, ...]
+
+    @property
+    def key_range(self) -> tuple[int, int]:
+        """The least and the greatest shuffle key."""
+        first, last = self.tasks[0], self.tasks[-1]
+        return first.shard * _KEYS // first.num_shards, (last.shard + 1) * _KEYS // last.num_shards - 1
+
+    def describe(self) -> str:
+        more = f" and {len(self.tasks) - 1} more" if len(self.tasks) > 1 else ""
+        return f"{self.tasks[0].describe()}{more}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,12 +216,42 @@ def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: 
     ]
 
 
+def group_tasks(tasks: list[ReduceTask], num_runs: int, most_reads: int = MOST_READS) -> list[ReduceGroup]:
+    """Join consecutive shards, so that the runs are read by at most so many reads: three of each run for each group."""
+    size = max(1, -(-_READS_OF_RUN * num_runs * len(tasks) // most_reads))
+    parts = [[task for task in tasks if task.split == split] for split in SPLITS]
+    return [ReduceGroup(tuple(part[i : i + size])) for part in parts for i in range(0, len(part), size)]
+
+
 def read_reduce_receipt(path: Path) -> ReduceReceipt | None:
     """The receipt of a finished shard; None where the shard is not finished."""
     found = read_receipt(path)
     if found is None:
         return None
     return ReduceReceipt(shard=ShardReceipt(**found["shard"]), dropped=Dropped(*found["dropped"]))
+
+
+class GroupJob:
+    """Writes the shards of a group. If there are several, their rows are fetched from all runs at once before."""
+
+    def __init__(self, job: ReduceJob) -> None:
+        self._job = job
+
+    def __call__(self, group: ReduceGroup) -> list[tuple[ReduceTask, ReduceReceipt, Stages]]:
+        if len(group.tasks) == 1:
+            return [(task, *self._job(task)) for task in group.tasks]
+        done, stages = [], Stages()
+        with machine_scratch() as scratch:
+            with stages.time("merge runs"):
+                job = self._job.fetch(group, scratch)
+            for task in group.tasks:
+                receipt, spent = job.find_receipt(task), Stages()  # by an earlier try of the group
+                if receipt is None:
+                    receipt, spent = job(task)
+                spent.add(stages)
+                done.append((task, receipt, spent))
+                stages = Stages()
+        return done
 
 
 class ReduceJob:
@@ -225,6 +275,15 @@ class ReduceJob:
         has_key_b = exchange is not None
         self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources), has_key_b=has_key_b)
         self._scratch = RecordScratch(rules.id_dtype)
+
+    def fetch(self, group: ReduceGroup, scratch: Path) -> ReduceJob:
+        """A job for the shards of a group alone, which reads their rows from `scratch`."""
+        split = group.tasks[0].split if self._rules.move is None else self._rules.move.from_split
+        runs = fetch_range(self._paths, split, *group.key_range, self._scratch, scratch)
+        return ReduceJob(runs, self._folder, self._rules, self._exchange, syncs=self._syncs)
+
+    def find_receipt(self, task: ReduceTask) -> ReduceReceipt | None:
+        return read_reduce_receipt(self._folder / "receipts" / task.receipt_name)
 
     @cached_property
     def _runs(self) -> list[SortedRun]:

@@ -3,10 +3,12 @@
 A sorted run holds the rows of train, then those of validation, each by shuffle key. The file is uint64 throughout:
 
     head       of each split: the number of its index entries, and the number of u64 of its records
-    index      of each split: the shuffle keys of every 16th row, then the positions of these rows
+    keys       of each split: the shuffle key of every 64th index entry
+    index      of each split: the shuffle key and the position of every 16th row, as pairs
     records    of each split (see records.py); positions count from the first record, in u64
 
-So the rows in a range of keys lie together. Reduce reads them in one go, with up to 15 others before and after.
+So the rows in a range of keys lie together. Reduce reads them in one go, with up to 15 others before and after. That
+takes two reads, one of the index and one of the records. To open a run takes one, of head and keys.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -40,6 +42,7 @@ _WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of
 _STEP = 16  # rows from one index entry to the next
 _SPARSE_STEP = 64  # index entries from one key that stays in memory to the next
 _FILE_HEAD_U64 = 2 * len(SPLITS)
+_OPENING_U64 = 4096  # read at once when a run is opened: the keys of four million rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +54,17 @@ class KeyedRows:
     languages: np.ndarray
 
 
-class SortedRunData(NamedTuple):
-    """The content of a sorted run, both uint64: head with index, and records. dropped: copies that were left out."""
+class Section(NamedTuple):
+    """The index of one split: uint64 [N, 2], keys and positions. num_u64: of its records."""
 
-    head: np.ndarray
+    entries: np.ndarray
+    num_u64: int
+
+
+class SortedRunData(NamedTuple):
+    """The content of a sorted run: a section for each split, and records (uint64). dropped: copies left out."""
+
+    sections: tuple[Section, ...]
     records: np.ndarray
     dropped: Dropped
 
@@ -98,7 +108,8 @@ def sort_rows(
         is_dropped[order[is_copy]] = True
         splits = tuple(rows[~is_dropped[rows]] for rows in splits)
         starts = _place_records(np.concatenate(splits), num_u64)
-    return SortedRunData(_make_head(splits, keys.shuffle_keys, starts, num_u64), content, dropped)
+    sections = tuple(_make_section(rows, keys.shuffle_keys, starts, num_u64) for rows in splits)
+    return SortedRunData(sections, content, dropped)
 
 
 def _place_records(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
@@ -108,23 +119,28 @@ def _place_records(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
     return starts
 
 
-def _make_head(
-    splits: Sequence[np.ndarray], shuffle_keys: np.ndarray, starts: np.ndarray, num_u64: np.ndarray
-) -> np.ndarray:
-    """Head and index of a sorted run. splits: the sorted row numbers of each."""
-    sizes, index = [], []
-    for rows in splits:
-        entries = rows[::_STEP]
-        sizes += [len(entries), num_u64[rows].sum()]
-        index += [shuffle_keys[entries], starts[entries].astype(np.uint64)]
-    return np.concatenate((np.array(sizes, np.uint64), *index))
+def _make_section(rows: np.ndarray, shuffle_keys: np.ndarray, starts: np.ndarray, num_u64: np.ndarray) -> Section:
+    """rows: the sorted row numbers of a split."""
+    entries = rows[::_STEP]
+    return Section(np.stack([shuffle_keys[entries], starts[entries].astype(np.uint64)], axis=1), num_u64[rows].sum())
+
+
+def make_head(sections: Sequence[Section]) -> np.ndarray:
+    """What comes before the records: uint64."""
+    sizes = [size for section in sections for size in (len(section.entries), section.num_u64)]
+    keys = [section.entries[::_SPARSE_STEP, 0] for section in sections]
+    return np.concatenate((np.array(sizes, np.uint64), *keys, *(section.entries.ravel() for section in sections)))
 
 
 def write_sorted_run(path: Path, run: SortedRunData) -> None:
     with find_storage(path).create(path, sync=False) as file:
-        file.write(run.head.data)
-        for begin in range(0, len(run.records), _WRITE_U64):
-            file.write(run.records[begin : begin + _WRITE_U64].data)
+        file.write(make_head(run.sections).data)
+        write_records(file, run.records)
+
+
+def write_records(file: BinaryIO, records: np.ndarray) -> None:
+    for begin in range(0, len(records), _WRITE_U64):
+        file.write(records[begin : begin + _WRITE_U64].data)
 
 
 class RecordRange(NamedTuple):
@@ -136,7 +152,7 @@ class RecordRange(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """The index of one split. at: its first u64 in the file; sparse_keys: every _SPARSE_STEP-th key of its entries.
+    """The index of one split. at: its first u64 in the file; sparse_keys: of every _SPARSE_STEP-th entry.
 
     records_end: where the split's records end.
     """
@@ -148,22 +164,35 @@ class _Index(NamedTuple):
 
 
 class SortedRun:
-    """A sorted run on the disk. Every shard asks for a range, so a sparse copy of the index stays in memory."""
+    """A sorted run on the disk. Every shard asks for a range, so the keys of its head stay in memory."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises OutputError where the file is truncated."""
+    def __init__(self, path: Path, *, checks_size: bool = True) -> None:
+        """Raises OutputError where the file is truncated. checks_size: False leaves that to later reads."""
         self.path, self._storage = path, find_storage(path)
-        head = self._read(0, np.empty(_FILE_HEAD_U64, np.uint64)).tolist()
-        self._records_at = _FILE_HEAD_U64 + 2 * sum(head[::2])
-        if self._storage.status(path).num_bytes != (self._records_at + sum(head[1::2])) * _U64_BYTES:
+        opening = np.empty(_OPENING_U64, np.uint64)
+        num_read = self._storage.read_into(path, 0, opening.data.cast("B")) // _U64_BYTES
+        if num_read < _FILE_HEAD_U64:
             raise self._truncated()
+        head = opening[:_FILE_HEAD_U64].tolist()
+        num_keys = [-(-num_entries // _SPARSE_STEP) for num_entries in head[::2]]
+        at = _FILE_HEAD_U64 + sum(num_keys)
+        self._records_at, self._num_u64 = at + 2 * sum(head[::2]), sum(head[1::2])
+        if checks_size and self._storage.status(path).num_bytes != self.num_bytes:
+            raise self._truncated()
+        keys = opening[_FILE_HEAD_U64:at].copy()
+        if at > num_read:
+            keys = self._read(_FILE_HEAD_U64, np.empty(sum(num_keys), np.uint64))
         self._indices: dict[str, _Index] = {}
-        at, records_end = _FILE_HEAD_U64, 0
-        for split, num_entries, num_u64 in zip(SPLITS, head[::2], head[1::2], strict=True):
+        key = records_end = 0
+        for split, num_entries, num_u64, count in zip(SPLITS, head[::2], head[1::2], num_keys, strict=True):
             records_end += num_u64
-            sparse_keys = self._read(at, np.empty(num_entries, np.uint64))[::_SPARSE_STEP].copy()
-            self._indices[split] = _Index(at, num_entries, sparse_keys, records_end)
-            at += 2 * num_entries
+            self._indices[split] = _Index(at, num_entries, keys[key : key + count], records_end)
+            at, key = at + 2 * num_entries, key + count
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the file, as its head has it."""
+        return int(self._records_at + self._num_u64) * _U64_BYTES
 
     def find(self, split: str, low: int, high: int) -> RecordRange:
         """A range of records that holds all rows with shuffle keys in [low, high]."""
@@ -171,16 +200,15 @@ class SortedRun:
         # The part of the index to read: from the last sparse key below `low` to the first one above `high`.
         begin = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1) * _SPARSE_STEP
         end = min(int(index.sparse_keys.searchsorted(np.uint64(high), side="right")) * _SPARSE_STEP, index.num_entries)
-        keys = self._read(index.at + begin, np.empty(end - begin, np.uint64))
+        # One more entry: the range ends where that begins, or with the split's records if there is none.
+        num_pairs = min(end + 1, index.num_entries) - begin
+        keys, positions = self._read(index.at + 2 * begin, np.empty(2 * num_pairs, np.uint64)).reshape(-1, 2).T
+        keys = keys[: end - begin]
         # An entry gives the key of the first of its 16 rows. The last entry below `low` may have a row at `low` too.
-        first = begin + max(0, int(keys.searchsorted(np.uint64(low))) - 1)
-        last = begin + int(keys.searchsorted(np.uint64(high), side="right"))
-        # The range ends where entry `last` begins, or with the split's records if `last` is past the end of the index.
-        num_positions = min(last + 1, index.num_entries) - first
-        positions_at = index.at + index.num_entries
-        positions = self._read(positions_at + first, np.empty(num_positions, np.uint64)).tolist()
-        positions.append(index.records_end)
-        return RecordRange(positions[0], positions[last - first], (last - first) * _STEP)
+        first = max(0, int(keys.searchsorted(np.uint64(low))) - 1)
+        last = int(keys.searchsorted(np.uint64(high), side="right"))
+        bounds = [int(positions[at]) if at < num_pairs else index.records_end for at in (first, last)]
+        return RecordRange(bounds[0], bounds[1], (last - first) * _STEP)
 
     def read_into(self, out: np.ndarray, begin: int) -> None:
         """Fill `out` (uint64) with the records from u64 `begin` on. Raises OutputError where the file is truncated."""
@@ -196,13 +224,19 @@ class SortedRun:
 
 
 def read_range(
-    runs: Sequence[SortedRun], split: str, low: int, high: int, scratch: RecordScratch
+    runs: Sequence[SortedRun],
+    split: str,
+    low: int,
+    high: int,
+    scratch: RecordScratch,
+    ranges: Sequence[RecordRange] | None = None,
 ) -> tuple[Records, FoundRecords]:
     """Read the rows with shuffle keys in [low, high] of one sorted run after another.
 
+    ranges: what `SortedRun.find` gives for each run, if it was asked before.
     Only one is open at a time: a large corpus has more of them than a process may have open files.
     """
-    ranges = [run.find(split, low, high) for run in runs]
+    ranges = [run.find(split, low, high) for run in runs] if ranges is None else ranges
     records = scratch.reserve(sum(part.end - part.begin for part in ranges))
     found = FoundRecords.empty(sum(part.max_rows for part in ranges))
     begin = count = 0
