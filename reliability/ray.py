@@ -29,18 +29,19 @@ from reliability.processes import ROOT, find_descendants, make_environment
 PATIENCE_SECONDS = 300.0
 NODES = 3
 _FILES, _FILE_BYTES = 12, 4 << 20  # several tasks for each node
-_LEAVE = ("map", "reduce", "publish")
+_STAGES = ("map", "reduce", "publish")
 _VICTIMS = ("node", "worker", "node", "head")
 
 
 @click.command()
 @click.option("--trials", type=click.IntRange(1), default=30, show_default=True, metavar="N")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides the moments.")
-def ray(trials: int, seed: int) -> None:
+@click.option("--only", type=click.Choice(("node", "worker", "head")), help="Kill only this.")
+def ray(trials: int, seed: int, only: str | None) -> None:
     """Kill parts of a Ray cluster while a build runs on it. Exit code 1 means that there are faults."""
     num_faulty = 0
     with tempfile.TemporaryDirectory(prefix="reliability-ray-") as folder, Trials(Path(folder), seed) as scene:
-        for number, (stage, victim) in enumerate(islice(list_trials(), trials)):
+        for number, (stage, victim) in enumerate(islice(list_trials(only), trials)):
             begun = time.monotonic()
             faults = scene.try_one(number, stage, victim)
             num_faulty += bool(faults)
@@ -50,9 +51,9 @@ def ray(trials: int, seed: int) -> None:
     sys.exit(num_faulty > 0)
 
 
-def list_trials() -> Iterator[tuple[str, str]]:
+def list_trials(only: str | None = None) -> Iterator[tuple[str, str]]:
     """Each victim in each stage, again and again."""
-    return cycle((stage, victim) for victim in _VICTIMS for stage in _LEAVE)
+    return cycle((stage, victim) for victim in _VICTIMS for stage in _STAGES if only in (None, victim))
 
 
 class Trials:

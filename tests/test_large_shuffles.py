@@ -33,7 +33,7 @@ def test_shards_that_are_written_in_groups_have_the_same_bytes(
     run_build(tmp_path / "in", tmp_path / "plain", tokenizer, num_shards=7, **options)
     monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
     monkeypatch.setattr(merging, "MERGE_BYTES", 1 << 12)
-    monkeypatch.setattr(build, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 3 * num_runs * 3))
+    monkeypatch.setattr(build, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
     grouped: list[int] = []
 
     class Merging(InlineEngine):
@@ -57,13 +57,13 @@ def test_groups_keep_the_reads_below_the_limit():
         groups = group_tasks(tasks, num_runs)
         assert [task for group in groups for task in group.tasks] == tasks
         assert all(len({task.split for task in group.tasks}) == 1 for group in groups)
-        assert len(groups) == len(tasks) or 3 * num_runs * len(groups) <= reducing.MOST_READS + 3 * num_runs * 2
+        assert len(groups) == len(tasks) or 2 * num_runs * len(groups) <= reducing.MOST_READS + 2 * num_runs * 2
 
 
-def test_tasks_stay_below_twenty_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tasks_stay_below_ten_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
     monkeypatch.setattr(plan, "_find_document", lambda file, format, at, size: at)
-    for total, most in ((10**9, 300), (10**12, 20_500), (2 * 10**13, 20_500)):
+    for total, most in ((10**9, 300), (10**12, 10_500), (2 * 10**13, 10_500)):
         path = str(tmp_path / "a.txt")
         one = Input(path=path, format="txt", compression=None, size=total // 50, modified_ns=0)
         tasks = plan.plan_tasks([one] * 50)

@@ -366,7 +366,7 @@ def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
     assert sorted(np.concatenate(kept).tolist()) == list(range(50))
 
 
-def test_to_open_and_to_search_a_run_takes_three_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     part = make_part(numbered_rows(5000), [number * 2**51 for number in range(5000)])
     run = sort_rows([part], part.keys, np.zeros(5000, bool), RecordScratch(np.uint16))
     write_sorted_run(tmp_path / "run", run)
@@ -374,4 +374,4 @@ def test_to_open_and_to_search_a_run_takes_three_reads(tmp_path: Path, monkeypat
     inner = Disk.read_into
     monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
     merging.fetch_range([tmp_path / "run"], "train", 2**60, 2**61, RecordScratch(np.uint16), tmp_path)
-    assert len(reads) == 3
+    assert len(reads) == 2

@@ -304,20 +304,21 @@ class _Build:
         rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
         tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
-        runs = [self._work.runs / name for name in sorted(total.runs)]
-        job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=spans_machines(self._engine))
+        runs, spans = [self._work.runs / name for name in sorted(total.runs)], spans_machines(self._engine)
+        job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=spans)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]
         # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
         done = {task.file for task, _ in shards}
         with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
-            synced = [disk.submit(self._sync_shard, task) for task, _ in shards]
+            # On a cluster each shard was synced before its receipt.
+            synced = [] if spans else [disk.submit(self._sync_shard, task) for task, _ in shards]
             try:
                 groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
                 for _, made in self._engine.run(GroupJob(job), groups):
                     for task, receipt, stages in made:
-                        synced.append(disk.submit(self._sync_shard, task))
+                        synced += [] if spans else [disk.submit(self._sync_shard, task)]
                         shards.append((task, receipt))
                         self.stages.add(stages)
                     self._progress.advance(len(made))

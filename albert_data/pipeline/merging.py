@@ -81,7 +81,7 @@ def fetch_range(
 ) -> list[Path]:
     """Copy the rows of a split with shuffle keys in [low, high] into sorted runs in `folder`, and return their paths.
 
-    Each run is read by three reads: head, index, records.
+    Each run is read by two reads: head and records.
     """
     fetched, runs, ranges, num_u64 = list[Path](), list[SortedRun](), list[RecordRange](), 0
 
@@ -92,7 +92,7 @@ def fetch_range(
 
     for path in paths:
         runs.append(SortedRun(path, checks_size=False))
-        ranges.append(runs[-1].find(split, low, high))
+        ranges.append(runs[-1].find_coarsely(split, low, high))
         num_u64 += ranges[-1].end - ranges[-1].begin
         if num_u64 * 8 >= MERGE_BYTES:
             write()

@@ -42,7 +42,7 @@ _TASKS = 128
 _TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks are small, so no worker waits for long
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
 _MAX_TASK_BYTES = 32 * _MIB  # or more, if that would make more than
-_MOST_TASKS = 20_000  # for each there is a receipt to read, and a range of its sorted run for each shard
+_MOST_TASKS = 10_000  # each has a receipt, and a sorted run of which every task of the reduce step reads a range
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _MAX_SAMPLES = 16
 

@@ -52,7 +52,7 @@ SLICE_BYTES = 8 << 20
 _SLICES_READ = 6
 _KEYS = 2**64
 MOST_READS = 20_000_000  # of ranges of runs, in a build; a store of objects charges for each
-_READS_OF_RUN = 3  # head, index, records
+_READS_OF_RUN = 2  # head and records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: 
 
 
 def group_tasks(tasks: list[ReduceTask], num_runs: int, most_reads: int = MOST_READS) -> list[ReduceGroup]:
-    """Join consecutive shards, so that the runs are read by at most so many reads: three of each run for each group."""
+    """Join consecutive shards, so that the runs are read by at most so many reads: two of each run for each group."""
     size = max(1, -(-_READS_OF_RUN * num_runs * len(tasks) // most_reads))
     parts = [[task for task in tasks if task.split == split] for split in SPLITS]
     return [ReduceGroup(tuple(part[i : i + size])) for part in parts for i in range(0, len(part), size)]

@@ -3,12 +3,13 @@
 A sorted run holds the rows of train, then those of validation, each by shuffle key. The file is uint64 throughout:
 
     head       of each split: the number of its index entries, and the number of u64 of its records
-    keys       of each split: the shuffle key of every 64th index entry
+    coarse     of each split: every 64th entry of the index
     index      of each split: the shuffle key and the position of every 16th row, as pairs
     records    of each split (see records.py); positions count from the first record, in u64
 
 So the rows in a range of keys lie together. Reduce reads them in one go, with up to 15 others before and after. That
-takes two reads, one of the index and one of the records. To open a run takes one, of head and keys.
+takes two reads, one of the index and one of the records. To open a run takes one, of head and coarse index. The latter
+alone is enough for large ranges (merging.py).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of
 _STEP = 16  # rows from one index entry to the next
 _SPARSE_STEP = 64  # index entries from one key that stays in memory to the next
 _FILE_HEAD_U64 = 2 * len(SPLITS)
-_OPENING_U64 = 4096  # read at once when a run is opened: the keys of four million rows
+_OPENING_U64 = 8192  # read at once when a run is opened: the coarse index of four million rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +129,8 @@ def _make_section(rows: np.ndarray, shuffle_keys: np.ndarray, starts: np.ndarray
 def make_head(sections: Sequence[Section]) -> np.ndarray:
     """What comes before the records: uint64."""
     sizes = [size for section in sections for size in (len(section.entries), section.num_u64)]
-    keys = [section.entries[::_SPARSE_STEP, 0] for section in sections]
-    return np.concatenate((np.array(sizes, np.uint64), *keys, *(section.entries.ravel() for section in sections)))
+    coarse = [section.entries[::_SPARSE_STEP].ravel() for section in sections]
+    return np.concatenate((np.array(sizes, np.uint64), *coarse, *(section.entries.ravel() for section in sections)))
 
 
 def write_sorted_run(path: Path, run: SortedRunData) -> None:
@@ -152,7 +153,7 @@ class RecordRange(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """The index of one split. at: its first u64 in the file; sparse_keys: of every _SPARSE_STEP-th entry.
+    """The index of one split. at: its first u64 in the file; sparse_keys, sparse_positions: of the coarse index.
 
     records_end: where the split's records end.
     """
@@ -160,6 +161,7 @@ class _Index(NamedTuple):
     at: int
     num_entries: int
     sparse_keys: np.ndarray
+    sparse_positions: np.ndarray
     records_end: int
 
 
@@ -174,20 +176,21 @@ class SortedRun:
         if num_read < _FILE_HEAD_U64:
             raise self._truncated()
         head = opening[:_FILE_HEAD_U64].tolist()
-        num_keys = [-(-num_entries // _SPARSE_STEP) for num_entries in head[::2]]
-        at = _FILE_HEAD_U64 + sum(num_keys)
+        num_coarse = [-(-num_entries // _SPARSE_STEP) for num_entries in head[::2]]
+        at = _FILE_HEAD_U64 + 2 * sum(num_coarse)
         self._records_at, self._num_u64 = at + 2 * sum(head[::2]), sum(head[1::2])
         if checks_size and self._storage.status(path).num_bytes != self.num_bytes:
             raise self._truncated()
-        keys = opening[_FILE_HEAD_U64:at].copy()
+        coarse = opening[_FILE_HEAD_U64:at].copy()
         if at > num_read:
-            keys = self._read(_FILE_HEAD_U64, np.empty(sum(num_keys), np.uint64))
+            coarse = self._read(_FILE_HEAD_U64, np.empty(2 * sum(num_coarse), np.uint64))
+        keys, positions = np.ascontiguousarray(coarse.reshape(-1, 2).T)
         self._indices: dict[str, _Index] = {}
-        key = records_end = 0
-        for split, num_entries, num_u64, count in zip(SPLITS, head[::2], head[1::2], num_keys, strict=True):
-            records_end += num_u64
-            self._indices[split] = _Index(at, num_entries, keys[key : key + count], records_end)
-            at, key = at + 2 * num_entries, key + count
+        begin = records_end = 0
+        for split, num_entries, num_u64, count in zip(SPLITS, head[::2], head[1::2], num_coarse, strict=True):
+            records_end, end = records_end + num_u64, begin + count
+            self._indices[split] = _Index(at, num_entries, keys[begin:end], positions[begin:end], records_end)
+            at, begin = at + 2 * num_entries, end
 
     @property
     def num_bytes(self) -> int:
@@ -209,6 +212,14 @@ class SortedRun:
         last = int(keys.searchsorted(np.uint64(high), side="right"))
         bounds = [int(positions[at]) if at < num_pairs else index.records_end for at in (first, last)]
         return RecordRange(bounds[0], bounds[1], (last - first) * _STEP)
+
+    def find_coarsely(self, split: str, low: int, high: int) -> RecordRange:
+        """The same without a read, with up to 1,023 rows before and after those that are wanted."""
+        index = self._indices[split]
+        first = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1)
+        last = int(index.sparse_keys.searchsorted(np.uint64(high), side="right"))
+        positions = [*index.sparse_positions.tolist(), index.records_end]
+        return RecordRange(positions[first], positions[last], (last - first) * _SPARSE_STEP * _STEP)
 
     def read_into(self, out: np.ndarray, begin: int) -> None:
         """Fill `out` (uint64) with the records from u64 `begin` on. Raises OutputError where the file is truncated."""
