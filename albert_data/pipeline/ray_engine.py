@@ -314,6 +314,7 @@ def _last_line(error: Exception) -> str:
 
 
 @before_exit
-def _cancel_tasks() -> None:
+def _leave() -> None:
+    """End the tasks, and the Ray that was started here: some of its processes would outlive this one."""
     for engine in list(_engines):
-        engine.cancel()
+        engine.close()
