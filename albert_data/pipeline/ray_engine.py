@@ -278,7 +278,7 @@ def _explain_refusal(named: str, message: str) -> str:
     message = " ".join(message.split())
     if "Version mismatch" in message:
         return f"the Ray cluster at {named} has other versions than this command: {message}"
-    return f"no Ray cluster can be used at {named}: {message[:300]}"
+    return f"no Ray cluster can be used at {named}: {message[:300]}; if it wants a token, set RAY_AUTH_MODE=token"
 
 
 def _answers(address: str, seconds: float) -> bool:
