@@ -143,5 +143,5 @@ def _check_places(places: dict[str, tuple[int, int]]) -> None:
             what = "does not see" if found is None else "sees another file at"
             raise InputError(
                 f"node {socket.gethostname()} {what} {path}; inputs and output must lie where all nodes see them, "
-                "as on a shared file system"
+                "as on a shared file system or in a store"
             )
