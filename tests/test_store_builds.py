@@ -234,7 +234,9 @@ def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
     (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
     name = "s3://none/x" if fault is None else f"{stored.url}/x"
     names = {"input": str(tmp_path / "in.txt"), "output": str(tmp_path / "out"), where: name}
-    monkeypatch.setattr("albert_data.pipeline.build.compile_kernels", pytest.fail)
+    monkeypatch.setattr(
+        "albert_data.pipeline.build.compile_with_notice", lambda work, progress: pytest.fail("work began")
+    )
     with stored.server.failing(*([fault] if fault else [])):
         assert run(["build", names["input"], "-o", names["output"], "--tokenizer", str(vocab)]) == 1
     told = capsys.readouterr().err

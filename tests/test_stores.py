@@ -327,6 +327,17 @@ def test_what_the_store_refuses_is_never_repeated(
     assert "\n" not in str(caught.value)
 
 
+def test_credentials_that_are_set_after_a_failure_are_used(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
+    bucket.put("x", b"text")
+    store = ObjectStore(S3())
+    with monkeypatch.context() as without:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            without.delenv(name)
+        with pytest.raises(StorageError, match="there are no credentials"):
+            store.status(f"{bucket.url}/x")
+    assert store.status(f"{bucket.url}/x").num_bytes == 4
+
+
 def test_a_store_without_credentials_or_its_package_says_what_to_do(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)

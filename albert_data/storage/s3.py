@@ -7,7 +7,7 @@ of listings are not used: what a build needs are single requests, whose conditio
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
+from albert_data.errors import StorageError
 from albert_data.storage.protocol import FILE, Status
-from albert_data.storage.retries import Retrying
+from albert_data.storage.retries import Answer, Retrying
 from albert_data.storage.urls import StoreURL
 
 NEW = "*"  # as the version of `put`: only if there is no object
@@ -59,10 +60,14 @@ class S3:
     def _call(self, method: str, url: StoreURL, **arguments: Any) -> Mapping[str, Any]:
         """One request for an object, or for the bucket where the URL has no key."""
         key = {"Key": url.key} if url.key else {}
-        return self._retrying.call(
-            url,
-            lambda: self._connect().call_s3(method, Bucket=url.bucket, **key, **arguments),
-        )
+        return self._repeat(url, lambda: self._connect().call_s3(method, Bucket=url.bucket, **key, **arguments))
+
+    def _repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
+        try:
+            return self._retrying.call(url, request)
+        except StorageError:  # perhaps wrong settings, which the next connection reads again
+            self._by_process.pop(os.getpid(), None)
+            raise
 
     # ---- looking ----
 
@@ -123,7 +128,7 @@ class S3:
                 raise ConnectionError("the answer broke off")
             return data, answer
 
-        return self._retrying.call(url, request)
+        return self._repeat(url, request)
 
     # ---- writing ----
 
