@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from store_fixtures import Bucket, Server
 
+from albert_data.errors import StorageError
+from albert_data.pipeline.publish import publish
+from albert_data.pipeline.workdir import WorkDir
 from albert_data.storage import Storage, cache, find_storage, make_path
 from albert_data.storage.locks import StoreLock
 from albert_data.storage.objects import ObjectStore
@@ -64,6 +69,33 @@ def test_the_lock_of_a_dead_process_is_taken_and_its_owner_publishes_nothing_mor
 
 
 @pytest.mark.usefixtures("brief_locks")
+def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(StoreLock, "_renew", lambda lock: None)  # it is stopped, and wakes up later
+    work = WorkDir(make_path(f"{bucket.url}/out"))
+    work.open()
+    free_other = other_process().lock(work.root / "lock", b"", 0)
+    bucket.put("out/manifest.json", b"of the other")
+    bucket.put("out/.build/plan.json", b"of the other")
+    before = bucket.files()
+    for step in (work.clear, work.remove, work.check_lock, partial(work.begin_shards, "runs")):
+        with pytest.raises(OSError, match="another process has taken the lock"):
+            step()
+    with pytest.raises(OSError, match="another process has taken the lock"):
+        publish(work, Mock(), Mock())
+    work.remove_if_empty()
+    work.close()
+    assert bucket.files() == before
+    free_other()
+
+
+def test_a_store_that_ignores_conditions_gives_no_lock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
+    put = S3.put
+    monkeypatch.setattr(S3, "put", lambda self, url, data, version=None: put(self, url, data))
+    with pytest.raises(StorageError, match="the store ignores conditions of puts"):
+        other_process().lock(make_path(f"{bucket.url}/lock"), b"mark\n", 0)
+
+
+@pytest.mark.usefixtures("brief_locks")
 def test_of_many_processes_that_want_a_lock_one_gets_it(bucket: Bucket):
     path, got, refused = make_path(f"{bucket.url}/lock"), [], []
 
@@ -110,6 +142,17 @@ def test_an_object_is_copied_once_however_many_want_it(
     assert store.map(url).to_pybytes() == b"0123456789"  # without a hash it is named by its version
     bucket.put("file", b"9876543210")
     assert store.map(url).to_pybytes() == b"9876543210"
+
+
+@pytest.mark.parametrize("digest", ["", "../../../notes", "A" * 64])
+def test_a_hash_that_is_none_names_no_file(
+    digest: str, bucket: Bucket, store: Storage, copies: Callable[[], int], tmp_path: Path
+):
+    bucket.put("file", b"text")
+    (tmp_path / "notes.part").write_text("mine")
+    with pytest.raises(OSError, match="the manifest's SHA-256 is not one"):
+        store.map(make_path(f"{bucket.url}/file"), digest)
+    assert copies() == 4
 
 
 def test_a_copy_with_another_hash_is_refused(bucket: Bucket, store: Storage, copies: Callable[[], int]):

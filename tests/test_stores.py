@@ -103,13 +103,16 @@ def test_a_store_is_walked_and_described_as_the_disk_is(bucket: Bucket, store: S
 
 
 def test_the_objects_by_which_programs_mark_folders_are_no_files(bucket: Bucket, store: Storage):
-    for key in ("in/", "in/a.txt", "in/empty/", "in/a.txt/both", "in//odd"):
+    for key in ("in/", "in/a.txt", "in/empty/", "in/a.txt/both"):
         bucket.put(key, b"")
     assert find_kind(f"{bucket.url}/in") == find_kind(f"{bucket.url}/in/empty/") == FOLDER
     assert find_kind(f"{bucket.url}/in/a.txt") == FILE
     assert store.list_names(make_path(f"{bucket.url}/in")) == ["a.txt", "empty"]
     assert store.list_names(make_path(f"{bucket.url}/in/empty")) == []
     assert list(store.glob(f"{bucket.url}/in/*.txt")) == [f"{bucket.url}/in/a.txt"]
+    bucket.put("in//odd", b"")  # text that could not be named, and must not be left out in silence
+    with pytest.raises(StorageError, match="in// holds objects whose names have an empty part"):
+        store.list_names(make_path(f"{bucket.url}/in"))
 
 
 def test_listings_come_in_pages_and_tell_of_each_object(

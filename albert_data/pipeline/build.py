@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
 from albert_data.errors import AlbertDataError, ConfigError, InputError
+from albert_data.files import to_json
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
@@ -167,8 +169,9 @@ def build_shards(
         return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
     work.open()
     try:
-        work.begin(plan, overwrite, syncs=spans_machines(engine))
+        syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
         making = _Build(work, inputs, plan, config, vocab, engine, progress)
+        making.syncs = syncs
         manifest, resumed = making.run(tokenizer)
         work.remove()
     except AlbertDataError:
@@ -198,13 +201,14 @@ class _Build:
         self._work, self._inputs, self._plan, self._config, self._vocab = work, inputs, plan, config, vocab
         self._engine, self._progress = engine, progress
         self._sources = list_sources(inputs)
-        self.stages = Stages()
+        self._seal = sha256(to_json(plan.to_values())).hexdigest()
+        self.stages, self.syncs = Stages(), False  # syncs: whether each file is synced before its receipt
 
     def run(self, tokenizer: Tokenizer | None) -> tuple[Manifest, int]:
         """Returns the manifest, and how many map tasks an earlier, killed build had finished."""
         tokenizer = tokenizer or self._learn_tokenizer()
-        work, spans = self._work, spans_machines(self._engine)
-        job = MapJob(self._config, tokenizer, work.runs, work.receipts, syncs=spans, merges=spans)
+        work, merges, seal = self._work, spans_machines(self._engine), self._seal
+        job = MapJob(self._config, tokenizer, work.runs, work.receipts, seal=seal, syncs=self.syncs, merges=merges)
         if tokenizer.note:
             self._progress.say(tokenizer.note)
         if tokenizer.slow_reason:
@@ -251,6 +255,7 @@ class _Build:
         self._progress.start("tokenising, pairing, masking", count_bytes(self._inputs))
         total = TaskReceipt()
         for task, receipt in self._engine.run(job, self._skip_done(tasks, done)):
+            self._work.check_lock()
             total.add(receipt)
             self._progress.advance(task.num_bytes, receipt.counts["text_bytes"])
         for receipt in done:
@@ -276,7 +281,7 @@ class _Build:
 
     def _read_receipt(self, task: MapTask) -> TaskReceipt | None:
         receipt = read_task_receipt(self._work.receipts / f"{task.name}.json", self._work.runs)
-        return receipt if receipt is not None and receipt.fingerprint == task.fingerprint else None
+        return receipt if receipt is not None and receipt.fingerprint == self._seal + task.fingerprint else None
 
     def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
         """Yield the tasks without a receipt, and add the receipts of the others to `done`.
@@ -304,21 +309,22 @@ class _Build:
         rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
         tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
-        runs, spans = [self._work.runs / name for name in sorted(total.runs)], spans_machines(self._engine)
-        job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=spans)
+        runs = [self._work.runs / name for name in sorted(total.runs)]
+        job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=self.syncs)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
         shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]
         # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
         done = {task.file for task, _ in shards}
         with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
-            # On a cluster each shard was synced before its receipt.
-            synced = [] if spans else [disk.submit(self._sync_shard, task) for task, _ in shards]
+            # With `syncs` each shard was synced before its receipt.
+            synced = [] if self.syncs else [disk.submit(self._sync_shard, task) for task, _ in shards]
             try:
                 groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
                 for _, made in self._engine.run(GroupJob(job), groups):
+                    self._work.check_lock()
                     for task, receipt, stages in made:
-                        synced += [] if spans else [disk.submit(self._sync_shard, task)]
+                        synced += [] if self.syncs else [disk.submit(self._sync_shard, task)]
                         shards.append((task, receipt))
                         self.stages.add(stages)
                     self._progress.advance(len(made))

@@ -46,6 +46,8 @@ def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int)
 class MapJob:
     """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config.
 
+    seal: names the plan of the build. With `syncs`, where workers can outlive the lock of their build, it is part of
+    the names of files too, so that they replace none of the next build's.
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
     """
@@ -57,10 +59,12 @@ class MapJob:
         runs: Path,
         receipts: Path,
         *,
+        seal: str = "",
         syncs: bool = False,
         merges: bool = False,
     ) -> None:
         self._config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
+        self._seal = seal
         self._runs, self._receipts = runs, receipts
         self._scratch = RecordScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.choose_words(config.examples)  # how pieces form words, the units of masking
@@ -71,7 +75,7 @@ class MapJob:
 
     def _map(self, task: MapTask, folder: Path) -> TaskReceipt:
         """folder: where sorted runs are written first."""
-        receipt = TaskReceipt(fingerprint=task.fingerprint)
+        receipt = TaskReceipt(fingerprint=self._seal + task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
         held: list[KeyedRows] = []
         listed: list[np.ndarray] = []
@@ -89,7 +93,7 @@ class MapJob:
         if self._merges and has_several:
             self._merge_runs(task, receipt, folder)
         if task.source is not None and any(part.size for part in listed):
-            receipt.lists.append(write_list(self._runs, task.name, task.source.number, listed))
+            receipt.lists.append(write_list(self._runs, self._name(task), task.source.number, listed))
         receipt.damage, receipt.fields = damage.counts, damage.fields
         receipt.unlabelled, receipt.num_labelled = damage.unlabelled, damage.num_labelled
         receipt.counts += damage.layout
@@ -138,10 +142,13 @@ class MapJob:
         languages = np.zeros(len(pairs), np.uint32) if pairs.languages is None else pairs.languages
         return KeyedRows(examples=examples, keys=keys, languages=languages)
 
+    def _name(self, task: MapTask) -> str:
+        return f"{task.name}-{self._seal[:16]}" if self._syncs else task.name
+
     def _merge_runs(self, task: MapTask, receipt: TaskReceipt, folder: Path) -> None:
         """Replace the runs of a task by one in the build's folder."""
         with receipt.seconds.time("write runs"):
-            name = f"{task.name}-000.run"
+            name = f"{self._name(task)}-all.run"
             runs, keep_copies = [folder / run for run in receipt.runs], self._config.keep_duplicates
             dropped = merge_runs(runs, self._runs / name, self._scratch, folder, keep_copies=keep_copies)
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
@@ -153,7 +160,7 @@ class MapJob:
             is_validation = row_split_keys < threshold(self._config.validation_fraction)
             rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self._config.keep_duplicates)
         if len(keys.indices):
-            name = f"{task.name}-{len(receipt.runs):03d}.run"
+            name = f"{self._name(task)}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):
                 write_sorted_run(folder / name, rows)
             receipt.runs.append(name)

@@ -120,8 +120,9 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
 
     Returns lines that the user should read. Raises OutputError, before anything is changed, if one of the names is
-    taken by a file that no build wrote.
+    taken by a file that no build wrote, and OSError if another build has taken the lock.
     """
+    work.check_lock()
     shards = [shard.file for shard in manifest.shards]
     older, own = work.records(), record_files(manifest)
     records = older | own
@@ -135,6 +136,7 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
         check_targets(work.out, [CARD_NAME], records)
     work.keep_records(records)
     storage = find_storage(work.out)
+    work.check_lock()
     storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
     remove_stale(work.out, older, [*shards, *tokenizer_files])
     files: dict[str, Path | bytes] = {name: work.shards / name for name in shards}

@@ -92,6 +92,7 @@ def _load(name: str, sent: list[Any]) -> Callable[[Any], Any]:
         with suppress(OSError):  # where it is missing, relative paths are not seen, and `_check_places` says so
             os.chdir(shipment.folder)
         prepared: PreparedJob[Any, Any] = pickle.loads(shipment.content)
+        _check_places(shipment.places)
         _prepare_once(shipment, prepared)
         _job = name, prepared.job
     return _job[1]
@@ -111,22 +112,21 @@ def check_versions(shipment: Shipment) -> None:
 
 
 def _prepare_once(shipment: Shipment, prepared: PreparedJob[Any, Any]) -> None:
-    """Check the files and compile the kernels, once for each machine: the first process does it, the others wait.
+    """Compile the kernels, once for each machine: the first process does it, the others wait.
 
     Without a folder for the cache, as for a user without a home, each process does it.
     """
     try:
         folder = find_cache_folder("kernels")
-        storage, mark = find_storage(folder), folder / _MARK
+        host = socket.gethostname()  # nodes may share the folder
+        storage, mark = find_storage(folder), folder / f"{_MARK}-{host}"
         storage.make_folder(folder)
-        unlock = storage.lock(folder / _LOCK, b"", _LOCK_SECONDS)
+        unlock = storage.lock(folder / f"{_LOCK}-{host}", b"", _LOCK_SECONDS)
     except (OSError, RuntimeError):
-        _check_places(shipment.places)
         prepared.prepare()
         return
     try:
         if not is_regular(mark) or read_bytes(mark) != shipment.name.encode():
-            _check_places(shipment.places)
             prepared.prepare()
             write_bytes(mark, shipment.name.encode(), sync=False)
     finally:

@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from albert_data.config import NEWER
-from albert_data.errors import OutputError
+from albert_data.errors import OutputError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import (
@@ -116,10 +116,11 @@ class WorkDir:
     def _is_marked(self) -> bool:
         return is_regular(self._lock_path) and self._storage.read_mark(self._lock_path) == _MARK
 
-    def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False) -> None:
+    def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False) -> bool:
         """Resume a killed build of this plan, or start one.
 
-        syncs: whether every file of this build is synced before its receipt.
+        syncs: whether every file of this build is synced before its receipt. Returns whether it has to be: a build that
+        began so goes on so, and any machine can resume it.
         Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
         that this build will certainly use.
         """
@@ -144,7 +145,8 @@ class WorkDir:
         self._check_targets(plan)
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
-        now, before = self._present_boot(syncs=syncs), self._read_boot()
+        before = self._read_boot()
+        now = self._present_boot(syncs=syncs or (is_same and before == _SYNCED))
         if not is_same or before not in (_SYNCED, self._present_boot()):
             self.clear()
             write_bytes(self._boot, now.encode(), sync=False)
@@ -155,6 +157,11 @@ class WorkDir:
             write_bytes(self._boot, now.encode())
         for folder in (self.runs, self.receipts):
             self._storage.make_folder(folder)
+        return now == _SYNCED
+
+    def check_lock(self) -> None:
+        """Raise OSError if another build has taken the lock, which can happen in a store: then this one must end."""
+        self._storage.check_lock(self._lock_path)
 
     def _sync_files(self) -> None:
         """Sync what an engine of this machine alone has written."""
@@ -215,6 +222,7 @@ class WorkDir:
 
         basis: a text that differs if the runs do.
         """
+        self.check_lock()
         if not is_regular(self._basis) or read_bytes(self._basis) != basis.encode():
             self._drop(_SHARD_FILES)
         for folder in ("receipts", *SPLITS):
@@ -222,7 +230,14 @@ class WorkDir:
         write_bytes(self._basis, basis.encode())
 
     def remove_if_empty(self) -> None:
-        """Remove the folder of a build that failed before it made a sorted run or a vocabulary."""
+        """Remove the folder of a build that failed before it made a sorted run or a vocabulary.
+
+        Not if that fails: another build may have taken the lock.
+        """
+        with suppress(OSError, StorageError):
+            self._remove_if_empty()
+
+    def _remove_if_empty(self) -> None:
         has_run = any(name.endswith(".run") for name in self._storage.list_names(self.runs))
         if not has_run and not is_there(self.tokenizer / "vocab.json"):
             self.remove()
@@ -234,6 +249,7 @@ class WorkDir:
 
         The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
         """
+        self.check_lock()
         for path in (self.plan_path, self._boot, self.placed):
             if is_regular(path):
                 self._storage.remove(path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 64 << 30
 _READ_BYTES = 16 << 20
 _COPY, _PART, _LOCK = ".copy", ".part", ".lock"
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def get_copy(store: S3, url: StoreURL, digest: str | None = None) -> Path:
@@ -36,6 +38,8 @@ def get_copy(store: S3, url: StoreURL, digest: str | None = None) -> Path:
 
     Raises OSError if the object is missing, has another hash, or does not fit on the disk.
     """
+    if digest is not None and not _DIGEST.fullmatch(digest):  # it becomes a file name
+        raise OSError(errno.EINVAL, "the manifest's SHA-256 is not one", str(url))
     folder = _make_folder()
     status = None if digest else store.head(url)
     name = digest or sha256(f"{url} {status and status.version}".encode()).hexdigest()
@@ -52,16 +56,19 @@ def _is_whole(path: Path, status: Status | None) -> bool:
     """Whether a copy is there. It is touched, so that it counts as used."""
     try:
         os.utime(path)
+        return status is None or path.stat().st_size == status.num_bytes
     except FileNotFoundError:
         return False
-    return status is None or path.stat().st_size == status.num_bytes
 
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing it would not free the lock in a process forked meanwhile
 
 
 def _download(store: S3, url: StoreURL, path: Path, status: Status, digest: str | None) -> None:
@@ -89,7 +96,17 @@ def _download(store: S3, url: StoreURL, path: Path, status: Status, digest: str 
 def measure_limit() -> int:
     """How many bytes the copies may take on this machine."""
     folder = _make_folder()
-    return _find_limit(folder, sum(path.stat().st_size for path in folder.glob(f"*{_COPY}")))
+    return _find_limit(folder, sum(size for _, size, _ in _list_copies(folder)))
+
+
+def _list_copies(folder: Path) -> list[tuple[int, int, Path]]:
+    """The time, size and path of each copy that another process does not remove meanwhile."""
+    copies = []
+    for path in folder.glob(f"*{_COPY}"):
+        with suppress(FileNotFoundError):
+            found = path.stat()
+            copies.append((found.st_mtime_ns, found.st_size, path))
+    return copies
 
 
 def _find_limit(folder: Path, used: int) -> int:
@@ -104,11 +121,7 @@ def _make_folder() -> Path:
 
 def make_room(folder: Path, num_bytes: int) -> None:
     """Remove the copies that were used longest ago, until there is room. Raises OSError if there can be none."""
-    copies = []
-    for path in folder.glob(f"*{_COPY}"):
-        with suppress(FileNotFoundError):
-            found = path.stat()
-            copies.append((found.st_mtime_ns, found.st_size, path))
+    copies = _list_copies(folder)
     used = sum(size for _, size, _ in copies)
     limit = _find_limit(folder, used)
     if num_bytes > limit:

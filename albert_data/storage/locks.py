@@ -36,6 +36,11 @@ class StoreLock:
     def __init__(self, store: S3, url: StoreURL, mark: bytes) -> None:
         self._store, self.url, self._mark = store, url, mark
         self._version, self._process = self._take(), os.getpid()
+        if self._put(NEW) is not None:
+            raise StorageError(
+                f"{url}: the store ignores conditions of puts (If-None-Match), so two builds could write at once; use "
+                "a store that knows them, as docs/stores.md says"
+            )
         self._is_lost = False
         self._freed = threading.Event()
         self._guard = threading.Lock()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
 _COPIES_AT_ONCE = 8
+_WORKING_FOLDERS = {".build", ".convert"}
 
 
 class ObjectStore:
@@ -221,15 +222,17 @@ class ObjectStore:
 
     def remove(self, path: Path) -> None:
         url = _parse(path)
-        if (lock := self._locks.pop(url, None)) is not None:
+        if (lock := self._locks.get(url)) is not None:
+            lock.check()  # or the lock of another would go
             lock.forget()
+            del self._locks[url]
         recall().pop(url, None)
         self._requests.delete(url)
 
     def remove_leftovers(self, folder: Path) -> None:
-        """Abort the uploads to a hidden folder, which are ours. Elsewhere they may be of another program."""
+        """Abort the uploads to a working folder, which are ours. Elsewhere they may be of another program."""
         url = _parse(folder)
-        if not any(part.startswith(".") for part in url.key.split("/")):
+        if _WORKING_FOLDERS.isdisjoint(url.key.split("/")):
             return
         with suppress(StorageError):  # not permitted: the bucket's own rule may abort them, as docs/stores.md says
             for target, upload in list(self._requests.list_uploads(url)):
@@ -252,6 +255,10 @@ class ObjectStore:
             lock.free()
 
         return free
+
+    def check_lock(self, path: Path) -> None:
+        if (lock := self._locks.get(_parse(path))) is not None:
+            lock.check()
 
     def read_mark(self, path: Path) -> bytes:
         return strip_state(self.open(path).read())

@@ -121,5 +121,8 @@ class Storage(Protocol):
         Waits up to `seconds` for it. Raises BlockingIOError if another has it, or has removed the file.
         """
 
+    def check_lock(self, path: Path) -> None:
+        """Raise OSError if another process has meanwhile taken a lock of this one on a file."""
+
     def read_mark(self, path: Path) -> bytes:
         """The mark that `lock` wrote to a file; all of the file if it is none of a lock."""

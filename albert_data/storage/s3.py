@@ -88,8 +88,12 @@ class S3:
         while True:
             page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE_ENTRIES, **more)
             for entry in page.get("CommonPrefixes", ()):
-                if name := entry["Prefix"].removeprefix(prefix).rstrip("/"):
-                    yield Found(name, None)
+                name = entry["Prefix"].removeprefix(prefix).rstrip("/")
+                if not name:
+                    raise StorageError(
+                        f"{folder}// holds objects whose names have an empty part, which no path can have; rename them"
+                    )
+                yield Found(name, None)
             for entry in page.get("Contents", ()):
                 if name := entry["Key"].removeprefix(prefix):
                     yield Found(name, _status_of(entry["Size"], entry["LastModified"], entry["ETag"]))
