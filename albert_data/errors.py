@@ -23,7 +23,7 @@ class InputError(AlbertDataError):
 
 
 class StorageError(AlbertDataError):
-    """A path is a URL, such as s3://bucket/key; only disks can be read and written."""
+    """A path is a URL that can't be used, or a store refuses or gives no answer."""
 
 
 class TokenizerError(AlbertDataError):

@@ -1,4 +1,4 @@
-"""Where files lie: on a disk, or in a store of objects, s3:// or gs://.
+"""Where files lie: on a disk, or in a store of objects, s3://.
 
 Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
 touches no file in another way. `protocol.py` says what it needs, and docs/architecture.md what a disk and a store do.
@@ -57,7 +57,7 @@ _stores: dict[str, ObjectStore] = {}
 def find_storage(path: Address) -> Storage:
     """The storage of a path.
 
-    Raises StorageError for a URL that is neither s3://, gs:// nor file://, or holds a password, and if the package for
+    Raises StorageError for a URL that is neither s3:// nor file://, or holds a password, and if the package for
     a store is missing.
     """
     url = parse_url(path)

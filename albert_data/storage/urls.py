@@ -108,7 +108,7 @@ def _hide_secrets(rest: str) -> str:
 def make_path(address: Address) -> Path:
     """A path on a disk or in a store. It is typed as one on a disk, since both have the same operations on names.
 
-    Raises StorageError for a URL that is neither s3://, gs:// nor file://.
+    Raises StorageError for a URL that is neither s3:// nor file://.
     """
     if (url := parse_url(address)) is not None:
         return cast(Path, StorePath(str(url)))
