@@ -7,12 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 pytest.importorskip("s3fs", reason="the s3 extra is not installed")
-pytest.importorskip("moto.moto_server.werkzeug_app", reason="the test extra is not installed")
-
-from reliability.object_server import SECRET as SECRET  # noqa: E402
-from reliability.object_server import Bucket as Bucket  # noqa: E402
-from reliability.object_server import Server as Server  # noqa: E402
-from reliability.object_server import times as times  # noqa: E402
+_object_server = pytest.importorskip("reliability.object_server", reason="the test extra is not installed")
+SECRET, Bucket, Server, times = (getattr(_object_server, name) for name in ("SECRET", "Bucket", "Server", "times"))
 
 
 def serve() -> Iterator[Server]:

@@ -134,7 +134,7 @@ def test_listings_come_in_pages_and_tell_of_each_object(
 @given(data=st.data())
 def test_any_reads_and_seeks_give_the_bytes_of_the_object(data: st.DataObject):
     content = os.urandom(data.draw(st.integers(0, 400_000)))
-    file, wanted = io.BufferedReader(objects._ObjectFile(_Memory(content), None), 1000), io.BytesIO(content)  # type: ignore[arg-type]
+    file, wanted = io.BufferedReader(objects._ObjectFile(_Memory(content), None), 1000), io.BytesIO(content)
     for _ in range(data.draw(st.integers(1, 8))):
         at, size = data.draw(st.integers(0, 500_000)), data.draw(st.integers(-1, 200_000))
         if data.draw(st.booleans()):

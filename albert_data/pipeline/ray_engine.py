@@ -283,7 +283,7 @@ def _explain_refusal(named: str, message: str) -> str:
 
 def _answers(address: str, seconds: float) -> bool:
     """Whether something accepts connections at host:port."""
-    host, port = _HOST_PORT.fullmatch(address).groups()  # type: ignore[union-attr]
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), seconds).close()
     except (OSError, OverflowError):

@@ -77,7 +77,7 @@ def _answer(work: Callable[[], Any], what: str) -> tuple[str, Any]:
         return OURS, error
     except OSError as error:
         return DISK, explain_disk_error(error, what)
-    except Exception:
+    except Exception:  # a bug in the job: the command raises it, with the task's name
         return BUG, f"{what}:\n{traceback.format_exc()}"
 
 

@@ -90,7 +90,7 @@ class Retrying:
                 answer = request()
                 self._has_answered = True
                 return answer
-            except Exception as error:
+            except Exception as error:  # of botocore, aiohttp, s3fs or the system, which have no class in common
                 refusal = find_refusal(error)
                 self._has_answered |= refusal is not None and refusal.status < 500
                 if not _is_transient(error, refusal):

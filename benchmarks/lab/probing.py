@@ -1,7 +1,7 @@
 """What a model knows without having been asked: a classifier is trained on its frozen [CLS], and tested.
 
 The rows are those of a set built for the question, with their original tokens instead of the masks. The classifier is
-logistic regression: it can only read what the model already tells apart.
+logistic regression, which finds only what the hidden state shows directly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from albert_data.train.loader import Rows
 from albert_data.train.model import Albert
 
 _BATCH_TOKENS = 8192
-_DECAY = 1e-3  # of the weights, which keeps them finite where the classes can be told apart perfectly
+_DECAY = 1e-3  # of the weights, which keeps them finite where a plane divides the classes perfectly
 _ITERATIONS = 200
 
 
@@ -55,7 +55,7 @@ def fit_classifier(features_NH: Tensor, labels_N: Tensor) -> tuple[Tensor, Tenso
     def measure() -> Tensor:
         optimizer.zero_grad()
         loss = F.cross_entropy(features_NH @ weights_HK + bias_K, labels_N) + _DECAY * weights_HK.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss
 
     optimizer.step(measure)

@@ -28,8 +28,8 @@ from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.runs.figures import read_run
 from benchmarks.lab.jobs import VALUES, Job
 from benchmarks.lab.tables import Measure, Row, Table, name_options
+from benchmarks.training_command import PROGRAM
 
-PROGRAM = [sys.executable, "-c", "from albert_data.cli.main import main; main()"]  # works without installing it
 _COMPILED_MINUTES = 10  # as compiling.MIN_CPU_MINUTES, without importing torch
 PLAIN = "plain"  # the name of what differs in nothing from the defaults
 _TRIAL_STEPS = 300  # the first line of metrics includes compiling, so it has three

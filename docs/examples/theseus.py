@@ -5,8 +5,8 @@ python docs/examples/theseus.py MODEL SHARDS -o HALF
 
 Source: Xu, Zhou, Ge, Wei and Zhou 2020, "BERT-of-Theseus: Compressing BERT by Progressive Module Replacing", arXiv
 2002.02925. Two layers of the model (the predecessor) are one module, and one new layer is its successor. In each update
-a module is replaced by its successor with a probability that rises to 1, so the successors learn to work between layers
-that already do. There is no other loss than that of the task, and meanwhile only the successors are trained.
+a module is replaced by its successor with a probability that rises to 1, so the successors learn to work between
+trained layers. The only loss is that of the task, and only the successors are trained.
 
 Here the task is the MLM loss on shards. An ALBERT shares its layers, so all modules have one successor, with the
 weights of the shared layer at first: half the time, and as many parameters. The example prints the loss on validation

@@ -16,16 +16,15 @@ from albert_data.shards.rows import restore_ids
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.loader import open_training
+from benchmarks.lab import training
+from benchmarks.lab.command import lab
+from benchmarks.lab.jobs import Job
+from benchmarks.lab.page import Sample, judge
+from benchmarks.lab.probing import fit_classifier, read_features
+from benchmarks.lab.running import Laboratory, Settings
+from benchmarks.lab.tables import PROBE, Measure, make_tables
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
-
-from benchmarks.lab import training  # noqa: E402
-from benchmarks.lab.command import lab  # noqa: E402
-from benchmarks.lab.jobs import Job  # noqa: E402
-from benchmarks.lab.page import Sample, judge  # noqa: E402
-from benchmarks.lab.probing import fit_classifier, read_features  # noqa: E402
-from benchmarks.lab.running import Laboratory, Settings  # noqa: E402
-from benchmarks.lab.tables import PROBE, Measure, make_tables  # noqa: E402
 
 SMALL = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
 TABLES = make_tables(SMALL)
