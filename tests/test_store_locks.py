@@ -71,6 +71,19 @@ def test_the_lock_of_a_dead_process_is_taken_and_its_owner_publishes_nothing_mor
 
 
 @pytest.mark.usefixtures("dead_locks")
+def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
+    bucket: Bucket, store: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("albert_data.storage.locks._SAID_AFTER_SECONDS", 0.0)
+    path = make_path(f"{bucket.url}/lock")
+    free = store.lock(path, b"mark\n", 0)
+    other_process().lock(path, b"mark\n", 0)()
+    [line] = caplog.messages
+    assert line == f"{path} is locked; waiting up to 2 s to see whether its build still runs"
+    free()
+
+
+@pytest.mark.usefixtures("dead_locks")
 def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucket):
     work = WorkDir(make_path(f"{bucket.url}/out"))
     work.open()

@@ -307,6 +307,25 @@ def test_a_store_that_stays_away_is_told_in_one_line(
         find_kind(f"{bucket.url}/x")  # not None: nobody knows whether there is such an object
 
 
+def test_a_store_that_stayed_away_is_not_waited_for_as_long_again(
+    bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(retries, "LOST_RETRY_SECONDS", 0.0)
+
+    def count_requests() -> int:
+        before = store_server.requests.total()
+        with store_server.failing(times(1000, "503")), pytest.raises(StorageError, match="gave no answer for"):
+            store.list_names(make_path(bucket.url))
+        return store_server.requests.total() - before
+
+    store.list_names(make_path(bucket.url))
+    assert count_requests() > 1
+    assert count_requests() == 1
+    store.list_names(make_path(bucket.url))  # it answers again
+    assert count_requests() > 1
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
     [

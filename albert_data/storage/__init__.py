@@ -67,13 +67,14 @@ def find_storage(path: Address) -> Storage:
 def _find_store(scheme: str) -> ObjectStore:
     if scheme not in _stores:
         try:
+            from albert_data.storage.locks import LOCK_READ_SECONDS
             from albert_data.storage.objects import ObjectStore
             from albert_data.storage.s3 import S3
         except ModuleNotFoundError as error:
             raise StorageError(
                 f"{scheme}:// needs {STORES[scheme]}; install it with: pip install 'albert-data[{scheme}]'"
             ) from error
-        _stores[scheme] = ObjectStore(S3())
+        _stores[scheme] = ObjectStore(S3(), S3(read_seconds=LOCK_READ_SECONDS))
     return _stores[scheme]
 
 

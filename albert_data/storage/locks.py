@@ -9,6 +9,7 @@ publishes nothing.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import threading
@@ -22,9 +23,12 @@ from albert_data.storage.urls import StoreURL
 
 EXPIRY_SECONDS = 30.0
 RENEW_SECONDS = 6.0
+LOCK_READ_SECONDS = 5.0  # without an answer; three such requests and a renewal's pause fit before the expiry
 _POLL_SECONDS = 1.0
+_SAID_AFTER_SECONDS = 2.0
 _FREE = b"free\n"  # what the object holds after the mark when nobody holds the lock
 _STATE = re.compile(rb"(free|held [0-9a-f]{16})\n\Z")
+_log = logging.getLogger("albert_data")
 
 
 class StoreLock:
@@ -48,7 +52,7 @@ class StoreLock:
         self._thread.start()
 
     def _take(self) -> str:
-        seen: str | None = None
+        seen, begin, is_said = None, time.monotonic(), False
         while True:
             if (version := self._put(NEW)) is not None:
                 return version
@@ -62,6 +66,11 @@ class StoreLock:
             elif seen not in (None, found):
                 raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock and renews it", str(self.url))
             seen = found
+            if not is_said and time.monotonic() - begin > _SAID_AFTER_SECONDS:
+                is_said = True
+                _log.warning(
+                    "%s is locked; waiting up to %.0f s to see whether its build still runs", self.url, EXPIRY_SECONDS
+                )
             time.sleep(_POLL_SECONDS)
 
     def _put(self, version: str, *, content: bytes | None = None) -> str | None:

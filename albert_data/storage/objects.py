@@ -39,8 +39,9 @@ _WORKING_FOLDERS = {".build", ".convert"}
 class ObjectStore:
     """The objects of one kind of store. `Storage` says what each operation promises."""
 
-    def __init__(self, requests: S3) -> None:
-        self._requests = requests
+    def __init__(self, requests: S3, lock_requests: S3 | None = None) -> None:
+        """lock_requests: those of locks, which expire while a request waits for a connection that has stalled."""
+        self._requests, self._lock_requests = requests, lock_requests or requests
         self._locks: dict[StoreURL, StoreLock] = {}
 
     # ---- looking ----
@@ -247,7 +248,7 @@ class ObjectStore:
 
     def lock(self, path: Path, mark: bytes, seconds: float) -> Callable[[], None]:
         url = _parse(path)
-        self._locks[url] = lock = StoreLock(self._requests, url, mark)
+        self._locks[url] = lock = StoreLock(self._lock_requests, url, mark)
 
         def free() -> None:
             if self._locks.get(url) is lock:

@@ -22,6 +22,7 @@ from albert_data.storage.urls import StoreURL
 
 RETRY_SECONDS = 300.0
 FIRST_RETRY_SECONDS = 60.0  # until a store has answered once: its address may be wrong
+LOST_RETRY_SECONDS = 5.0  # after a request that was given up: cleaning up is not worth the same wait again
 _FIRST_WAIT_SECONDS, _SLOWEST_SECONDS = 0.2, 8.0
 _SAID_AFTER_SECONDS = 3.0
 _TRANSIENT_CODES = {
@@ -76,7 +77,7 @@ class Retrying:
     """Repeats requests to one store. A process has one for each store."""
 
     def __init__(self) -> None:
-        self._has_answered = False
+        self._has_answered = self._is_lost = False
 
     def call(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
         """Make a request until the store answers it.
@@ -88,7 +89,7 @@ class Retrying:
         for wait in _choose_waits():
             try:
                 answer = request()
-                self._has_answered = True
+                self._has_answered, self._is_lost = True, False
                 return answer
             except Exception as error:  # of botocore, aiohttp, s3fs or the system, which have no class in common
                 refusal = find_refusal(error)
@@ -98,7 +99,9 @@ class Retrying:
                 reason = refusal.code if refusal else type(error).__name__
             seconds = time.monotonic() - begin
             limit = RETRY_SECONDS if self._has_answered else FIRST_RETRY_SECONDS
+            limit = LOST_RETRY_SECONDS if self._is_lost else limit
             if seconds + wait > limit:
+                self._is_lost = True
                 raise StorageError(
                     f"{url}: the store gave no answer for {seconds:.0f} s ({reason}); check the network and the "
                     "address of the store, and give the same command again"

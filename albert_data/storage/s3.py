@@ -37,8 +37,9 @@ class Found(NamedTuple):
 class S3:
     """The requests that a storage of objects makes. `Retrying.call` says what each may raise."""
 
-    def __init__(self) -> None:
-        self._retrying = Retrying()
+    def __init__(self, read_seconds: float = 60.0) -> None:
+        """read_seconds: without a byte of an answer; then a request is repeated."""
+        self._retrying, self._read_seconds = Retrying(), read_seconds
         # Neither sockets nor the thread of fsspec's loop survive a fork, so each process has its own. Those of the
         # parent stay referenced: a destructor would close its sockets.
         self._by_process: dict[int, S3FileSystem] = {}
@@ -48,7 +49,7 @@ class S3:
             settings = {
                 "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
                 "connect_timeout": 10,
-                "read_timeout": 60,
+                "read_timeout": self._read_seconds,
                 "max_pool_connections": 32,
             }
             found = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
