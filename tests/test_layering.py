@@ -161,7 +161,6 @@ DIRECT = {
     ("corpus/inputs.py", "os.stat"): "two names of a pipe are recognised by its device and inode",
     ("corpus/inputs.py", "io.FileIO"): "a pipe or a device",
     ("pipeline/build.py", "work.open"): "not a file: takes the lock on OUT",
-    ("pipeline/merging.py", "tempfile.TemporaryDirectory"): "scratch of a machine, beside the storage of the build",
     ("pipeline/workdir.py", "self.open"): "the same",
     ("pipeline/workdir.py", "path.exists"): "/proc",
     ("pipeline/workdir.py", "path.read_text"): "/proc",

@@ -20,7 +20,7 @@ from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
-from albert_data.pipeline.merging import machine_scratch, merge_runs
+from albert_data.pipeline.merging import merge_runs
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask
 from albert_data.pipeline.receipts import EdgeDocument, TaskReceipt, write_receipt
@@ -30,6 +30,7 @@ from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
+from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import Documents, Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes

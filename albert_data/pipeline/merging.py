@@ -8,9 +8,7 @@ reads these instead. Rows are sorted in memory, a range of keys at a time, so me
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +33,6 @@ from albert_data.storage import find_storage
 MERGE_BYTES = 32 << 20  # of records sorted at once; about four times as much memory is used
 _COPY_BYTES = 1 << 20
 _KEYS = 2**64
-
-
-@contextmanager
-def machine_scratch() -> Iterator[Path]:
-    """A folder on a disk of this machine, as TMPDIR names it, that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="albert-data-") as name:
-        yield Path(name)
 
 
 def merge_runs(

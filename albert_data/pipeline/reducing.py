@@ -27,7 +27,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import measure_rows
-from albert_data.pipeline.merging import fetch_range, machine_scratch
+from albert_data.pipeline.merging import fetch_range
 from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
 from albert_data.pipeline.records import (
     Dropped,
@@ -45,6 +45,7 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, write_shard
 from albert_data.storage import find_storage
+from albert_data.storage.scratch import machine_scratch
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
