@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from hashlib import sha256
 from pathlib import Path
 
@@ -42,6 +42,7 @@ from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import (
     GroupJob,
     ReduceJob,
+    ReduceReceipt,
     ReduceTask,
     group_tasks,
     make_rules,
@@ -255,7 +256,7 @@ class _Build:
         self._progress.start("tokenising, pairing, masking", count_bytes(self._inputs))
         total = TaskReceipt()
         for task, receipt in self._engine.run(job, self._skip_done(tasks, done)):
-            self._work.check_lock()
+            self._work.check_lock(asks=False)
             total.add(receipt)
             self._progress.advance(task.num_bytes, receipt.counts["text_bytes"])
         for receipt in done:
@@ -279,8 +280,16 @@ class _Build:
         """Whether a file that can't be split is read where its task runs, or was so by a build that was killed."""
         return spans_machines(self._engine) or self._read_receipt(task) is not None
 
+    @cached_property
+    def _finished_tasks(self) -> set[str]:
+        """The names of receipts that a killed build left."""
+        return set(find_storage(self._work.receipts).list_names(self._work.receipts))
+
     def _read_receipt(self, task: MapTask) -> TaskReceipt | None:
-        receipt = read_task_receipt(self._work.receipts / f"{task.name}.json", self._work.runs)
+        name = f"{task.name}.json"
+        if name not in self._finished_tasks:
+            return None
+        receipt = read_task_receipt(self._work.receipts / name, self._work.runs)
         return receipt if receipt is not None and receipt.fingerprint == self._seal + task.fingerprint else None
 
     def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
@@ -313,7 +322,7 @@ class _Build:
         job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=self.syncs)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
         self._progress.start("shuffling, writing", len(tasks), "shards")
-        shards = [(task, receipt) for task in tasks if (receipt := read_reduce_receipt(self._receipt_path(task)))]
+        shards = self._read_shards(tasks)
         # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
         done = {task.file for task, _ in shards}
         with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
@@ -322,7 +331,7 @@ class _Build:
             try:
                 groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
                 for _, made in self._engine.run(GroupJob(job), groups):
-                    self._work.check_lock()
+                    self._work.check_lock(asks=False)
                     for task, receipt, stages in made:
                         synced += [] if self.syncs else [disk.submit(self._sync_shard, task)]
                         shards.append((task, receipt))
@@ -336,6 +345,15 @@ class _Build:
         if choice is None:  # else all copies are counted already
             total.drop(reduce(Dropped.add, (receipt.dropped for _, receipt in shards)))
         return [(task, receipt.shard) for task, receipt in shards]
+
+    def _read_shards(self, tasks: list[ReduceTask]) -> list[tuple[ReduceTask, ReduceReceipt]]:
+        """The shards that a killed build has finished."""
+        folder = self._work.shards / "receipts"
+        storage = find_storage(folder)
+        there = set(storage.list_names(folder))
+        begun = [task for task in tasks if task.receipt_name in there]
+        receipts = storage.at_once(lambda task: read_reduce_receipt(self._receipt_path(task)), begun)
+        return [(task, receipt) for task, receipt in zip(begun, receipts, strict=True) if receipt is not None]
 
     def _sync_shard(self, task: ReduceTask) -> None:
         storage = find_storage(self._work.shards)

@@ -9,6 +9,7 @@ reads these instead. Rows are sorted in memory, a range of keys at a time, so me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def merge_runs(
 
     folder: where the records are written before the index of all of them is known.
     """
-    runs = [SortedRun(run) for run in paths]
+    runs = list(find_storage(folder).at_once(SortedRun, paths))
     num_ranges = -(-sum(run.num_bytes for run in runs) // MERGE_BYTES)
     bounds = [number * _KEYS // num_ranges for number in range(num_ranges + 1)]
     sections, dropped, end = list[Section](), Dropped(), 0
@@ -81,8 +82,9 @@ def fetch_range(
         fetched.append(folder / f"{len(fetched)}.run")
         write_sorted_run(fetched[-1], _sort_again(*found, split, scratch, keep_copies=True))
 
-    for path in paths:
-        runs.append(SortedRun(path, checks_size=False))
+    storage = find_storage(paths[0])
+    for run in storage.at_once(partial(SortedRun, checks_size=False), paths):
+        runs.append(run)
         ranges.append(runs[-1].find_coarsely(split, low, high))
         num_u64 += ranges[-1].end - ranges[-1].begin
         if num_u64 * 8 >= MERGE_BYTES:

@@ -289,7 +289,7 @@ class ReduceJob:
     @cached_property
     def _runs(self) -> list[SortedRun]:
         """Opened on first use, so that each worker process opens its own."""
-        return [SortedRun(path) for path in self._paths]
+        return list(find_storage(self._folder).at_once(SortedRun, self._paths))
 
     def __call__(self, task: ReduceTask) -> tuple[ReduceReceipt, Stages]:
         """Returns the receipt, and how long merging and writing took."""

@@ -14,7 +14,7 @@ alone is enough for large ranges (merging.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -43,6 +43,7 @@ _WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of
 _STEP = 16  # rows from one index entry to the next
 _SPARSE_STEP = 64  # index entries from one key that stays in memory to the next
 _FILE_HEAD_U64 = 2 * len(SPLITS)
+_RUNS_AT_ONCE = 64  # whose ranges lie in memory together, so that a store is asked for several at a time
 _OPENING_U64 = 8192  # read at once when a run is opened: the coarse index of four million rows
 
 
@@ -170,16 +171,16 @@ class SortedRun:
 
     def __init__(self, path: Path, *, checks_size: bool = True) -> None:
         """Raises OutputError where the file is truncated. checks_size: False leaves that to later reads."""
-        self.path, self._storage = path, find_storage(path)
+        self.path, self.storage = path, find_storage(path)
         opening = np.empty(_OPENING_U64, np.uint64)
-        num_read = self._storage.read_into(path, 0, opening.data.cast("B")) // _U64_BYTES
+        num_read = self.storage.read_into(path, 0, opening.data.cast("B")) // _U64_BYTES
         if num_read < _FILE_HEAD_U64:
             raise self._truncated()
         head = opening[:_FILE_HEAD_U64].tolist()
         num_coarse = [-(-num_entries // _SPARSE_STEP) for num_entries in head[::2]]
         at = _FILE_HEAD_U64 + 2 * sum(num_coarse)
         self._records_at, self._num_u64 = at + 2 * sum(head[::2]), sum(head[1::2])
-        if checks_size and self._storage.status(path).num_bytes != self.num_bytes:
+        if checks_size and self.storage.status(path).num_bytes != self.num_bytes:
             raise self._truncated()
         coarse = opening[_FILE_HEAD_U64:at].copy()
         if at > num_read:
@@ -226,7 +227,7 @@ class SortedRun:
         self._read(self._records_at + begin, out)
 
     def _read(self, begin: int, out: np.ndarray) -> np.ndarray:
-        if len(out) and self._storage.read_into(self.path, begin * _U64_BYTES, out.data.cast("B")) < out.nbytes:
+        if len(out) and self.storage.read_into(self.path, begin * _U64_BYTES, out.data.cast("B")) < out.nbytes:
             raise self._truncated()
         return out
 
@@ -245,26 +246,39 @@ def read_range(
     """Read the rows with shuffle keys in [low, high] of one sorted run after another.
 
     ranges: what `SortedRun.find` gives for each run, if it was asked before.
-    Only one is open at a time: a large corpus has more of them than a process may have open files.
+    On a disk only one is open at a time: a large corpus has more of them than a process may have open files.
     """
-    ranges = [run.find(split, low, high) for run in runs] if ranges is None else ranges
+    storage = runs[0].storage
+    ranges = list(storage.at_once(lambda run: run.find(split, low, high), runs)) if ranges is None else ranges
     records = scratch.reserve(sum(part.end - part.begin for part in ranges))
     found = FoundRecords.empty(sum(part.max_rows for part in ranges))
     begin = count = 0
-    for run, part in zip(runs, ranges, strict=True):
-        end = begin + part.end - part.begin
-        run.read_into(records.u64[begin:end], part.begin)
-        first = count
-        try:
-            count, end = find_records(records, begin, end, np.uint64(low), np.uint64(high), found, count)
-        except ValueError as error:
-            raise OutputError(f"{run.path} is damaged ({error}); start again with --overwrite") from error
-        # The range also holds up to 15 records before and after those that are wanted. Large corpora have many runs, so
-        # these would add up. They are overwritten: the wanted records move to `begin`, and the next run's follow them.
-        # Where none is wanted, `begin` stays, and the next run's records overwrite them all.
-        if count > first:
-            surplus = int(found.starts[first]) - begin
-            records.u64[begin : end - surplus] = records.u64[begin + surplus : end]
-            found.starts[first:count] -= surplus
-            begin = end - surplus
+    for number in range(0, len(runs), _RUNS_AT_ONCE):
+        some = slice(number, number + _RUNS_AT_ONCE)
+        for run, at, end in _read_in_turn(runs[some], ranges[some], records.u64, begin):
+            first = count
+            try:
+                count, last = find_records(records, at, end, np.uint64(low), np.uint64(high), found, count)
+            except ValueError as error:
+                raise OutputError(f"{run.path} is damaged ({error}); start again with --overwrite") from error
+            # The range also holds up to 15 records before and after those that are wanted. Large corpora have many
+            # runs, so these would add up. So the wanted records move to `begin`, behind those of the run before.
+            if count > first:
+                surplus = int(found.starts[first]) - begin
+                records.u64[begin : last - surplus] = records.u64[begin + surplus : last]
+                found.starts[first:count] -= surplus
+                begin = last - surplus
     return records, found.take(slice(count))
+
+
+def _read_in_turn(
+    runs: Sequence[SortedRun], ranges: Sequence[RecordRange], u64: np.ndarray, at: int
+) -> Iterator[tuple[SortedRun, int, int]]:
+    """Read a range of each run into `u64`, one behind another from `at` on. Yields each run and its range's bounds."""
+    places = np.cumsum([at, *(part.end - part.begin for part in ranges)]).tolist()
+
+    def read(i: int) -> None:
+        runs[i].read_into(u64[places[i] : places[i + 1]], ranges[i].begin)
+
+    for i, _ in enumerate(runs[0].storage.at_once(read, range(len(runs)))):
+        yield runs[i], places[i], places[i + 1]

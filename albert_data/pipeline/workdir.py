@@ -159,9 +159,12 @@ class WorkDir:
             self._storage.make_folder(folder)
         return now == _SYNCED
 
-    def check_lock(self) -> None:
-        """Raise OSError if another build has taken the lock, which can happen in a store: then this one must end."""
-        self._storage.check_lock(self._lock_path)
+    def check_lock(self, *, asks: bool = True) -> None:
+        """Raise OSError if another build has taken the lock, which can happen in a store: then this one must end.
+
+        asks: see `Storage.check_lock`.
+        """
+        self._storage.check_lock(self._lock_path, asks=asks)
 
     def _sync_files(self) -> None:
         """Sync what an engine of this machine alone has written."""
@@ -261,10 +264,11 @@ class WorkDir:
         for folder, patterns in names.items():
             path = self.root / folder
             with remember_listings():
-                for name in self._storage.list_names(path):
-                    base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
-                    if any(fnmatchcase(base, pattern) for pattern in patterns) and is_regular(path / name):
-                        self._storage.remove(path / name)
+                bases = {name: name.removesuffix(TEMPORARY_SUFFIX) for name in self._storage.list_names(path)}
+                # Version 0.3.0 named temporary files so: x.run.tmp
+                ours = [path / name for name, base in bases.items() if any(fnmatchcase(base, one) for one in patterns)]
+                for _ in self._storage.at_once(self._storage.remove, filter(is_regular, ours)):
+                    pass
             self._storage.remove_leftovers(path)
             self._storage.remove_empty(path)  # it stays if it holds a file that no build wrote
 

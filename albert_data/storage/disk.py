@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,8 @@ from albert_data.storage.protocol import (
     SOCKET,
     TEMPORARY_SUFFIX,
     Address,
+    Item,
+    Result,
     Status,
 )
 
@@ -95,6 +97,9 @@ class Disk:
         # As bytes: pyarrow takes text paths only in UTF-8. The buffer keeps the mapping alive after the file is closed.
         with pyarrow.memory_map(os.fsencode(path)) as file:
             return file.read_buffer()
+
+    def at_once(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        return map(work, items)
 
     @contextmanager
     def create(self, path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
@@ -200,7 +205,7 @@ class Disk:
             raise
         return partial(os.close, descriptor)
 
-    def check_lock(self, path: Path) -> None:
+    def check_lock(self, path: Path, *, asks: bool = True) -> None:
         pass  # the system keeps it until it is freed
 
     def read_mark(self, path: Path) -> bytes:

@@ -98,8 +98,10 @@ class StoreLock:
                     return
                 self._version = version
 
-    def check(self) -> None:
-        """Raise OSError if the lock is another's now."""
+    def check(self, *, asks: bool) -> None:
+        """Raise OSError if the lock is another's now. asks: the store, and not only the last renewal."""
+        if not asks and not self._is_lost:
+            return
         with self._guard:
             version = None if self._is_lost else self._put(self._version)
             if version is None:

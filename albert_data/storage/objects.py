@@ -11,9 +11,10 @@ import fnmatch
 import glob
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -21,7 +22,7 @@ from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
 from albert_data.storage.listings import recall
 from albert_data.storage.locks import StoreLock, strip_state
-from albert_data.storage.protocol import FOLDER, Address, Status
+from albert_data.storage.protocol import FOLDER, Address, Item, Result, Status
 from albert_data.storage.retries import PreconditionFailed
 from albert_data.storage.s3 import NEW, S3
 from albert_data.storage.uploads import Upload
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
-_COPIES_AT_ONCE = 8
+_REQUESTS_AT_ONCE = 16
 _WORKING_FOLDERS = {".build", ".convert"}
 
 
@@ -157,6 +158,11 @@ class ObjectStore:
                 return file.read_buffer()
             # Another process needed the room, and removed the copy before it was mapped.
 
+    def at_once(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+            # Each call has a context of its own, in which it knows what was listed.
+            yield from pool.map(lambda both: both[0].run(work, both[1]), [(copy_context(), item) for item in items])
+
     # ---- writing ----
 
     @contextmanager
@@ -180,9 +186,8 @@ class ObjectStore:
         url = _parse(folder)
         *others, last = ((url.join(name), made) for name, made in files.items())
         self._check_locks(url)
-        with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
-            for _ in pool.map(lambda both: self._place(*both), others):
-                pass
+        for _ in self.at_once(lambda both: self._place(*both), others):
+            pass
         self._check_locks(url)
         target, made = last
         try:
@@ -216,7 +221,7 @@ class ObjectStore:
     def _check_locks(self, folder: StoreURL) -> None:
         for lock in list(self._locks.values()):
             if lock.url.bucket == folder.bucket and lock.url.key.startswith(folder.prefix):
-                lock.check()
+                lock.check(asks=True)
 
     def sync(self, path: Path) -> None:
         pass
@@ -224,7 +229,7 @@ class ObjectStore:
     def remove(self, path: Path) -> None:
         url = _parse(path)
         if (lock := self._locks.get(url)) is not None:
-            lock.check()  # or the lock of another would go
+            lock.check(asks=True)  # or the lock of another would go
             lock.forget()
             del self._locks[url]
         recall().pop(url, None)
@@ -257,9 +262,9 @@ class ObjectStore:
 
         return free
 
-    def check_lock(self, path: Path) -> None:
+    def check_lock(self, path: Path, *, asks: bool = True) -> None:
         if (lock := self._locks.get(_parse(path))) is not None:
-            lock.check()
+            lock.check(asks=asks)
 
     def read_mark(self, path: Path) -> bytes:
         return strip_state(self.open(path).read())

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow
 
 Address = str | os.PathLike[str]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 FILE, FOLDER, LINK, PIPE, SOCKET, DEVICE, OTHER = "file", "folder", "link", "pipe", "socket", "device", "other"
 TEMPORARY_SUFFIX = ".tmp"
@@ -76,6 +78,12 @@ class Storage(Protocol):
         sha256: of the bytes, if the caller knows it. A storage that copies them checks the copy.
         """
 
+    def at_once(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Call a function that reads or removes a file for each item, and yield the results in order.
+
+        In a store several calls wait for their answers at the same time; on a disk one call follows another.
+        """
+
     # ---- writing ----
 
     def create(self, path: Path, *, sync: bool = True) -> AbstractContextManager[BinaryIO]:
@@ -121,8 +129,11 @@ class Storage(Protocol):
         Waits up to `seconds` for it. Raises BlockingIOError if another has it, or has removed the file.
         """
 
-    def check_lock(self, path: Path) -> None:
-        """Raise OSError if another process has meanwhile taken a lock of this one on a file."""
+    def check_lock(self, path: Path, *, asks: bool = True) -> None:
+        """Raise OSError if another process has meanwhile taken a lock of this one on a file.
+
+        asks: make sure of it. Otherwise by what is known from the last seconds.
+        """
 
     def read_mark(self, path: Path) -> bytes:
         """The mark that `lock` wrote to a file; all of the file if it is none of a lock."""
