@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
 from albert_data.errors import OutputError
-from albert_data.pipeline import merging
+from albert_data.pipeline import merging, sorted_runs
 from albert_data.pipeline.records import (
     Dropped,
     FoundRecords,
@@ -223,7 +224,7 @@ def test_more_records_than_the_index_allows_are_an_error():
 keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 3, LAST))
 
 
-@given(st.lists(st.lists(keys_64, max_size=60), min_size=1, max_size=3), st.integers(0, 4), st.data())
+@given(st.lists(st.lists(keys_64, max_size=60), min_size=1, max_size=5), st.integers(0, 4), st.data())
 def test_reading_a_range_of_runs_equals_sorting_a_list(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], every: int, data: st.DataObject
 ):
@@ -248,7 +249,8 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
         opened.append(SortedRun(folder / str(number)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
-        records, found = read_range(opened, split, low, high, RecordScratch(np.uint16))
+        with patch.object(sorted_runs, "_RUNS_AT_ONCE", data.draw(st.sampled_from([1, 2, 64]))):
+            records, found = read_range(opened, split, low, high, RecordScratch(np.uint16))
         there = sorted(row for row in rows if low <= row[0][0] <= high)
         sizes = measure_records(take_examples(records, found.starts))
         assert found.starts.tolist() == (np.cumsum(sizes) - sizes).tolist()  # no surplus record is left between them

@@ -131,6 +131,22 @@ def test_listings_come_in_pages_and_tell_of_each_object(
     assert store.status(folder / "000.txt") == store.read(folder / "000.txt", 7)[1]
 
 
+def test_calls_at_once_give_results_in_order_and_know_what_was_listed(
+    bucket: Bucket, store: Storage, store_server: Server
+):
+    names = [f"{number}.txt" for number in range(40)]
+    for name in names:
+        bucket.put(name, name.encode())
+    folder, asked = make_path(bucket.url), store_server.requests["HEAD"]
+    with remember_listings():
+        store.list_names(folder)
+        found = store.at_once(lambda name: store.status(folder / name).num_bytes, names)
+        assert list(found) == [len(name) for name in names]
+    assert store_server.requests["HEAD"] == asked
+    with pytest.raises(FileNotFoundError):
+        list(store.at_once(store.open, [folder / "0.txt", folder / "none", folder / "1.txt"]))
+
+
 @given(data=st.data())
 def test_any_reads_and_seeks_give_the_bytes_of_the_object(data: st.DataObject):
     content = os.urandom(data.draw(st.integers(0, 400_000)))

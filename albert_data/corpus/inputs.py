@@ -103,9 +103,12 @@ def find_inputs(
 def _find_all(names: Sequence[str], say: Callable[[str], None], text: TextConfig) -> Iterable[Input]:
     found: dict[object, Input] = {}
     for name, language in _split_names(names):
-        for path in _expand(name, say):
-            identity = _identify(path)
-            item = found.get(identity) or _describe(path, text.encoding)
+        paths = {path: _identify(path) for path in _expand(name, say)}
+        new = [path for path, identity in paths.items() if identity not in found]
+        described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
+        items = dict(zip(new, described, strict=True))
+        for path, identity in paths.items():
+            item = found.get(identity) or items[path]
             if language and item.language not in (None, language):
                 raise InputError(
                     f"input {path} is given two languages, {item.language} and {language}; name it with one of them"

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from itertools import groupby, islice
 from pathlib import PurePath
@@ -245,8 +247,9 @@ def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -
     elif item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
         yield from _cut_file(item, choose_size, lambda at: item.size)
     else:
-        with find_storage(item.path).open(item.path) as file:
-            yield from _cut_file(item, choose_size, lambda at: _find_document(file, item.format, at, item.size))
+        with ExitStack() as stack:  # a file that is not cut stays closed: in a store, opening it is a request
+            open_once = cache(lambda: stack.enter_context(find_storage(item.path).open(item.path)))
+            yield from _cut_file(item, choose_size, lambda at: _find_document(open_once(), item.format, at, item.size))
 
 
 def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[int], int]) -> Iterator[FileRange]:

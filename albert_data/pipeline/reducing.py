@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, write_shard
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, is_remote
 from albert_data.storage.scratch import machine_scratch
 
 SHARD_BYTES = 32 << 20
@@ -289,7 +289,8 @@ class ReduceJob:
     @cached_property
     def _runs(self) -> list[SortedRun]:
         """Opened on first use, so that each worker process opens its own."""
-        return list(find_storage(self._folder).at_once(SortedRun, self._paths))
+        is_whole = is_remote(self._folder)  # an object is, and to ask for its size is a request
+        return list(find_storage(self._folder).at_once(partial(SortedRun, checks_size=not is_whole), self._paths))
 
     def __call__(self, task: ReduceTask) -> tuple[ReduceReceipt, Stages]:
         """Returns the receipt, and how long merging and writing took."""

@@ -16,6 +16,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from albert_data.errors import StorageError
+from albert_data.sharing import SharedLock
 from albert_data.storage.protocol import FILE, Status
 from albert_data.storage.retries import Answer, Retrying
 from albert_data.storage.urls import StoreURL
@@ -43,20 +44,22 @@ class S3:
         # Neither sockets nor the thread of fsspec's loop survive a fork, so each process has its own. Those of the
         # parent stay referenced: a destructor would close its sockets.
         self._by_process: dict[int, S3FileSystem] = {}
+        self._connecting = SharedLock()
 
     def _connect(self) -> S3FileSystem:
-        if (found := self._by_process.get(os.getpid())) is None:
-            settings = {
-                "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
-                "connect_timeout": 10,
-                "read_timeout": self._read_seconds,
-                "max_pool_connections": 32,
-            }
-            found = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
-            found.retries = 1
-            found.connect()  # before another thread sees it: s3fs is not ready for two at once until then
-            found = self._by_process.setdefault(os.getpid(), found)
-        return found
+        with self._connecting:  # it takes half a second
+            if (found := self._by_process.get(os.getpid())) is None:
+                settings = {
+                    "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                    "connect_timeout": 10,
+                    "read_timeout": self._read_seconds,
+                    "max_pool_connections": 32,
+                }
+                found = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
+                found.retries = 1
+                found.connect()  # before another thread sees it: s3fs is not ready for two at once until then
+                self._by_process[os.getpid()] = found
+            return found
 
     def _call(self, method: str, url: StoreURL, **arguments: Any) -> Mapping[str, Any]:
         """One request for an object, or for the bucket where the URL has no key."""
