@@ -15,6 +15,7 @@ COMMANDS = {
     "fuzz": "Give mutated files to every reader of files from outside.",
     "chaos": "Send signals to commands, fill their disks, and compare the results of a rerun.",
     "stores": "Kill builds from and into a store that fails at random, and compare the results of a rerun.",
+    "outage": "Train from a store that gives no answer for some seconds, and compare with the disk.",
     "ray": "Kill nodes, workers and the head of a Ray cluster while a build runs on it.",
 }
 

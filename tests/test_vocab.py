@@ -102,6 +102,14 @@ def test_a_repeated_sentence_is_in_the_sample_once(tmp_path: Path):
     assert trained.num_sentences == 50
 
 
+def test_a_corpus_that_repeats_itself_is_read_again_for_its_other_sentences(tmp_path: Path):
+    lines = [f"Sentence {number % 50} of fifty." for number in range(5000)]
+    (tmp_path / "in.txt").write_text("\n\n".join(lines))
+    report = learn(tmp_path / "in.txt", vocab_size=110, sample_bytes=2000)
+    assert report.trained.num_sentences == 50
+    assert report.num_documents == 5000
+
+
 hashed_sentences = st.dictionaries(st.binary(max_size=40), st.integers(1, 40) | st.integers(1, 2**64 - 1), max_size=60)
 
 
@@ -117,6 +125,20 @@ def test_a_sample_holds_as_many_of_the_smallest_hashes_as_fit_in_any_order(
         sample.add({sentence: key for sentence, key in shuffled[at : at + size] if key <= sample.limit})
         at += size
     assert sample.sentences() == plain_sample(found, max_bytes)
+    assert sample.is_full
+
+
+@given(hashed_sentences, st.integers(1, 300), st.floats(0, 1))
+def test_a_sample_of_the_smallest_hashes_that_is_full_is_that_of_all(
+    found: dict[bytes, int], max_bytes: int, share: float
+):
+    sample = SentenceSample(max_bytes, share)
+    limit = sample.limit
+    sample.add({sentence: key for sentence, key in found.items() if key <= limit})
+    if sample.is_full:
+        assert sample.sentences() == plain_sample(found, max_bytes)
+    else:
+        assert share < 1
 
 
 def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:

@@ -36,6 +36,8 @@ from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, tra
 from albert_data.tokenizer.wordpiece_training import BertNormalRule, RawCounter, train_wordpiece_model
 
 _COLUMNS, _INDENT = 80, 11
+# Candidates for the sample are read from so many times its bytes: enough if a sixteenth of the corpus is distinct text.
+_CANDIDATES = 16
 _MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are in scripts without spaces
 
 
@@ -231,7 +233,21 @@ def learn_vocabulary(
 def _read_corpus(
     inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
 ) -> Corpus:
-    sample, damage, job = SentenceSample(config.sample_bytes), Damage(strict=text.strict), SampleJob(text, config)
+    num_bytes = count_bytes(inputs)
+    share = min(_CANDIDATES * config.sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
+    sample, corpus = _read_share(share, inputs, text, config, engine, progress)
+    if not sample.is_full:
+        progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
+        _, corpus = _read_share(1.0, inputs, text, config, engine, progress)
+    return corpus
+
+
+def _read_share(
+    share: float, inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
+) -> tuple[SentenceSample, Corpus]:
+    """Read a corpus. share: see SentenceSample. Without it, the first tasks would return all of their sentences."""
+    sample, damage = SentenceSample(config.sample_bytes, share), Damage(strict=text.strict)
+    job = SampleJob(text, config)
     warming = SampleWarming(job, text)
     compile_with_notice(warming, progress)
     prepared = PreparedJob(job=job, prepare=warming, places=tuple(list_samples(inputs)))
@@ -253,7 +269,7 @@ def _read_corpus(
         raise no_document(damage.counts, damage.fields)
     if damage.unlabelled.num_records and not damage.num_labelled:
         raise missing_labels(text, damage.unlabelled)
-    return Corpus(
+    corpus = Corpus(
         sentences=sample.sentences(),
         characters=totals.finish(),
         num_documents=num_documents,
@@ -261,6 +277,7 @@ def _read_corpus(
         damage=dict(damage.counts),
         advice=_advise(num_documents, damage, text, inputs),
     )
+    return sample, corpus
 
 
 def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:

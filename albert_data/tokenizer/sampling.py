@@ -19,11 +19,12 @@ _MAX_HASH = 2**64 - 1
 class SentenceSample:
     """Keeps the distinct sentences of the smallest hashes, at most `max_bytes` of them.
 
+    share: of the hashes, from the smallest on, that are added at all. The sample is right only if `is_full`.
     limit: a sentence with a larger hash can't be in the sample any more.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self.limit = _MAX_HASH
+    def __init__(self, max_bytes: int, share: float = 1.0) -> None:
+        self.limit = self._first_limit = min(int(share * 2**64), _MAX_HASH)
         self._max_bytes, self._num_bytes = max_bytes, 0
         self._kept: dict[bytes, int] = {}
 
@@ -49,6 +50,12 @@ class SentenceSample:
                 end -= 1
                 total -= len(ordered[end])
         self._kept, self._num_bytes = {sentence: self._kept[sentence] for sentence in ordered[:end]}, total
+
+    @property
+    def is_full(self) -> bool:
+        """Whether sentences of larger hashes than were added would not be in the sample."""
+        self._trim()
+        return self._first_limit == _MAX_HASH or self.limit < self._first_limit
 
     def sentences(self) -> list[bytes]:
         """The sample, in the order of the hashes."""
