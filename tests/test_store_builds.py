@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +20,7 @@ from albert_data.cli.main import run
 from albert_data.errors import AlbertDataError, OutputError
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.pipeline.ray_engine import RayEngine
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
 from albert_data.storage.objects import ObjectStore
@@ -80,6 +83,22 @@ def test_an_interrupted_build_resumes_even_on_another_machine(
         build(stored, corpus, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
     monkeypatch.setattr("albert_data.pipeline.workdir._boot_id", lambda: "another machine")
     assert build(stored, corpus).resumed_tasks == fixtures.CORPUS_TASKS
+    check(stored, corpus)
+
+
+def test_a_build_goes_on_on_ray(stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
+    """The workers of Ray find the store by the environment, and write runs, receipts and shards into it."""
+    pytest.importorskip("ray", reason="the ray extra is not installed")
+
+    class Interrupted(InterruptedEngine):
+        spans_machines = True
+
+    with pytest.raises(KeyboardInterrupt):
+        build(stored, corpus, Interrupted(5))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    with RayEngine("local", 2) as engine:
+        assert build(stored, corpus, engine).resumed_tasks >= 3
     check(stored, corpus)
 
 
