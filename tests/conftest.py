@@ -42,19 +42,32 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def store_server() -> Iterator[Any]:
+def s3_server() -> Iterator[Any]:
     """A `store_fixtures.Server`: an S3 of this machine."""
-    from store_fixtures import serve
+    from store_fixtures import serve_s3
 
-    yield from serve()
+    yield from serve_s3()
+
+
+@pytest.fixture(scope="session")
+def google_server() -> Iterator[Any]:
+    from store_fixtures import serve_google
+
+    yield from serve_google()
+
+
+@pytest.fixture(params=["s3"])
+def bucket(request: pytest.FixtureRequest) -> Any:
+    """A new bucket in a store; in S3 unless a test names another."""
+    from store_fixtures import make_bucket
+
+    return make_bucket(request, request.param)
 
 
 @pytest.fixture
-def bucket(store_server: Any) -> Any:
-    """A new `store_fixtures.Bucket`."""
-    from store_fixtures import Bucket
-
-    return Bucket(store_server)
+def store_server(bucket: Any) -> Any:
+    """The server of the bucket."""
+    return bucket.server
 
 
 @pytest.fixture(scope="session")

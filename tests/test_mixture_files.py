@@ -104,7 +104,7 @@ MISTAKES = {
     '[[source]]\nname = "a"\npaths = "nothing"': "source 'a': input .*nothing matches no file",
     '[[source]]\nname = "a"\npaths = "-"': "source 'a': paths holds -, but a mixture can't read stdin",
     '[[source]]\nname = "a"\npaths = "/dev/null"': "source 'a': /dev/null is a pipe or device; a mixture reads files",
-    '[[source]]\nname = "a"\npaths = "gs://bucket/x.txt"': "source 'a': .*gs://bucket",
+    '[[source]]\nname = "a"\npaths = "az://bucket/x.txt"': "source 'a': .*az://bucket",
     '[[source]]\nname = "a"\npaths = "mixture.toml"': "source 'a': .*a mixture must be the only input",
     '[[source]]\nname = "a"\npaths = "alone.txt:de"': "source 'a': the paths name a language.*write language = \"de\"",
     f"{source()}\n{source()}": "has two sources named 'a'; give each a name of its own",

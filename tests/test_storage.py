@@ -198,7 +198,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-REFUSED = "is not on a disk, and of other places only s3:// can be read and written; copy it to a disk first"
+REFUSED = "is not on a disk, and of other places only s3:// and gs:// can be read and written; copy it to a disk first"
 IN_STORE = "is in a store, but {} has to be on a disk; name a path there"
 SECRETS = "holds a user name, a password or a query, which would end up in files and messages"
 
@@ -209,7 +209,7 @@ SECRETS = "holds a user name, a password or a query, which would end up in files
         ("build hf://x/y -o out", f"hf://x/y {REFUSED}"),
         ("build in.txt ftp://x/*.txt:de -o out", f"ftp://x/*.txt:de {REFUSED}"),
         ("build in.txt -o https://x/y", f"https://x/y {REFUSED}"),
-        ("build in.txt --tokenizer gs://x/y -o out", f"gs://x/y {REFUSED}"),
+        ("build in.txt --tokenizer az://x/y -o out", f"az://x/y {REFUSED}"),
         ("vocab hf://datasets/x -o out", f"hf://datasets/x {REFUSED}"),
         ("inspect hdfs://x/y", f"hdfs://x/y {REFUSED}"),
         ("inspect in.txt --html s3://b/x", f"s3://b/x {IN_STORE.format('html')}"),

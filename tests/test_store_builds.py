@@ -14,7 +14,7 @@ import build_fixtures as fixtures
 import numpy as np
 import pytest
 from build_fixtures import Corpus, InterruptedEngine
-from store_fixtures import SECRET, Bucket, Server, times
+from store_fixtures import SECRET, Bucket, Server, other_process, times
 
 from albert_data.cli.main import run
 from albert_data.errors import AlbertDataError, OutputError
@@ -23,9 +23,10 @@ from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.pipeline.ray_engine import RayEngine
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
-from albert_data.storage.objects import ObjectStore
 from albert_data.storage.s3 import S3
 from albert_data.tokenizer.model import Tokenizer
+
+both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,6 +71,7 @@ def check(stored: Bucket, corpus: Corpus) -> None:
     assert stored.uploads() == []
 
 
+@both
 def test_a_build_from_and_into_a_store_makes_the_same_bytes_with_many_workers(stored: Bucket, corpus: Corpus):
     build(stored, corpus, MultiprocessEngine(2))
     check(stored, corpus)
@@ -132,6 +134,7 @@ def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
     check(stored, corpus)
 
 
+@both
 def test_faults_change_no_byte_of_a_build(stored: Bucket, corpus: Corpus, store_server: Server):
     number = iter(range(1 << 30))
 
@@ -145,7 +148,7 @@ def test_faults_change_no_byte_of_a_build(stored: Bucket, corpus: Corpus, store_
 
 def test_the_second_of_two_builds_into_one_folder_is_refused(stored: Bucket, corpus: Corpus):
     lock = make_path(f"{stored.url}/out/.build/lock")
-    free = ObjectStore(S3()).lock(lock, b"albert-data build\n", 0)
+    free = other_process(stored).lock(lock, b"albert-data build\n", 0)
     with pytest.raises(OutputError, match=f"another build is writing to {stored.url}/out; wait for it to end"):
         build(stored, corpus)
     free()
@@ -179,6 +182,7 @@ def shards(stored: Bucket, corpus: Corpus) -> str:
     return f"{stored.url}/shards"
 
 
+@both
 def test_commands_read_and_write_a_store(
     shards: str, stored: Bucket, corpus: Corpus, vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

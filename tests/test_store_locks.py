@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from store_fixtures import Bucket, Server
+from store_fixtures import Bucket, Server, make_bucket, other_process
 
 from albert_data.errors import StorageError
 from albert_data.pipeline.publish import publish
 from albert_data.pipeline.workdir import WorkDir
 from albert_data.storage import Storage, cache, find_storage, make_path
 from albert_data.storage.locks import StoreLock
-from albert_data.storage.objects import ObjectStore
-from albert_data.storage.s3 import S3
+
+
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    return make_bucket(request, request.param)
 
 
 @pytest.fixture
@@ -41,19 +46,15 @@ def dead_locks(monkeypatch: pytest.MonkeyPatch, brief_locks: None) -> None:
     monkeypatch.setattr(StoreLock, "_renew", lambda lock: None)
 
 
-def other_process() -> ObjectStore:
-    return ObjectStore(S3())
-
-
 @pytest.mark.usefixtures("brief_locks")
 def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage):
     path = make_path(f"{bucket.url}/lock")
     free = store.lock(path, b"mark\n", 0)
     with pytest.raises(BlockingIOError):
-        other_process().lock(path, b"mark\n", 0)
+        other_process(bucket).lock(path, b"mark\n", 0)
     free()
     assert bucket.files()["lock"] == b"mark\nfree\n"
-    other_process().lock(path, b"mark\n", 0)()
+    other_process(bucket).lock(path, b"mark\n", 0)()
     assert bucket.files()["lock"] == b"mark\nfree\n"
 
 
@@ -61,7 +62,7 @@ def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage
 def test_the_lock_of_a_dead_process_is_taken_and_its_owner_publishes_nothing_more(bucket: Bucket, store: Storage):
     out = make_path(f"{bucket.url}/out")
     free = store.lock(out / ".build/lock", b"mark\n", 0)
-    free_other = other_process().lock(out / ".build/lock", b"mark\n", 0)
+    free_other = other_process(bucket).lock(out / ".build/lock", b"mark\n", 0)
     with pytest.raises(OSError, match="another process has taken the lock"):
         store.publish(out, {"last": b"manifest"}, out)
     free()
@@ -77,7 +78,7 @@ def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
     monkeypatch.setattr("albert_data.storage.locks._SAID_AFTER_SECONDS", 0.0)
     path = make_path(f"{bucket.url}/lock")
     free = store.lock(path, b"mark\n", 0)
-    other_process().lock(path, b"mark\n", 0)()
+    other_process(bucket).lock(path, b"mark\n", 0)()
     [line] = caplog.messages
     assert line == f"{path} is locked; waiting up to 2 s to see whether its build still runs"
     free()
@@ -87,7 +88,7 @@ def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
 def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucket):
     work = WorkDir(make_path(f"{bucket.url}/out"))
     work.open()
-    free_other = other_process().lock(work.root / "lock", b"", 0)
+    free_other = other_process(bucket).lock(work.root / "lock", b"", 0)
     bucket.put("out/manifest.json", b"of the other")
     bucket.put("out/.build/plan.json", b"of the other")
     before = bucket.files()
@@ -103,10 +104,11 @@ def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucke
 
 
 def test_a_store_that_ignores_conditions_gives_no_lock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
-    put = S3.put
-    monkeypatch.setattr(S3, "put", lambda self, url, data, version=None: put(self, url, data))
+    store = other_process(bucket)
+    put = store._lock_requests.put
+    monkeypatch.setattr(store._lock_requests, "put", lambda url, data, version=None: put(url, data))
     with pytest.raises(StorageError, match="the store ignores conditions of puts"):
-        other_process().lock(make_path(f"{bucket.url}/lock"), b"mark\n", 0)
+        store.lock(make_path(f"{bucket.url}/lock"), b"mark\n", 0)
 
 
 @pytest.mark.usefixtures("brief_locks")
@@ -115,7 +117,7 @@ def test_of_many_processes_that_want_a_lock_one_gets_it(bucket: Bucket):
 
     def try_it() -> None:
         try:
-            got.append(other_process().lock(path, b"mark\n", 0))
+            got.append(other_process(bucket).lock(path, b"mark\n", 0))
         except BlockingIOError:
             refused.append(1)
 
@@ -138,20 +140,33 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]
     return lambda: sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
 
 
+@contextmanager
+def count_reads(server: Server) -> Iterator[list[str]]:
+    """The requests for bytes of objects, and not those for what Google calls metadata."""
+    queries: list[str] = []
+
+    def see(environ: dict[str, Any]) -> None:
+        if environ["REQUEST_METHOD"] == "GET" and "fields=" not in environ["QUERY_STRING"]:
+            queries.append(environ["QUERY_STRING"])
+
+    with server.failing(see):
+        yield queries
+
+
 def test_an_object_is_copied_once_however_many_want_it(
     bucket: Bucket, store: Storage, store_server: Server, copies: Callable[[], int]
 ):
     bucket.put("file", b"0123456789")
     url, found = make_path(f"{bucket.url}/file"), []
     digest = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"
-    before = store_server.requests["GET"]
     threads = [threading.Thread(target=lambda: found.append(store.map(url, digest).to_pybytes())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with count_reads(store_server) as reads:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert found == [b"0123456789"] * 8
-    assert store_server.requests["GET"] - before == 1
+    assert len(reads) == 1
     assert copies() == 10
     assert store.map(url).to_pybytes() == b"0123456789"  # without a hash it is named by its version
     bucket.put("file", b"9876543210")

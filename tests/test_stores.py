@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_fixtures import SECRET, Bucket, Server, times
+from store_fixtures import SECRET, Bucket, Server, make_bucket, other_process, times
 
 from albert_data.errors import StorageError
 from albert_data.storage import (
@@ -27,16 +27,21 @@ from albert_data.storage import (
     retries,
     uploads,
 )
-from albert_data.storage.objects import ObjectStore
-from albert_data.storage.s3 import S3
+from albert_data.storage.object_requests import Got
 
 KEYS = ("a.txt", "b/c.txt", "b/d/e.txt", "b/d/.hidden", ".h/x.txt", "b/[1]/f.txt", "b/d.txt", "z/y/x/w.txt")
 MIB = 1 << 20
+only_s3 = pytest.mark.parametrize("bucket", ["s3"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "_FIRST_WAIT_SECONDS", 0.01)
+
+
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    return make_bucket(request, request.param)
 
 
 @pytest.fixture
@@ -121,7 +126,8 @@ def test_listings_come_in_pages_and_tell_of_each_object(
     names = {f"{number:03}.txt" for number in range(35)}
     for name in names:
         bucket.put(f"many/{name}", name.encode())
-    monkeypatch.setattr("albert_data.storage.s3.PAGE_ENTRIES", 10)
+    for module in ("s3", "gcs"):
+        monkeypatch.setattr(f"albert_data.storage.{module}.PAGE_ENTRIES", 10)
     before = store_server.requests["GET"]
     folder = make_path(f"{bucket.url}/many")
     with remember_listings():
@@ -165,10 +171,10 @@ class _Memory:
     def __init__(self, content: bytes) -> None:
         self._content = content
 
-    def get(self, url: Any, begin: int, num_bytes: int, version: Any) -> tuple[bytes, Any]:
+    def get(self, url: Any, begin: int, num_bytes: int, version: Any) -> Got:
         if begin >= len(self._content):
             raise OSError(22, "behind the end")
-        return self._content[begin : begin + num_bytes], self.head(url)
+        return Got(self._content[begin : begin + num_bytes], len(self._content), "version")
 
     def head(self, url: Any) -> Any:
         return objects.Status(FILE, len(self._content), 0, "version")
@@ -244,6 +250,7 @@ def test_a_write_that_fails_leaves_nothing(size: int, bucket: Bucket, store: Sto
     assert bucket.uploads() == []
 
 
+@only_s3
 def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket: Bucket, store: Storage):
     client = bucket.server.client
     for key in ("out/.build/runs/a.run", "out/.build/plan", "out/train/b.arrow", "out/.buildings/c"):
@@ -342,6 +349,7 @@ def test_a_store_that_stayed_away_is_not_waited_for_as_long_again(
     assert count_requests() > 1
 
 
+@only_s3
 @pytest.mark.parametrize(
     ("what", "message"),
     [
@@ -365,9 +373,10 @@ def test_what_the_store_refuses_is_never_repeated(
     assert "\n" not in str(caught.value)
 
 
+@only_s3
 def test_credentials_that_are_set_after_a_failure_are_used(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
     bucket.put("x", b"text")
-    store = ObjectStore(S3())
+    store = other_process(bucket)
     with monkeypatch.context() as without:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             without.delenv(name)
@@ -376,18 +385,19 @@ def test_credentials_that_are_set_after_a_failure_are_used(bucket: Bucket, monke
     assert store.status(f"{bucket.url}/x").num_bytes == 4
 
 
+@only_s3
 def test_a_store_without_credentials_or_its_package_says_what_to_do(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(StorageError, match="there are no credentials; set AWS_ACCESS_KEY_ID"):
-        ObjectStore(S3()).status(f"{bucket.url}/x")
+        other_process(bucket).status(f"{bucket.url}/x")
     monkeypatch.setenv("AWS_PROFILE", "none")
     with pytest.raises(StorageError, match="there is no such profile; check AWS_PROFILE"):
-        ObjectStore(S3()).status(f"{bucket.url}/x")
+        other_process(bucket).status(f"{bucket.url}/x")
     monkeypatch.delenv("AWS_PROFILE")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "no address")
     with pytest.raises(StorageError, match="not valid; check AWS_ENDPOINT_URL"):
-        ObjectStore(S3()).status(f"{bucket.url}/x")
+        other_process(bucket).status(f"{bucket.url}/x")
     monkeypatch.setattr("albert_data.storage._stores", {})
     monkeypatch.setitem(__import__("sys").modules, "albert_data.storage.s3", None)
     with pytest.raises(StorageError, match=r"s3:// needs s3fs; install it with: pip install 'albert-data\[s3\]'"):

@@ -1,4 +1,4 @@
-"""Where files lie: on a disk, or in a store of objects, s3://.
+"""Where files lie: on a disk, or in a store of objects: s3:// or gs://.
 
 Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
 touches no file in another way. `protocol.py` says what it needs, and docs/architecture.md what a disk and a store do.
@@ -57,8 +57,8 @@ _stores: dict[str, ObjectStore] = {}
 def find_storage(path: Address) -> Storage:
     """The storage of a path.
 
-    Raises StorageError for a URL that is neither s3:// nor file://, or holds a password, and if the package for
-    a store is missing.
+    Raises StorageError for a URL of another kind than s3://, gs:// and file://, or with a password, and if the package
+    for a store is missing.
     """
     url = parse_url(path)
     return _disk if url is None else _find_store(url.scheme)
@@ -67,14 +67,13 @@ def find_storage(path: Address) -> Storage:
 def _find_store(scheme: str) -> ObjectStore:
     if scheme not in _stores:
         try:
-            from albert_data.storage.locks import LOCK_READ_SECONDS
-            from albert_data.storage.objects import ObjectStore
-            from albert_data.storage.s3 import S3
+            from albert_data.storage.objects import make_store
+
+            _stores[scheme] = make_store(scheme)
         except ModuleNotFoundError as error:
             raise StorageError(
                 f"{scheme}:// needs {STORES[scheme]}; install it with: pip install 'albert-data[{scheme}]'"
             ) from error
-        _stores[scheme] = ObjectStore(S3(), S3(read_seconds=LOCK_READ_SECONDS))
     return _stores[scheme]
 
 

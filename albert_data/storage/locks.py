@@ -17,8 +17,8 @@ import time
 from contextlib import suppress
 
 from albert_data.errors import StorageError
+from albert_data.storage.object_requests import NEW, Requests
 from albert_data.storage.retries import PreconditionFailed
-from albert_data.storage.s3 import NEW, S3
 from albert_data.storage.urls import StoreURL
 
 EXPIRY_SECONDS = 30.0
@@ -37,7 +37,7 @@ class StoreLock:
     Raises BlockingIOError if another holds it and is alive. That takes up to EXPIRY_SECONDS to find out.
     """
 
-    def __init__(self, store: S3, url: StoreURL, mark: bytes) -> None:
+    def __init__(self, store: Requests, url: StoreURL, mark: bytes) -> None:
         self._store, self.url, self._mark = store, url, mark
         self._version, self._process = self._take(), os.getpid()
         if self._put(NEW) is not None:
@@ -83,9 +83,9 @@ class StoreLock:
         except PreconditionFailed:
             # It may be this very put, whose answer was lost.
             with suppress(FileNotFoundError):
-                there, status = self._store.get(self.url)
-                if there == data and content is None:
-                    return str(status.version)
+                there = self._store.get(self.url)
+                if there.data == data and content is None:
+                    return there.version
             return None
 
     def _renew(self) -> None:

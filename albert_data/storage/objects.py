@@ -1,4 +1,4 @@
-"""A store of objects, s3://bucket/key: whole objects under flat keys, in which `/` makes folders.
+"""A store of objects, s3:// or gs://: whole objects under flat keys, in which `/` makes folders.
 
 There are no renames, links or empty folders, and nothing to sync: what is put is safe and seen by all at once.
 docs/stores.md says what each operation does, and how many requests it makes.
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
 from albert_data.storage.listings import recall
-from albert_data.storage.locks import StoreLock, strip_state
+from albert_data.storage.locks import LOCK_READ_SECONDS, StoreLock, strip_state
+from albert_data.storage.object_requests import NEW, Got, Requests
 from albert_data.storage.protocol import FOLDER, Address, Item, Result, Status
 from albert_data.storage.retries import PreconditionFailed
-from albert_data.storage.s3 import NEW, S3
 from albert_data.storage.uploads import Upload
 from albert_data.storage.urls import StoreURL, parse_url, resolve_url
 
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
 _REQUESTS_AT_ONCE = 16
+_READ_SECONDS = 60.0
 _WORKING_FOLDERS = {".build", ".convert"}
 
 
 class ObjectStore:
     """The objects of one kind of store. `Storage` says what each operation promises."""
 
-    def __init__(self, requests: S3, lock_requests: S3 | None = None) -> None:
+    def __init__(self, requests: Requests, lock_requests: Requests) -> None:
         """lock_requests: those of locks, which expire while a request waits for a connection that has stalled."""
-        self._requests, self._lock_requests = requests, lock_requests or requests
+        self._requests, self._lock_requests = requests, lock_requests
         self._locks: dict[StoreURL, StoreLock] = {}
 
     # ---- looking ----
@@ -137,15 +138,18 @@ class ObjectStore:
 
     def read(self, path: Path, most: int) -> tuple[bytes, Status]:
         url = _parse(path)
-        data, status = _get(self._requests, url, 0, most + 1)
-        if status.num_bytes > most:
-            raise ValueError(f"it has {status.num_bytes:,} bytes; at most {most:,} are allowed")
-        return data, status
+        while True:
+            got = _get(self._requests, url, 0, most + 1)
+            if got.num_bytes > most:
+                raise ValueError(f"it has {got.num_bytes:,} bytes; at most {most:,} are allowed")
+            status = self._requests.head(url)  # Google gives no time with the bytes
+            if status.version == got.version:
+                return got.data, status
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         if not len(buffer):
             return 0
-        data, _ = _get(self._requests, _parse(path), begin, len(buffer))
+        data = _get(self._requests, _parse(path), begin, len(buffer)).data
         buffer[: len(data)] = data
         return len(data)
 
@@ -191,7 +195,7 @@ class ObjectStore:
         self._check_locks(url)
         target, made = last
         try:
-            data = made if isinstance(made, bytes) else self._requests.get(_parse(made))[0]
+            data = made if isinstance(made, bytes) else self._requests.get(_parse(made)).data
         except FileNotFoundError:
             self._requests.head(target)  # published before a kill; raises FileNotFoundError if it was not
             return
@@ -215,7 +219,7 @@ class ObjectStore:
         try:
             self._requests.put(target, data, NEW)
         except PreconditionFailed as error:
-            if self._requests.get(target)[0] != data:  # else it is this very put, whose answer was lost
+            if self._requests.get(target).data != data:  # else it is this very put, whose answer was lost
                 raise OSError(errno.EEXIST, "another process has published here meanwhile", str(target)) from error
 
     def _check_locks(self, folder: StoreURL) -> None:
@@ -270,6 +274,21 @@ class ObjectStore:
         return strip_state(self.open(path).read())
 
 
+def make_store(scheme: str) -> ObjectStore:
+    """A connection to the stores of a kind. Raises ModuleNotFoundError if the package for them is missing."""
+    return ObjectStore(_make_requests(scheme, _READ_SECONDS), _make_requests(scheme, LOCK_READ_SECONDS))
+
+
+def _make_requests(scheme: str, read_seconds: float) -> Requests:
+    if scheme == "gs":
+        from albert_data.storage.gcs import GCS
+
+        return GCS(read_seconds)
+    from albert_data.storage.s3 import S3
+
+    return S3(read_seconds)
+
+
 def _parse(path: Address) -> StoreURL:
     url = parse_url(path)
     if url is None:
@@ -277,8 +296,8 @@ def _parse(path: Address) -> StoreURL:
     return url
 
 
-def _get(store: S3, url: StoreURL, begin: int, num_bytes: int, version: str | None = None) -> tuple[bytes, Status]:
-    """Some bytes of an object, fewer at its end, and its status."""
+def _get(store: Requests, url: StoreURL, begin: int, num_bytes: int, version: str | None = None) -> Got:
+    """Some bytes of an object, fewer at its end."""
     try:
         return store.get(url, begin, num_bytes, version)
     except PreconditionFailed as error:
@@ -286,16 +305,17 @@ def _get(store: S3, url: StoreURL, begin: int, num_bytes: int, version: str | No
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-    return b"", store.head(url)  # the range begins at the end of the object, or behind it
+    status = store.head(url)  # the range begins at the end of the object, or behind it
+    return Got(b"", status.num_bytes, str(status.version))
 
 
 class _ObjectFile(io.RawIOBase):
     """An object that is read by ranges, all of one version. The ranges grow while it is read in order."""
 
-    def __init__(self, store: S3, url: StoreURL) -> None:
+    def __init__(self, store: Requests, url: StoreURL) -> None:
         """The first range is read at once: it gives the size. Raises FileNotFoundError."""
         self._store, self._url = store, url
-        self._block, self._status = _get(store, url, 0, _FIRST_READ_BYTES)
+        self._block, self._num_bytes, self._version = _get(store, url, 0, _FIRST_READ_BYTES)
         self._block_at = self._position = 0
 
     def readable(self) -> bool:
@@ -308,7 +328,7 @@ class _ObjectFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._status.num_bytes}[whence]
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._num_bytes}[whence]
         if origin + offset < 0:
             raise ValueError("a position before the beginning of the file")
         self._position = origin + offset
@@ -316,14 +336,14 @@ class _ObjectFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         out = memoryview(buffer).cast("B")
-        left = self._status.num_bytes - self._position
+        left = self._num_bytes - self._position
         if left <= 0 or not len(out):
             return 0
         end = self._block_at + len(self._block)
         if not self._block_at <= self._position < end:
             size = min(2 * len(self._block), _LARGEST_READ_BYTES) if self._position == end else 0
             size = min(max(size, len(out), _FIRST_READ_BYTES), left)
-            self._block, _ = _get(self._store, self._url, self._position, size, str(self._status.version))
+            self._block = _get(self._store, self._url, self._position, size, self._version).data
             self._block_at = self._position
         at = self._position - self._block_at
         part = self._block[at : at + len(out)]

@@ -30,10 +30,10 @@ _TRANSIENT_CODES = {
     *("RequestThrottled", "ConditionalRequestConflict", "OperationAborted", "BadDigest", "IncompleteBody"),
 }
 _TRANSIENT_STATUSES = {408, 409, 429, 500, 502, 503, 504}
-# Exceptions of botocore and aiohttp, by name: neither is imported before a store is used.
+# Exceptions of botocore, aiohttp, requests, urllib3 and google-auth, by name: none is imported before a store is used.
 _TRANSIENT_ERRORS = {
     *("HTTPClientError", "ConnectionError", "IncompleteReadError", "ResponseParserError", "ClientError"),
-    *("IncompleteRead", "FSTimeoutError"),
+    *("IncompleteRead", "FSTimeoutError", "Timeout", "ProtocolError", "ReadTimeoutError", "TransportError"),
 }
 _CREDENTIAL_CODES = {
     "InvalidAccessKeyId",
@@ -51,7 +51,7 @@ Answer = TypeVar("Answer")
 
 
 class Refusal(NamedTuple):
-    """What a store answered. code: as S3 names it, or the status where the answer has no body."""
+    """What a store answered. code: as the store names it, or the status where it does not."""
 
     code: str
     status: int
@@ -63,7 +63,9 @@ class PreconditionFailed(Exception):
 
 
 def find_refusal(error: BaseException) -> Refusal | None:
-    """The store's answer in an error of botocore, or in the one that s3fs makes of it; None if it gave no answer."""
+    """The store's answer in an error of gcs.py, botocore or s3fs; None if it gave none."""
+    if isinstance(refusal := getattr(error, "refusal", None), Refusal):
+        return refusal
     for one in (error, error.__cause__):
         response = getattr(one, "response", None)
         if isinstance(response, dict) and "Error" in response:
@@ -127,13 +129,17 @@ def _is_transient(error: Exception, refusal: Refusal | None) -> bool:
     if isinstance(error, ConnectionError | TimeoutError | asyncio.TimeoutError):
         return True
     names = {kind.__name__ for kind in type(error).__mro__}
+    if getattr(error, "retryable", False):  # google-auth's word for it
+        return True
     return not names.isdisjoint(_TRANSIENT_ERRORS) and "SSLError" not in names
 
 
 def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Exception:
     bucket = f"{url.scheme}://{url.bucket}"
     if refusal is None:
-        return StorageError(f"{bucket} can't be reached: {_NO_ANSWER.get(type(error).__name__, type(error).__name__)}")
+        names = [kind.__name__ for kind in type(error).__mro__]
+        reason = next((_NO_ANSWER[name] for name in names if name in _NO_ANSWER), names[0])
+        return StorageError(f"{bucket} can't be reached: {reason}")
     code, status, region = refusal
     if status == 412 or code == "PreconditionFailed":
         return PreconditionFailed(str(url))
@@ -144,9 +150,11 @@ def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Except
     if code in _REGION_CODES:
         where = f"in the region {region}" if region else "in another region"
         return StorageError(f"bucket {bucket} lies {where}; set AWS_REGION to its region")
-    if code in _CREDENTIAL_CODES:
-        return StorageError(f"{bucket}: the store does not accept the credentials ({code}); renew or correct them")
-    if status in (401, 403):
+    if status == 401 or code in _CREDENTIAL_CODES:
+        return StorageError(
+            f"{bucket}: the store does not accept the credentials ({code or status}); renew or correct them"
+        )
+    if status == 403:
         return StorageError(
             f"{url}: the store does not permit that ({code or status}); grant these credentials reading, writing, "
             "listing and deleting as docs/stores.md lists them"
@@ -162,5 +170,10 @@ _NO_ANSWER = {
     "PartialCredentialsError": "half of the credentials is missing; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
     "SSLError": "its certificate is not accepted; check the address of the store",
+    "DefaultCredentialsError": "there are no valid credentials; set GOOGLE_APPLICATION_CREDENTIALS to the path of a "
+    "key, or run: gcloud auth application-default login (see docs/stores.md)",
+    "RefreshError": "its credentials are not accepted; renew or correct them, as with: gcloud auth application-default "
+    "login",
+    "RequestException": "its address is not valid; check STORAGE_EMULATOR_HOST",
     "ValueError": "its address or another setting is not valid; check AWS_ENDPOINT_URL",
 }

@@ -10,35 +10,28 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from albert_data.errors import StorageError
 from albert_data.sharing import SharedLock
+from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
 from albert_data.storage.retries import Answer, Retrying
 from albert_data.storage.urls import StoreURL
 
-NEW = "*"  # as the version of `put`: only if there is no object
 _LARGEST_COPY_BYTES = 5 << 30
 _COPY_PART_BYTES = 1 << 30
 PAGE_ENTRIES = 1000  # the most that S3 gives
 _ATTEMPTS = 3  # by botocore, which repeats at once what is likely to succeed then
 
 
-class Found(NamedTuple):
-    """An entry of a listing: an object, or a folder if `status` is None."""
-
-    name: str
-    status: Status | None
-
-
 class S3:
-    """The requests that a storage of objects makes. `Retrying.call` says what each may raise."""
+    """The requests of `Requests`, made of those of S3."""
 
-    def __init__(self, read_seconds: float = 60.0) -> None:
+    def __init__(self, read_seconds: float) -> None:
         """read_seconds: without a byte of an answer; then a request is repeated."""
         self._retrying, self._read_seconds = Retrying(), read_seconds
         # Neither sockets nor the thread of fsspec's loop survive a fork, so each process has its own. Those of the
@@ -76,28 +69,22 @@ class S3:
     # ---- looking ----
 
     def head(self, url: StoreURL) -> Status:
-        return _make_status(self._call("head_object", url))
+        answer = self._call("head_object", url)
+        return _status_of(answer["ContentLength"], answer["LastModified"], answer["ETag"])
 
     def check_bucket(self, url: StoreURL) -> None:
         self._call("list_objects_v2", url._replace(key=""), MaxKeys=1)
 
     def is_folder(self, url: StoreURL) -> bool:
-        """Whether there is an object in a folder, or one that marks an empty folder: its key ends in a slash."""
         page = self._call("list_objects_v2", url._replace(key=""), Prefix=url.prefix, MaxKeys=1)
         return bool(page.get("Contents"))
 
     def entries(self, folder: StoreURL) -> Iterator[Found]:
-        """What lies directly in a folder, a page at a time."""
         bucket, prefix, more = folder._replace(key=""), folder.prefix, dict[str, str]()
         while True:
             page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE_ENTRIES, **more)
             for entry in page.get("CommonPrefixes", ()):
-                name = entry["Prefix"].removeprefix(prefix).rstrip("/")
-                if not name:
-                    raise StorageError(
-                        f"{folder}// holds objects whose names have an empty part, which no path can have; rename them"
-                    )
-                yield Found(name, None)
+                yield Found.of_folder(folder, entry["Prefix"])
             for entry in page.get("Contents", ()):
                 if name := entry["Key"].removeprefix(prefix):
                     yield Found(name, _status_of(entry["Size"], entry["LastModified"], entry["ETag"]))
@@ -107,18 +94,14 @@ class S3:
 
     # ---- reading ----
 
-    def get(
-        self, url: StoreURL, begin: int = 0, num_bytes: int | None = None, version: str | None = None
-    ) -> tuple[bytes, Status]:
-        """Bytes of an object from `begin` on, and the status of the whole. version: the only one that may be read."""
+    def get(self, url: StoreURL, begin: int = 0, num_bytes: int | None = None, version: str | None = None) -> Got:
         arguments: dict[str, Any] = {} if version is None else {"IfMatch": version}
         if num_bytes is not None:
             arguments["Range"] = f"bytes={begin}-{begin + num_bytes - 1}"
         data, answer = self._fetch(url, arguments)
-        return data, _make_status(answer)
+        return Got(data, _find_size(answer), answer["ETag"])
 
     def get_aged(self, url: StoreURL) -> tuple[bytes, str, float]:
-        """All of an object, its version, and the seconds since it was put, by the store's own clock."""
         data, answer = self._fetch(url, {})
         now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         return data, str(answer["ETag"]), (now - answer["LastModified"]).total_seconds()
@@ -141,15 +124,13 @@ class S3:
     # ---- writing ----
 
     def put(self, url: StoreURL, data: bytes, version: str | None = None) -> str:
-        """Put an object, and return its version. version: the one to replace, or NEW; None for any."""
         condition = {} if version is None else {"IfNoneMatch": "*"} if version == NEW else {"IfMatch": version}
         return str(self._call("put_object", url, Body=data, **condition)["ETag"])
 
-    def delete(self, url: StoreURL, version: str | None = None) -> None:
-        self._call("delete_object", url, **({} if version is None else {"IfMatch": version}))
+    def delete(self, url: StoreURL) -> None:
+        self._call("delete_object", url)
 
     def copy(self, source: StoreURL, target: StoreURL) -> None:
-        """Copy an object within the store."""
         size = self.head(source).num_bytes
         origin = {"Bucket": source.bucket, "Key": source.key}
         if size <= _LARGEST_COPY_BYTES:
@@ -175,16 +156,15 @@ class S3:
             raise
 
     def begin_upload(self, url: StoreURL) -> str:
-        """Begin an upload in parts; returns its id."""
         return str(self._call("create_multipart_upload", url)["UploadId"])
 
-    def upload_part(self, url: StoreURL, upload: str, number: int, data: bytes) -> str:
-        """Upload a part, of 5 MiB or more unless it is the last. number: from 1 on. Returns its version."""
+    def upload_part(self, url: StoreURL, upload: str, number: int, begin: int, data: bytes) -> str:
         answer = self._call("upload_part", url, UploadId=upload, PartNumber=number, Body=data)
         return str(answer["ETag"])
 
-    def complete_upload(self, url: StoreURL, upload: str, parts: list[str], num_bytes: int) -> None:
-        """Make an object of the parts, which are given by their versions."""
+    def complete_upload(self, url: StoreURL, upload: str, parts: list[str], num_bytes: int, rest: bytes = b"") -> None:
+        if rest:
+            parts = [*parts, self.upload_part(url, upload, len(parts) + 1, num_bytes - len(rest), rest)]
         listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
         try:
             self._call("complete_multipart_upload", url, UploadId=upload, MultipartUpload={"Parts": listed})
@@ -197,7 +177,6 @@ class S3:
         self._call("abort_multipart_upload", url, UploadId=upload)
 
     def list_uploads(self, folder: StoreURL) -> Iterator[tuple[StoreURL, str]]:
-        """The keys and ids of uploads into a folder, or one below it, that were never completed."""
         bucket, more = folder._replace(key=""), dict[str, Any]()
         while True:
             page = self._call("list_multipart_uploads", bucket, Prefix=folder.prefix, **more)
@@ -208,9 +187,9 @@ class S3:
             more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
-def _make_status(answer: Mapping[str, Any]) -> Status:
-    size = int(answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"])
-    return _status_of(size, answer["LastModified"], answer["ETag"])
+def _find_size(answer: Mapping[str, Any]) -> int:
+    """Of the whole object, in bytes."""
+    return int(answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"])
 
 
 def _status_of(num_bytes: int, modified: datetime, version: str) -> Status:

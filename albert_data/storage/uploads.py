@@ -14,7 +14,7 @@ from albert_data.errors import StorageError
 from albert_data.storage.urls import StoreURL
 
 if TYPE_CHECKING:
-    from albert_data.storage.s3 import S3
+    from albert_data.storage.object_requests import Requests
 
 PART_BYTES = 8 << 20
 _PARTS_OF_A_SIZE = 1_000
@@ -23,7 +23,7 @@ _PARTS_OF_A_SIZE = 1_000
 class Upload(io.RawIOBase):
     """Takes the bytes of an object in order."""
 
-    def __init__(self, store: S3, url: StoreURL) -> None:
+    def __init__(self, store: Requests, url: StoreURL) -> None:
         self._store, self._url = store, url
         self._buffer, self._upload = bytearray(), ""
         self._parts: list[str] = []
@@ -50,17 +50,15 @@ class Upload(io.RawIOBase):
     def _send(self) -> None:
         if not self._upload:
             self._upload = self._store.begin_upload(self._url)
-        data = bytes(self._buffer[: self._part_bytes()])
+        begin, data = self._num_bytes - len(self._buffer), bytes(self._buffer[: self._part_bytes()])
         del self._buffer[: len(data)]
-        self._parts.append(self._store.upload_part(self._url, self._upload, len(self._parts) + 1, data))
+        self._parts.append(self._store.upload_part(self._url, self._upload, len(self._parts) + 1, begin, data))
 
     def complete(self) -> None:
         if not self._upload:
             self._store.put(self._url, bytes(self._buffer))
             return
-        if self._buffer:
-            self._send()
-        self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes)
+        self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, bytes(self._buffer))
 
     def abort(self) -> None:
         """Leave nothing in the store. Raises nothing: what failed before is the error to report."""

@@ -1,4 +1,4 @@
-"""URLs of objects, s3://bucket/key, as text and as paths.
+"""URLs of objects, as in s3://bucket/key, as text and as paths.
 
 A path of the standard library drops the second slash of s3://bucket, so there is a class of paths for stores.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from albert_data.errors import StorageError
 from albert_data.storage.protocol import Address
 
-STORES = {"s3": "s3fs"}  # the package for each scheme
+STORES = {"s3": "s3fs", "gs": "google-auth"}  # the package for each scheme
 _FILE_SCHEME = "file"
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")  # two letters or more: c:/ is a drive
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -108,7 +108,7 @@ def _hide_secrets(rest: str) -> str:
 def make_path(address: Address) -> Path:
     """A path on a disk or in a store. It is typed as one on a disk, since both have the same operations on names.
 
-    Raises StorageError for a URL that is neither s3:// nor file://.
+    Raises StorageError for a URL of another kind than s3://, gs:// and file://.
     """
     if (url := parse_url(address)) is not None:
         return cast(Path, StorePath(str(url)))
