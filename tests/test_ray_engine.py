@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -264,11 +265,44 @@ def test_an_address_without_a_cluster_is_named(capsys: pytest.CaptureFixture[str
         ray_engine.connect(None, address, None)
     with pytest.raises(ConfigError, match="^ray://host:10001 is an address of Ray Client.*run the command on a node"):
         ray_engine.connect(None, "ray://host:10001", None)
+    with pytest.raises(ConfigError, match="^10.0.0.1 is not the address of a Ray cluster; give HOST:PORT, or auto$"):
+        ray_engine.connect(None, "10.0.0.1", None)
     assert run(["verify", "shards", "--address", address]) == 2
     assert "--address is for --engine ray" in capsys.readouterr().err
 
 
-def test_another_version_on_the_cluster_is_one_line():
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_another_service_at_the_address_is_named(answer: bytes):
+    """Ray itself would try to connect for more than ten minutes."""
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):  # the first connection only asks whether something listens
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        with pytest.raises(ConfigError, match=f"^{address} is no Ray cluster; name the port of `ray start --head`"):
+            ray_engine.connect(None, address, None)
+        thread.join()
+
+
+def test_a_cluster_of_this_machine_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch):
+    """Ray keeps the address of the last cluster in a file, also after a crash."""
+    address = f"127.0.0.1:{find_free_port()}"
+    services = SimpleNamespace(canonicalize_bootstrap_address=lambda named: address)
+    monkeypatch.setitem(sys.modules, "ray._private.services", services)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match=f"^no Ray cluster answers at {address}, the last one of this machine"):
+        ray_engine.connect(None, None, None)
+
+
+def test_another_version_on_the_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ray_engine, "_check_own_cluster", lambda: None)
+
     def refuse(**settings: Any) -> None:
         raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9\n    Python: 3.9\n")
 

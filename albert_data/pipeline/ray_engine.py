@@ -47,6 +47,7 @@ _PREPARE_SECONDS = 600.0  # of all machines, at the same time: kernels are compi
 _CANCEL_SECONDS = 10.0
 _STORE_BYTES = 256 << 20  # memory for objects of a Ray of this machine: jobs and receipts are small
 _HOST_PORT = re.compile(r"(.+):(\d+)")
+_EMPTY_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # a frame of HTTP/2: its length in three bytes, then its type
 
 _engines: weakref.WeakSet[RayEngine] = weakref.WeakSet()  # those that Ctrl-C has to stop
 
@@ -254,8 +255,12 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
             f"{named} is an address of Ray Client, which can't be used; run the command on a node of the cluster, for "
             "example by `ray job submit`"
         )
-    if _HOST_PORT.fullmatch(named) and not _answers(named, _CONNECT_SECONDS):
-        raise ConfigError(f"no Ray cluster answers at {named}; start one with `ray start --head`, or check --address")
+    if _HOST_PORT.fullmatch(named):
+        _check_address(named)
+    elif named == "auto":
+        _check_own_cluster()
+    elif named != "local":
+        raise ConfigError(f"{named} is not the address of a Ray cluster; give HOST:PORT, or auto")
     settings = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         try:
@@ -274,10 +279,33 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
         raise ConfigError(_explain_refusal(named, str(error))) from error
 
 
+def _check_address(address: str) -> None:
+    """Raise ConfigError if no Ray cluster can be at host:port: Ray itself would try for many minutes."""
+    if not _answers(address, _CONNECT_SECONDS):
+        raise ConfigError(f"no Ray cluster answers at {address}; start one with `ray start --head`, or check --address")
+    if os.environ.get("RAY_USE_TLS", "0") == "0" and not _speaks_http2(address, _CONNECT_SECONDS):
+        raise ConfigError(f"{address} is no Ray cluster; name the port of `ray start --head`, by default 6379")
+
+
+def _check_own_cluster() -> None:
+    """Raise ConfigError if this machine belongs to a cluster that does not answer, as after a crash of its head."""
+    try:
+        address = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
+    except (ImportError, AttributeError, OSError, ValueError):  # a private name; and `ray.init` says what is wrong
+        return
+    if not _answers(address, _CONNECT_SECONDS):
+        raise ConfigError(
+            f"no Ray cluster answers at {address}, the last one of this machine; start it again, or forget it with "
+            "`ray stop`"
+        )
+
+
 def _explain_refusal(named: str, message: str) -> str:
     message = " ".join(message.split())
     if "Version mismatch" in message:
         return f"the Ray cluster at {named} has other versions than this command: {message}"
+    if "Could not find any running Ray instance" in message:
+        return "no Ray runs on this machine; start one with `ray start --head`, or give --address HOST:PORT"
     return f"no Ray cluster can be used at {named}: {message[:300]}; if it wants a token, set RAY_AUTH_MODE=token"
 
 
@@ -289,6 +317,15 @@ def _answers(address: str, seconds: float) -> bool:
     except (OSError, OverflowError):
         return False
     return True
+
+
+def _speaks_http2(address: str, seconds: float) -> bool:
+    """Whether host:port answers the preface of HTTP/2 with its settings, as gRPC does (RFC 9113, section 3.4)."""
+    host, _, port = address.rpartition(":")
+    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), seconds) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _EMPTY_SETTINGS)
+        return connection.recv(len(_EMPTY_SETTINGS))[3:4] == _EMPTY_SETTINGS[3:4]
+    return False
 
 
 def _take_due(again: list[_Attempt], most: int) -> list[_Attempt]:
