@@ -1,8 +1,9 @@
 """`python -m reliability ray`: kills workers, nodes and the head of a Ray cluster while a build runs on it.
 
-The cluster is a head and three nodes, as processes of this machine with a scratch folder each. After each trial OUT
-must hold the bytes of a build on one machine, and no file or task may be left. If the head was killed, the command must
-say so in one line, and finish the build on a new cluster when it is given again.
+The cluster is a head and three nodes, as processes of this machine with a scratch folder each. A node may also leave
+(SIGTERM), or join a build that began with one node: it must get tasks. After each trial OUT must hold the bytes of a
+build on one machine, and no file or task may be left. If the head was killed, the command must say so in one line, and
+finish the build on a new cluster when it is given again.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ PATIENCE_SECONDS = 300.0
 NODES = 3
 _FILES, _FILE_BYTES = 12, 4 << 20  # several tasks for each node
 _STAGES = ("map", "reduce", "publish")
-_VICTIMS = ("node", "worker", "node", "head")
+_VICTIMS = ("node", "worker", "leave", "head", "late")
+_LONG = ("--dupe-factor", "8")  # so that a node that joins in the map step comes in time
 
 
 @click.command()
 @click.option("--trials", type=click.IntRange(1), default=30, show_default=True, metavar="N")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides the moments.")
-@click.option("--only", type=click.Choice(("node", "worker", "head")), help="Kill only this.")
+@click.option("--only", type=click.Choice(_VICTIMS), help="Do only this.")
 def ray(trials: int, seed: int, only: str | None) -> None:
     """Kill parts of a Ray cluster while a build runs on it. Exit code 1 means that there are faults."""
     num_faulty = 0
@@ -53,7 +55,12 @@ def ray(trials: int, seed: int, only: str | None) -> None:
 
 def list_trials(only: str | None = None) -> Iterator[tuple[str, str]]:
     """Each victim in each stage, again and again."""
-    return cycle((stage, victim) for victim in _VICTIMS for stage in _STAGES if only in (None, victim))
+    return cycle(
+        (stage, victim)
+        for victim in _VICTIMS
+        for stage in (_STAGES[:1] if victim == "late" else _STAGES)
+        if only in (None, victim)
+    )
 
 
 class Trials:
@@ -71,8 +78,10 @@ class Trials:
         os.environ["NUMBA_CACHE_DIR"] = self._environment["NUMBA_CACHE_DIR"]
         self._start_cluster()
         self._run("vocab", "corpus", "--vocab-size", "2000", "-o", "vocab")
-        self._run(*self._build("local"))
-        self._expected = digest_all(self._folder / "local")
+        self._expected = dict[tuple[str, ...], dict[str, str]]()
+        for name, options in (("short", ()), ("long", _LONG)):
+            self._run(*self._build(name, *options))
+            self._expected[options] = digest_all(self._folder / name)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -81,9 +90,16 @@ class Trials:
     def try_one(self, number: int, stage: str, victim: str) -> list[str]:
         """Returns the faults."""
         out, faults = self._folder / f"out-{number}", list[str]()
-        with self._begin(*self._build(out.name, "--engine", "ray", "--address", self._cluster.address)) as command:
+        options: tuple[str, ...] = ()
+        if victim == "late":
+            options = _LONG
+            self._keep_one_node()
+        with self._begin(*self._build(out.name, *options, *self._on_cluster())) as command:
             if self._await(stage, out, command):
-                self._kill(victim)
+                if victim == "late":
+                    faults += self._join(command)
+                else:
+                    self._kill(victim)
             _, said = command.communicate(timeout=PATIENCE_SECONDS)
         lost = victim == "head"
         if command.returncode and not lost:
@@ -96,12 +112,11 @@ class Trials:
             with suppress(Exception):
                 self._cluster.shutdown()
             self._start_cluster()
-            address = self._cluster.address
-            if code := self._run(*self._build(out.name, "--engine", "ray", "--address", address), check=False):
+            if code := self._run(*self._build(out.name, *self._on_cluster()), check=False):
                 faults.append(f"the same command then ends with {code}")
-        if digest_all(out) != self._expected:
+        if digest_all(out) != self._expected[options]:
             faults.append("other files than those of a build on one machine")
-        if victim == "node":
+        while len(self._nodes) < NODES:
             self._add_node()
         if tasks := [pid for pid in find_tasks() if not _is_soon(lambda pid=pid: pid not in find_tasks())]:
             faults.append(f"{len(tasks)} tasks still run")
@@ -109,6 +124,9 @@ class Trials:
 
     def _build(self, out: str, *options: str) -> list[str]:
         return ["build", "corpus", "--tokenizer", "vocab", "-o", out, "--num-shards", "24", *options]
+
+    def _on_cluster(self) -> list[str]:
+        return ["--engine", "ray", "--address", self._cluster.address]
 
     @contextmanager
     def _begin(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
@@ -141,11 +159,26 @@ class Trials:
         for _ in range(NODES):
             self._add_node()
 
-    def _add_node(self) -> None:
+    def _add_node(self) -> Path:
+        """Returns the scratch folder of the new node."""
         scratch = Path(tempfile.mkdtemp(dir=self._folder, prefix="node-"))
         self._nodes.append(
             self._cluster.add_node(num_cpus=1, object_store_memory=100 << 20, env_vars={"TMPDIR": str(scratch)})
         )
+        return scratch
+
+    def _keep_one_node(self) -> None:
+        while len(self._nodes) > 1:
+            self._cluster.remove_node(self._nodes.pop())
+
+    def _join(self, command: subprocess.Popen[str]) -> list[str]:
+        """Add a node while the command runs. Returns a fault if it gets no task."""
+        scratch = f"TMPDIR={self._add_node()}".encode()
+        while command.poll() is None:
+            if any(scratch in read_process(pid, "environ").split(b"\0") for pid in find_tasks()):
+                return []
+            time.sleep(0.01)
+        return ["the node that joined got no task"]
 
     def _await(self, stage: str, out: Path, command: subprocess.Popen[str]) -> bool:
         """Wait until the build has come to a random point of the stage. Returns False if it has ended before."""
@@ -163,10 +196,12 @@ class Trials:
             pids = find_tasks()[:1]
         else:
             node = self._cluster.head_node if victim == "head" else self._nodes.pop(self._rng.randrange(NODES))
-            pids = [info.process.pid for infos in node.all_processes.values() for info in infos]
+            processes = node.all_processes
+            infos = processes["raylet"] if victim == "leave" else [one for each in processes.values() for one in each]
+            pids = [info.process.pid for info in infos]
         for pid in pids:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGTERM if victim == "leave" else signal.SIGKILL)
 
     def _write_corpus(self) -> None:
         words = (ROOT / "sample_corpus" / "english-1.txt").read_text().split()
@@ -192,12 +227,15 @@ def count_names(folder: Path) -> int:
 
 def find_tasks() -> list[int]:
     """The processes below this one that run a task: Ray gives them its name."""
-    found = []
-    for pid in find_descendants(os.getpid()):
-        with suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::run_task"):
-                found.append(pid)
-    return found
+    pids = find_descendants(os.getpid())
+    return [pid for pid in pids if read_process(pid, "cmdline").startswith(b"ray::run_task")]
+
+
+def read_process(pid: int, what: str) -> bytes:
+    """A file of /proc; empty if the process has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    return b""
 
 
 def _is_soon(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
