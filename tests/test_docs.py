@@ -42,6 +42,13 @@ def test_every_document_that_another_links_to_exists():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_cluster_page_names_the_ray_that_is_tested():
+    pinned = re.search(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    assert re.findall(r"rayproject/ray:([\d.]+)", page) == [pinned[1]]
+
+
 def test_the_functions_and_tests_that_fidelity_names_exist():
     page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("|")][2:]
