@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from statistics import mean, stdev
@@ -13,10 +13,14 @@ from albert_data.report.page import Chart, Section, render_charts, render_list, 
 from albert_data.wording import count_of
 from benchmarks.lab.jobs import VALUES
 from benchmarks.lab.running import Laboratory
-from benchmarks.lab.tables import Claim, Row, Table
+from benchmarks.lab.tables import UNITS, Claim, Row, Table
 
 _LOSS = "{:.3f}".format
 _STYLES = [(colour, shape) for shape in ("line", "dashed", "dotted") for colour in ("first", "second", "third")]
+_LAYER_TITLES = {
+    "distance": "L2 distance between a layer's input and output",
+    "cosine": "Cosine of a layer's input and output",
+}
 _CLEAR = 2.0  # standard errors between two means that decide a claim
 _CAUTION = (
     "The paper's models were trained for hundreds of times as many updates, so only the order of the rows is to be "
@@ -26,9 +30,10 @@ _CAUTION = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A figure of a row, one value a seed."""
+    """A figure of a row, one value a seed. unit: a key of UNITS."""
 
     values: tuple[float, ...]
+    unit: str = "%"
 
     @property
     def mean(self) -> float:
@@ -42,8 +47,9 @@ class Sample:
     def __str__(self) -> str:
         if not self.values:
             return ""
-        spread = f" ± {stdev(self.values) * 100:.1f}" if len(self.values) > 1 else ""
-        return f"{self.mean * 100:.1f}{spread} %"
+        scale, digits, _ = UNITS[self.unit]
+        spread = f" ± {stdev(self.values) * scale:,.{digits}f}" if len(self.values) > 1 else ""
+        return f"{self.mean * scale:,.{digits}f}{spread} {self.unit}"
 
 
 def judge(better: Sample, worse: Sample) -> str:
@@ -51,9 +57,11 @@ def judge(better: Sample, worse: Sample) -> str:
     if better.error is None or worse.error is None:
         return "cannot be decided: one seed shows no spread"
     difference, error = better.mean - worse.mean, math.hypot(better.error, worse.error)
+    scale, digits, unit = UNITS[better.unit]
+    shown = f"{difference * scale:+,.{digits}f} ± {error * scale:,.{digits}f} {unit}"
     if abs(difference) < _CLEAR * error:
-        return f"cannot be decided at this size: {difference * 100:+.1f} ± {error * 100:.1f} points"
-    return f"{'holds' if difference > 0 else 'is reversed'}: {difference * 100:+.1f} ± {error * 100:.1f} points"
+        return f"cannot be decided at this size: {shown}"
+    return f"{'holds' if difference > 0 else 'is reversed'}: {shown}"
 
 
 def write_page(laboratory: Laboratory, tables: Sequence[Table], seeds: int | None) -> str:
@@ -73,7 +81,8 @@ def collect(laboratory: Laboratory, table: Table, seeds: int) -> dict[tuple[str,
         files = [laboratory.read(laboratory.name(row), seed)[VALUES] for seed in range(seeds)]
         for measure in table.measures:
             key = measure.key(row)
-            found[row.name, measure.name] = Sample(tuple(values[key] for values in files if key in values))
+            values = tuple(values[key] for values in files if key in values)
+            found[row.name, measure.name] = Sample(values, measure.unit)
     return found
 
 
@@ -93,8 +102,11 @@ def _describe(laboratory: Laboratory, table: Table, seeds: int) -> Iterator[str]
         for row in table.rows
     ]
     yield render_table(heads, rows, caption=f"{count_of(seeds, 'seed')} a row; {table.source}")
-    if chart := _draw(laboratory, table):
-        yield render_charts([chart])
+    charts = [_draw_losses(laboratory, table)]
+    if table.shows_layers:
+        charts += [_draw_layers(laboratory, table, key) for key in _LAYER_TITLES]
+    if there := [chart for chart in charts if chart is not None]:
+        yield render_charts(there)
 
 
 def _say(claim: Claim, found: dict[tuple[str, str], Sample]) -> str:
@@ -109,19 +121,33 @@ def _count_parameters(laboratory: Laboratory, row: Row) -> str:
     return "" if count is None else f"{count / 1e6:.2f} M"
 
 
-def _draw(laboratory: Laboratory, table: Table) -> Chart | None:
+def _draw_losses(laboratory: Laboratory, table: Table) -> Chart | None:
     """The validation loss of the first seed of each row."""
-    curves = {row.name: points for row in table.rows if (points := laboratory.curve(row, 0, "mlm_loss"))}
+    curves = {row.name: laboratory.read(laboratory.name(row), 0).get("curve", ()) for row in table.rows}
+    return _draw(curves, "loss", table.name, "Validation MLM loss, each on its own shards", "update")
+
+
+def _draw_layers(laboratory: Laboratory, table: Table, key: str) -> Chart | None:
+    """How far each layer of the first seed of each row moves the hidden states."""
+    found = {row.name: laboratory.read(laboratory.name(row), 0).get("layers") for row in table.rows}
+    curves = {name: list(enumerate(layers[key], 1)) for name, layers in found.items() if layers}
+    return _draw(curves, key, table.name, _LAYER_TITLES[key], "layer")
+
+
+def _draw(
+    found: Mapping[str, Sequence[tuple[float, float]]], key: str, name: str, title: str, x_name: str
+) -> Chart | None:
+    """A line for each row that has points."""
+    curves = {row: points for row, points in found.items() if points}
     if not curves:
         return None
-    series = [Series(name, *style) for name, style in zip(curves, cycle(_STYLES), strict=False)]
+    series = [Series(row, *style) for row, style in zip(curves, cycle(_STYLES), strict=False)]
     values = [value for points in curves.values() for _, value in points]
-    steps = max(step for points in curves.values() for step, _ in points)
+    last = max(at for points in curves.values() for at, _ in points)
     low, high = min(values) - 0.05, max(values) + 0.05
-    ticks = make_ticks(0, steps, "{:,.0f}".format), make_ticks(low, high, _LOSS)
-    plot = Plot((0, steps), (low, high), *ticks, "update", series)
+    ticks = make_ticks(0, last, "{:,.0f}".format), make_ticks(low, high, _LOSS)
+    plot = Plot((0, last), (low, high), *ticks, x_name, series)
     for one, points in zip(series, curves.values(), strict=True):
         plot.line(one, points, has_markers=True)
-    says = "; ".join(f"{name}: {points[0][1]:.3f} to {points[-1][1]:.3f}" for name, points in curves.items())
-    title = "Validation MLM loss, each on its own shards"
-    return Chart(name=f"loss-{table.name}", title=title, says=says, svg=plot.to_svg(table.name, title, says))
+    says = "; ".join(f"{row}: {points[0][1]:.3f} to {points[-1][1]:.3f}" for row, points in curves.items())
+    return Chart(name=f"{key}-{name}", title=title, says=says, svg=plot.to_svg(f"{key}-{name}", title, says))

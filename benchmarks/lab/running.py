@@ -83,11 +83,13 @@ class Laboratory:
 
     def run(self, tables: Sequence[Table], seeds: int | None) -> None:
         """Build, train and measure what is missing. seeds: of each row; None: as many as its table has."""
-        steps = self.settings.steps or self._choose_steps()
+        steps = 0  # to measure the costs of an update
+        if any(row.trains for table in tables for row in table.rows):
+            steps = self.settings.steps or self._choose_steps()
         jobs: dict[tuple[str, int], Job] = {}
         for table in tables:
             for row, seed in itertools.product(table.rows, range(seeds or table.seeds)):
-                job = self._make_job(row, table.measures, seed=seed, steps=steps)
+                job = self._make_job(row, table.measures, seed=seed, steps=steps if row.trains else 0)
                 known = jobs.get(key := (self.name(row), seed))
                 jobs[key] = dataclasses.replace(job, measures=job.measures | (known.measures if known else {}))
         missing = {key: job for key, job in jobs.items() if job.measures.keys() - self.read(*key)[VALUES].keys()}
@@ -110,6 +112,8 @@ class Laboratory:
         changed: dict[str, Any] = {}
         for values, default in zip((row.build, row.train, row.shape), defaults, strict=True):
             changed |= {key: value for key, value in values.items() if value != getattr(default, key)}
+        changed |= {f"before.{key}": value for key, value in (row.before or {}).items()}
+        changed |= {} if row.trains else {"costs": 1}
         return ",".join(f"{key}={value}" for key, value in sorted(changed.items())) or PLAIN
 
     def read(self, name: str, seed: int) -> dict[str, Any]:
@@ -117,28 +121,28 @@ class Laboratory:
         path = self._place("results", f"{name}-{seed}.json")
         return read_json(path) if path.is_file() else {VALUES: {}}
 
-    def curve(self, row: Row, seed: int, key: str) -> list[tuple[float, float]]:
-        """A validation figure over the updates; empty if the model has not been trained."""
-        run = self._place("runs", f"{self.name(row)}-{seed}")
-        return read_run(run).points(key, "validation") if run.is_dir() else []
-
     def _place(self, kind: str, name: str) -> Path:
         (self.folder / kind).mkdir(exist_ok=True)
         return self.folder / kind / name
 
     def _make_job(self, row: Row, measures: Iterable[Measure], *, seed: int, steps: int) -> Job:
         name, settings = f"{self.name(row)}-{seed}", self.settings
+
+        def build(options: dict[str, Any]) -> str:
+            return str(self.build(options)) if row.trains else ""
+
         asked = {
-            measure.key(row): (measure.kind, str(self.build(row.build if measure.build is None else measure.build)))
+            measure.key(row): (measure.kind, build(row.build if measure.build is None else measure.build))
             for measure in measures
         }
         return Job(
-            shards=str(self.build(row.build)),
+            shards=build(row.build),
             run=str(self._place("runs", name)),
             result=str(self._place("results", f"{name}.json")),
             preset=settings.preset,
             train=row.train,
             shape=row.shape,
+            before=row.before,
             steps=steps,
             seed=seed,
             compile=settings.compile,

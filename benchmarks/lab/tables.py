@@ -7,13 +7,14 @@ thousands of updates, so only their order is to be compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from albert_data.config import ExampleConfig
-from albert_data.train.config import AlbertConfig
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 
 MLM, PROBE = "mlm", "probe"
+SPEED, MEMORY, EXECUTED = "tokens a second", "bytes", "executed parameters"  # of a model that is not trained (costs.py)
 STATIC = {"remask": False, "mask_prob": None, "last_mask_prob": None}
 
 
@@ -22,14 +23,31 @@ def name_options(build: dict[str, Any]) -> list[str]:
     return [f"{name}={value}" for name, value in sorted(build.items()) if value != getattr(ExampleConfig(), name)]
 
 
+class Unit(NamedTuple):
+    """How figures are shown: times `scale`, with so many digits. difference: the unit of the difference of two."""
+
+    scale: float
+    digits: int
+    difference: str
+
+
+UNITS = {
+    "%": Unit(100, 1, "points"),
+    "tokens/s": Unit(1, 0, "tokens/s"),
+    "GB": Unit(1e-9, 1, "GB"),
+    "M": Unit(1e-6, 1, "M"),
+}
+
+
 class Measure(NamedTuple):
-    """A column. kind: MLM, the share of masked tokens of validation rows that are predicted, or PROBE, that of labels
-    of a sentence task that a classifier on the frozen [CLS] gets right. build: the options of the shards that it is
-    measured on; None for those of the row."""
+    """A column. kind: MLM, the share of masked tokens of validation rows that are predicted; PROBE, that of labels
+    of a sentence task that a classifier on the frozen [CLS] gets right; or SPEED, MEMORY, EXECUTED. build: the options
+    of the shards that it is measured on; None for those of the row. unit: a key of UNITS."""
 
     name: str
     kind: str
     build: dict[str, Any] | None = None
+    unit: str = "%"
 
     def key(self, row: Row) -> str:
         """The kind and the options of the shards that a row is measured on: the same for equal measures."""
@@ -47,18 +65,27 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One model. build: ExampleConfig's settings; train: TrainConfig's; shape: AlbertConfig's. paper: its figures."""
+    """One model. build: ExampleConfig's settings; train: TrainConfig's; shape: AlbertConfig's. paper: its figures.
+
+    before: of what other shape the model is for the first three quarters of its training; None for no other.
+    trains: whether it is trained, or only the costs of an update are measured.
+    """
 
     name: str
     build: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     shape: dict[str, Any] = field(default_factory=dict)
+    before: dict[str, Any] | None = None
+    trains: bool = True
     paper: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows to compare. paper_columns: the heads of `Row.paper`; seeds: how many each row has unless asked."""
+    """Rows to compare. paper_columns: the heads of `Row.paper`; seeds: how many each row has unless asked.
+
+    shows_layers: whether the page shows how far each layer moves the hidden states.
+    """
 
     name: str
     title: str
@@ -68,6 +95,7 @@ class Table:
     paper_columns: tuple[str, ...] = ()
     source: str = ""
     seeds: int = 1
+    shows_layers: bool = False
 
 
 _OWN = (Measure("MLM", MLM),)
@@ -75,6 +103,16 @@ _OWN = (Measure("MLM", MLM),)
 
 def _shape_row(name: str, paper: tuple[str, ...] = (), **shape: Any) -> Row:
     return Row(name=name, shape=shape, paper=paper)
+
+
+# Parameters and speed of BERT and of ALBERT, table 2.
+_PAPER_COSTS = {"base": (("108 M", "4.7"), ("12 M", "5.6")), "large": (("334 M", "1.0"), ("18 M", "1.7"))}
+
+
+def _full_shape(preset: AlbertConfig, *, is_bert: bool) -> dict[str, Any]:
+    """All of a shape. BERT's embeddings have the size of its hidden states, and its layers share nothing."""
+    bert = {"share": "none", "embedding_size": preset.hidden_size}
+    return {**asdict(preset), **(bert if is_bert else {})}
 
 
 def make_tables(shape: AlbertConfig) -> dict[str, Table]:
@@ -127,7 +165,8 @@ def make_tables(shape: AlbertConfig) -> dict[str, Table]:
             measures=_OWN,
             claims=(Claim("none", "all", "MLM"), Claim("attention", "all", "MLM"), Claim("attention", "ffn", "MLM")),
             paper_columns=("tasks, mean",),
-            source="table 4, E = 128",
+            source="table 4, E = 128; figure 1 compares the layers of models that share all and nothing",
+            shows_layers=True,
         ),
         Table(
             name="embedding",
@@ -162,10 +201,40 @@ def make_tables(shape: AlbertConfig) -> dict[str, Table]:
         Table(
             name="dropout",
             title="Dropout",
-            rows=tuple(_shape_row(f"{rate:g}", dropout=rate) for rate in (0.0, 0.1)),
+            rows=(
+                *(_shape_row(f"{rate:g}", dropout=rate) for rate in (0.0, 0.1)),
+                *(
+                    Row(name=f"0.1, then {rate:g}", shape={"dropout": rate}, before={"dropout": 0.1})
+                    for rate in (0.0, 0.1)
+                ),
+            ),
             measures=_OWN,
-            claims=(Claim("0", "0.1", "MLM"),),
-            source="section 4.8: without dropout the MLM accuracy is higher",
+            claims=(Claim("0", "0.1", "MLM"), Claim("0.1, then 0", "0.1, then 0.1", "MLM")),
+            source="section 4.8: without dropout late in the training the MLM accuracy is higher. "
+            '"Then": for the last quarter, which begins with a new optimiser',
+        ),
+        Table(
+            name="costs",
+            title="Parameters, speed and memory",
+            rows=tuple(
+                Row(
+                    name=f"{name} {size}",
+                    shape=_full_shape(MODEL_PRESETS[size], is_bert=name == "BERT"),
+                    paper=paper,
+                    trains=False,
+                )
+                for size, papers in _PAPER_COSTS.items()
+                for name, paper in zip(("BERT", "ALBERT"), papers, strict=True)
+            ),
+            measures=(
+                Measure("executed", EXECUTED, unit="M"),
+                Measure("speed", SPEED, unit="tokens/s"),
+                Measure("memory", MEMORY, unit="GB"),
+            ),
+            claims=(Claim("ALBERT base", "BERT base", "speed"), Claim("ALBERT large", "BERT large", "speed")),
+            paper_columns=("parameters", "speed"),
+            source="table 2, speed against BERT large. Executed: each parameter as often as a pass uses it",
+            seeds=3,
         ),
     )
     return {table.name: table for table in tables}

@@ -16,15 +16,18 @@ import torch
 from albert_data.errors import AlbertDataError
 from albert_data.files import write_json
 from albert_data.train.checkpoint import list_checkpoints, load_model
-from albert_data.train.config import RECIPES
+from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.evaluation import evaluate
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import open_training
 from albert_data.train.loop import train
 from albert_data.train.model import Albert
 from albert_data.train.precision import choose_precision
+from albert_data.train.runs.figures import read_run
 from albert_data.train.session import Initial, choose_shape
+from benchmarks.lab.costs import count_parameters, measure_costs
 from benchmarks.lab.jobs import VALUES, Job
+from benchmarks.lab.layers import measure_layers
 from benchmarks.lab.probing import probe
 from benchmarks.lab.tables import MLM
 
@@ -34,6 +37,28 @@ _EVALUATIONS = 12  # during the training
 
 def work(job: Job) -> int:
     """Train and measure. Returns the exit code: that of the signal if one came, with a checkpoint saved."""
+    if job.steps == 0:
+        shape = dataclasses.replace(MODEL_PRESETS[job.preset], **job.shape)
+        costs = measure_costs(shape, job.seed, is_compiled=bool(job.compile))
+        values = {key: costs[kind] for key, (kind, _) in job.measures.items()}
+        write_json(Path(job.result), {VALUES: values, "parameters": count_parameters(shape)})
+        return 0
+    interrupt, model = Interrupt(), None
+    if job.before is not None:
+        begin = dataclasses.replace(job, shape=job.before, run=f"{job.run}-begin", steps=job.steps * 3 // 4)
+        last = train_model(begin, None, interrupt)
+        if last is None:
+            return interrupt.exit_code
+        model, job = load_model(last), dataclasses.replace(job, steps=job.steps - begin.steps)
+    last = train_model(job, model, interrupt)
+    if last is None:
+        return interrupt.exit_code
+    write_json(Path(job.result), measure_model(job, last))
+    return 0
+
+
+def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path | None:
+    """Train, or resume it. Returns the last checkpoint; None if it was interrupted. before: whose weights to take."""
     config = dataclasses.replace(
         RECIPES["quick"][job.preset],
         steps=job.steps,
@@ -50,16 +75,14 @@ def work(job: Job) -> int:
     splits = open_training(shards)
     resume = bool(list_checkpoints(run)) if run.is_dir() else False
     initial = None
-    if job.shape and not resume:
+    if (job.shape or before) and not resume:
         shape = dataclasses.replace(choose_shape(config, splits.train.manifest), **job.shape)
         torch.manual_seed(job.seed)
-        initial = Initial(model=Albert(shape), tokenizer_sha256=None, origin=run)
-    interrupt = Interrupt()
-    last = train(shards, run, config, resume=resume, initial=initial, interrupt=interrupt)
-    if last is None:
-        return interrupt.exit_code
-    write_json(Path(job.result), measure_model(job, last))
-    return 0
+        model = Albert(shape)
+        if before is not None:
+            model.load_state_dict(before.state_dict())
+        initial = Initial(model=model, tokenizer_sha256=None, origin=run)
+    return train(shards, run, config, resume=resume, initial=initial, interrupt=interrupt)
 
 
 def measure_model(job: Job, checkpoint: Path) -> dict[str, Any]:
@@ -77,7 +100,10 @@ def measure_model(job: Job, checkpoint: Path) -> dict[str, Any]:
             values[key] = found["mlm_accuracy"]
         else:
             values[key] = probe(model, splits.train, splits.validation, num_rows=job.num_rows)
-    return {VALUES: values, "parameters": model.num_parameters()}
+    own = open_training(Path(job.shards)).validation
+    layers = None if own is None else measure_layers(model, own)
+    curve = read_run(Path(job.run)).points("mlm_loss", "validation")
+    return {VALUES: values, "parameters": model.num_parameters(), "layers": layers, "curve": curve}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from albert_data.shards.rows import restore_ids
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.loader import open_training
-from benchmarks.lab import training
+from benchmarks.lab import costs, training
 from benchmarks.lab.command import lab
 from benchmarks.lab.jobs import Job
 from benchmarks.lab.page import Sample, judge
@@ -124,7 +125,37 @@ def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, t
     run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
     assert done == ["pairs=nsp-1"]
     run_lab(corpus, vocab, out, "dropout", "--seeds", "1")  # its first row is "plain", with a measure that is known
-    assert done == ["pairs=nsp-1", "dropout=0.1-0"]
+    assert done == ["pairs=nsp-1", "dropout=0.1-0", "before.dropout=0.1-0", "before.dropout=0.1,dropout=0.1-0"]
+
+
+def test_a_training_goes_on_in_another_shape_with_its_weights(corpus: Path, vocab: Path, tmp_path: Path):
+    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    for name, dropout in (("before.dropout=0.1", 0.0), ("before.dropout=0.1,dropout=0.1", 0.1)):
+        begun, ended = (list_checkpoints(tmp_path / f"lab/runs/{name}-0{end}")[-1] for end in ("-begin", ""))
+        assert [path.name for path in (begun, ended)] == ["step-00000003", "step-00000001"]
+        before, after = load_model(begun), load_model(ended)
+        assert (before.config.dropout, after.config.dropout) == (0.1, dropout)
+        changes = [(a - b).abs().max() for a, b in zip(before.parameters(), after.parameters(), strict=True)]
+        assert max(changes) < 0.05  # one update changes a weight by less than a new initialisation would
+
+
+def test_costs_are_measured_without_a_training(
+    corpus: Path, vocab: Path, tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    for name, shape in (("base", SMALL), ("large", replace(SMALL, num_layers=4))):
+        monkeypatch.setitem(MODEL_PRESETS, name, replace(shape, vocab_size=50))
+    monkeypatch.setattr(costs, "_ROUND_SECONDS", 0.01)
+    run_lab(corpus, vocab, tmp_path / "lab", "costs", "--seeds", "2")
+    assert len(done) == 8
+    assert not (tmp_path / "lab/shards").exists()
+    found = [json.loads(path.read_text()) for path in sorted((tmp_path / "lab/results").iterdir())]
+    assert all(result["values"]["tokens a second"] > 0 for result in found)
+    stored = sorted({(result["parameters"], result["values"]["executed parameters"]) for result in found})
+    layer = stored[3][1] - stored[2][1]
+    assert stored[1][0] == stored[0][0]  # more layers that share all store no more
+    assert layer == stored[1][1] - stored[0][1] > 0
+    page = (tmp_path / "lab/report.html").read_text(encoding="utf-8")
+    assert all(text in page for text in ("tokens/s", "334 M", "BERT large"))
 
 
 def test_rows_of_another_shape_are_trained_in_it(corpus: Path, vocab: Path, tmp_path: Path):
@@ -135,6 +166,11 @@ def test_rows_of_another_shape_are_trained_in_it(corpus: Path, vocab: Path, tmp_
     }
     assert [config.share for config in stored.values()] == ["all", "none", "ffn", "attention"]
     assert len({config.vocab_size for config in stored.values()}) == 1
+    layers = json.loads((tmp_path / "lab/results/plain-0.json").read_text())["layers"]
+    assert len(layers["distance"]) == len(layers["cosine"]) == 2
+    assert all(distance > 0 for distance in layers["distance"])
+    assert all(-1 <= cosine <= 1 for cosine in layers["cosine"])
+    assert "L2 distance between" in (tmp_path / "lab/report.html").read_text(encoding="utf-8")
 
 
 def test_a_folder_of_other_settings_or_of_others_is_refused(corpus: Path, vocab: Path, tmp_path: Path):
