@@ -131,10 +131,12 @@ def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
     by_name: dict[str, set[Record]] = {}
     for record in records:
         by_name.setdefault(record.name, set()).add(record)
-    for name in names:
-        if is_there(out / name) and not is_ours(out, name, frozenset(by_name.get(name, ()))):
+    paths = {name: out / name for name in names}
+    there = {folder: set(find_storage(out).list_names(folder)) for folder in {path.parent for path in paths.values()}}
+    for name, path in paths.items():
+        if path.name in there[path.parent] and not is_ours(out, name, frozenset(by_name.get(name, ()))):
             raise OutputError(
-                f"{out / name} was not written by a build, or was changed since, and this build would replace it; "
+                f"{path} was not written by a build, or was changed since, and this build would replace it; "
                 "move it away, or name another folder"
             )
 
