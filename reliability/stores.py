@@ -97,7 +97,9 @@ def try_kill(store: Store, wanted: dict[str, bytes], seconds: float, folder: Pat
 @click.option("--share", type=float, default=0.03, show_default=True, help="Share of the requests that fail.")
 @click.option("--findings", "folder", type=click.Path(path_type=Path), default=FINDINGS, show_default=True)
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Trials at once.")
-@click.option("--store", "kind", type=click.Choice(list(_KINDS)), default="s3", show_default=True)
+@click.option(
+    "--store", "kind", type=click.Choice(list(_KINDS)), default="s3", show_default=True, help="Kind of store."
+)
 def stores(trials: int, share: float, folder: Path, workers: int, kind: str) -> None:
     """Kill builds from and into a store that fails, and compare the results of a rerun.
 

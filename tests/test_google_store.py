@@ -115,6 +115,18 @@ def test_an_upload_that_is_refused_does_not_tell_its_address(bucket: Any, store:
     assert bucket.uploads() == []
 
 
+def test_a_redirect_to_another_server_is_no_answer(bucket: Any, store: ObjectStore):
+    """Nor does it mean that there is no such object."""
+    bucket.put("file", b"text")
+    for ask in (store.status, store.open, find_kind, lambda path: list(store.list_names(make_path(path)))):
+        with (
+            bucket.server.failing(times(1000, "301 Moved")),
+            pytest.raises(StorageError, match="its address or another setting is not valid; check"),
+        ):
+            ask(f"{bucket.url}/file")
+    assert store.read(make_path(f"{bucket.url}/file"), 9)[0] == b"text"
+
+
 def test_too_many_requests_are_waited_out(bucket: Any, store: ObjectStore):
     with bucket.server.failing(times(3, "429 rateLimitExceeded")):
         write(store, f"{bucket.url}/file", b"text")

@@ -253,6 +253,11 @@ def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):
         ray_engine.RayEngine()
 
 
+def test_an_address_that_is_none_is_told():
+    with pytest.raises(ConfigError, match=r"^no Ray cluster answers at a\.\.b:6379"):
+        ray_engine.connect(None, "a..b:6379", None)
+
+
 def find_free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

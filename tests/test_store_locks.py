@@ -80,7 +80,7 @@ def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
     free = store.lock(path, b"mark\n", 0)
     other_process(bucket).lock(path, b"mark\n", 0)()
     [line] = caplog.messages
-    assert line == f"{path} is locked; waiting up to 2 s to see whether its build still runs"
+    assert line == f"{path} is locked; waiting up to 2 s to see whether the command that locked it still runs"
     free()
 
 

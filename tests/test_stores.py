@@ -149,6 +149,11 @@ def test_calls_at_once_give_results_in_order_and_know_what_was_listed(
         found = store.at_once(lambda name: store.status(folder / name).num_bytes, names)
         assert list(found) == [len(name) for name in names]
     assert store_server.requests["HEAD"] == asked
+    begun: list[int] = []
+    results = store.at_once(begun.append, range(10_000))
+    next(results)
+    results.close()
+    assert len(begun) < 100  # however many there are, few results wait in memory
     with pytest.raises(FileNotFoundError):
         list(store.at_once(store.open, [folder / "0.txt", folder / "none", folder / "1.txt"]))
 

@@ -19,7 +19,7 @@ from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.storage import FOLDER, LINK, find_kind, find_storage
+from albert_data.storage import FOLDER, LINK, find_kind, find_storage, is_remote
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
 
@@ -132,9 +132,12 @@ def check_targets(out: Path, names: Iterable[str], records: Records) -> None:
     for record in records:
         by_name.setdefault(record.name, set()).add(record)
     paths = {name: out / name for name in names}
-    there = {folder: set(find_storage(out).list_names(folder)) for folder in {path.parent for path in paths.values()}}
+    if is_remote(out):  # to ask for each would be two requests; on a disk a name may be there in other case
+        folders = {path.parent for path in paths.values()}
+        listed = {folder: set(find_storage(out).list_names(folder)) for folder in folders}
+        paths = {name: path for name, path in paths.items() if path.name in listed[path.parent]}
     for name, path in paths.items():
-        if path.name in there[path.parent] and not is_ours(out, name, frozenset(by_name.get(name, ()))):
+        if is_there(path) and not is_ours(out, name, frozenset(by_name.get(name, ()))):
             raise OutputError(
                 f"{path} was not written by a build, or was changed since, and this build would replace it; "
                 "move it away, or name another folder"

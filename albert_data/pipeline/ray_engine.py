@@ -314,7 +314,7 @@ def _answers(address: str, seconds: float) -> bool:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), seconds).close()
-    except (OSError, OverflowError):
+    except (OSError, OverflowError, ValueError):  # ValueError: no name of a host
         return False
     return True
 
@@ -324,7 +324,7 @@ def _speaks_http2(address: str, seconds: float) -> bool:
     host, _, port = address.rpartition(":")
     with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), seconds) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _EMPTY_SETTINGS)
-        return connection.recv(len(_EMPTY_SETTINGS))[3:4] == _EMPTY_SETTINGS[3:4]
+        return connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)[3:4] == _EMPTY_SETTINGS[3:4]
     return False
 
 

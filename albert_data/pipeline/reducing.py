@@ -289,8 +289,9 @@ class ReduceJob:
     @cached_property
     def _runs(self) -> list[SortedRun]:
         """Opened on first use, so that each worker process opens its own."""
-        is_whole = is_remote(self._folder)  # an object is, and to ask for its size is a request
-        return list(find_storage(self._folder).at_once(partial(SortedRun, checks_size=not is_whole), self._paths))
+        first = self._paths[0]
+        is_whole = is_remote(first)  # an object is, and to ask for its size is a request
+        return list(find_storage(first).at_once(partial(SortedRun, checks_size=not is_whole), self._paths))
 
     def __call__(self, task: ReduceTask) -> tuple[ReduceReceipt, Stages]:
         """Returns the receipt, and how long merging and writing took."""

@@ -36,7 +36,7 @@ from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, tra
 from albert_data.tokenizer.wordpiece_training import BertNormalRule, RawCounter, train_wordpiece_model
 
 _COLUMNS, _INDENT = 80, 11
-# Candidates for the sample are read from so many times its bytes: enough if a sixteenth of the corpus is distinct text.
+# The sample is chosen from candidates of so many times its bytes: enough if a sixteenth of the corpus is distinct text.
 _CANDIDATES = 16
 _MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are in scripts without spaces
 

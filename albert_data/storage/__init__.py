@@ -70,7 +70,7 @@ def _find_store(scheme: str) -> ObjectStore:
             from albert_data.storage.objects import make_store
 
             _stores[scheme] = make_store(scheme)
-        except ModuleNotFoundError as error:
+        except ImportError as error:  # google-auth raises this one for a package that it lacks
             raise StorageError(
                 f"{scheme}:// needs {STORES[scheme]}; install it with: pip install 'albert-data[{scheme}]'"
             ) from error

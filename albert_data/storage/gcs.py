@@ -21,6 +21,7 @@ from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
 from albert_data.errors import StorageError
+from albert_data.sharing import SharedLock
 from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
 from albert_data.storage.retries import Answer, PreconditionFailed, Refusal, Retrying
@@ -30,6 +31,7 @@ PAGE_ENTRIES = 1000  # the most that Google gives
 _ADDRESS = "https://storage.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 _CONNECT_SECONDS = 10
+_STORED_SIZE = "x-goog-stored-content-length"
 _CONNECTIONS = 32
 _STATUS_FIELDS = "size,generation,timeCreated"
 _UNFINISHED, _CANCELLED = 308, 499  # what Google answers to a part, and to the end of an upload
@@ -45,13 +47,12 @@ class _Refused(Exception):
 
 
 class _Reply(NamedTuple):
+    """values: the body's JSON, if it has some."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return dict(json.loads(self.body))
+    values: dict[str, Any]
 
 
 class GCS:
@@ -62,18 +63,19 @@ class GCS:
         self._retrying, self._read_seconds = Retrying(), read_seconds
         # Sockets are not shared with a forked process, so each has its own. Those of the parent stay referenced.
         self._by_process: dict[int, AuthorizedSession] = {}
+        self._connecting = SharedLock()
 
     def _connect(self) -> AuthorizedSession:
-        if (found := self._by_process.get(os.getpid())) is None:
-            if "STORAGE_EMULATOR_HOST" in os.environ:
-                credentials = AnonymousCredentials()
-            else:
-                credentials, _ = google.auth.default(scopes=[_SCOPE])
-            found = AuthorizedSession(credentials)
-            for scheme in ("https://", "http://"):
-                found.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
-            found = self._by_process.setdefault(os.getpid(), found)
-        return found
+        with self._connecting:  # it may ask a server for credentials
+            if (found := self._by_process.get(os.getpid())) is None:
+                if "STORAGE_EMULATOR_HOST" in os.environ:
+                    credentials = AnonymousCredentials()
+                else:
+                    credentials, _ = google.auth.default(scopes=[_SCOPE])
+                found = self._by_process[os.getpid()] = AuthorizedSession(credentials)
+                for scheme in ("https://", "http://"):
+                    found.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+            return found
 
     def _repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
         try:
@@ -84,7 +86,7 @@ class GCS:
 
     def _call(self, url: StoreURL, method: str, path: str, *, missing: str = "NoSuchKey", **arguments: Any) -> _Reply:
         """One request. missing: what is not there if the answer is 404; arguments: of `_send`."""
-        address = os.environ.get("STORAGE_EMULATOR_HOST", _ADDRESS) + path
+        address = os.environ.get("STORAGE_EMULATOR_HOST", _ADDRESS).rstrip("/") + path
         return self._repeat(url, lambda: self._send(method, address, missing, **arguments))
 
     def _send(
@@ -97,12 +99,12 @@ class GCS:
             method,
             address,
             headers=headers,
-            timeout=(_CONNECT_SECONDS, self._read_seconds),
+            timeout=(min(_CONNECT_SECONDS, self._read_seconds), self._read_seconds),
             stream=True,
             allow_redirects=False,
             **arguments,
         ) as answer:
-            body = answer.raw.read(decode_content=not is_media)
+            body = answer.raw.read(decode_content=not is_media or answer.status_code >= 400)
             status, is_whole = answer.status_code, answer.raw.tell() >= int(answer.headers.get("Content-Length", 0))
         if not is_whole:
             raise ConnectionError("the answer broke off")
@@ -111,7 +113,10 @@ class GCS:
             if status in (404, 410):
                 reason = "NoSuchBucket" if b"bucket does not exist" in body else missing
             raise _Refused(Refusal(reason, status, None))
-        return _Reply(status, answer.headers, body)
+        if (300 <= status < 400 and status != _UNFINISHED) or (is_media and _STORED_SIZE not in answer.headers):
+            raise ValueError("not an answer of Google's store")
+        values = json.loads(body) if body and not is_media and status < 300 else {}
+        return _Reply(status, answer.headers, body, values)
 
     # ---- looking ----
 
@@ -150,7 +155,7 @@ class GCS:
         params = {"alt": "media"} if version is None else {"alt": "media", "ifGenerationMatch": version}
         headers = {} if num_bytes is None else {"Range": f"bytes={begin}-{begin + num_bytes - 1}"}
         answer = self._call(url, "GET", _path(url), params=params, headers=headers)
-        size = int(answer.headers["x-goog-stored-content-length"])
+        size = int(answer.headers[_STORED_SIZE])
         return Got(answer.body, size, answer.headers["x-goog-generation"])
 
     def get_aged(self, url: StoreURL) -> tuple[bytes, str, float]:

@@ -23,7 +23,7 @@ from albert_data.storage.urls import StoreURL
 
 EXPIRY_SECONDS = 30.0
 RENEW_SECONDS = 6.0
-LOCK_READ_SECONDS = 5.0  # without an answer; three such requests and a renewal's pause fit before the expiry
+LOCK_READ_SECONDS = 5.0  # without an answer; a renewal's pause and three such requests take less than EXPIRY_SECONDS
 _POLL_SECONDS = 1.0
 _SAID_AFTER_SECONDS = 2.0
 _FREE = b"free\n"  # what the object holds after the mark when nobody holds the lock
@@ -69,7 +69,9 @@ class StoreLock:
             if not is_said and time.monotonic() - begin > _SAID_AFTER_SECONDS:
                 is_said = True
                 _log.warning(
-                    "%s is locked; waiting up to %.0f s to see whether its build still runs", self.url, EXPIRY_SECONDS
+                    "%s is locked; waiting up to %.0f s to see whether the command that locked it still runs",
+                    self.url,
+                    EXPIRY_SECONDS,
                 )
             time.sleep(_POLL_SECONDS)
 

@@ -96,5 +96,5 @@ class Requests(Protocol):
     def list_uploads(self, folder: StoreURL) -> Iterator[tuple[StoreURL, str]]:
         """The keys and ids of uploads into a folder, or one below it, that were never completed.
 
-        None from a store that lists none.
+        Empty for a store that can't list them.
         """

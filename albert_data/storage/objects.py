@@ -11,8 +11,9 @@ import fnmatch
 import glob
 import io
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
@@ -163,9 +164,19 @@ class ObjectStore:
             # Another process needed the room, and removed the copy before it was mapped.
 
     def at_once(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        ahead = deque[Future[Result]]()  # a bounded number, or results would pile up
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-            # Each call has a context of its own, in which it knows what was listed.
-            yield from pool.map(lambda both: both[0].run(work, both[1]), [(copy_context(), item) for item in items])
+            try:
+                for item in items:
+                    # Each call has a context of its own, in which it knows what was listed.
+                    ahead.append(pool.submit(copy_context().run, work, item))
+                    if len(ahead) > 2 * _REQUESTS_AT_ONCE:
+                        yield ahead.popleft().result()
+                while ahead:
+                    yield ahead.popleft().result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     # ---- writing ----
 

@@ -131,7 +131,9 @@ def _is_transient(error: Exception, refusal: Refusal | None) -> bool:
     names = {kind.__name__ for kind in type(error).__mro__}
     if getattr(error, "retryable", False):  # google-auth's word for it
         return True
-    return not names.isdisjoint(_TRANSIENT_ERRORS) and "SSLError" not in names
+    if "SSLError" in names:  # also of a connection that ends while it is being made
+        return "CERTIFICATE_VERIFY_FAILED" not in str(error)
+    return not names.isdisjoint(_TRANSIENT_ERRORS)
 
 
 def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Exception:
@@ -175,5 +177,5 @@ _NO_ANSWER = {
     "RefreshError": "its credentials are not accepted; renew or correct them, as with: gcloud auth application-default "
     "login",
     "RequestException": "its address is not valid; check STORAGE_EMULATOR_HOST",
-    "ValueError": "its address or another setting is not valid; check AWS_ENDPOINT_URL",
+    "ValueError": "its address or another setting is not valid; check AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST",
 }

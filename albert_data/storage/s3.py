@@ -44,7 +44,7 @@ class S3:
             if (found := self._by_process.get(os.getpid())) is None:
                 settings = {
                     "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
-                    "connect_timeout": 10,
+                    "connect_timeout": min(10.0, self._read_seconds),
                     "read_timeout": self._read_seconds,
                     "max_pool_connections": 32,
                 }

@@ -1,37 +1,34 @@
 """Folders of one task on a disk of this machine, and the removal of those that killed tasks left there.
 
-A folder holds a file that its process locks before the folder gets its name. The system frees the lock if the process
-is killed, so a folder whose lock can be had is nobody's.
+A folder holds a file that its process locks, and then marks. The system frees the lock if the process is killed, so a
+marked folder whose lock can be had is nobody's.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 from albert_data.storage.disk import Disk
 
-_PREFIX, _NEW_PREFIX = "albert-data-task-", "albert-data-new-"
-_LOCK, _MARK = "lock", b"a task of albert-data\n"
+_PREFIX, _LOCK, _MARK = "albert-data-task-", "lock", b"a task of albert-data\n"
 
 
 @contextmanager
 def machine_scratch() -> Iterator[Path]:
-    """A folder on a disk of this machine, as TMPDIR names it, that is removed afterwards."""
+    """A folder on a disk of this machine, as TMPDIR names it, that is removed afterwards. Keep no folder in it."""
     base = Path(tempfile.gettempdir())
     remove_abandoned(base)
-    made = Path(tempfile.mkdtemp(prefix=_NEW_PREFIX, dir=base))
-    unlock = Disk().lock(made / _LOCK, _MARK, 0)
-    folder = made.rename(made.with_name(made.name.replace(_NEW_PREFIX, _PREFIX)))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    unlock = Disk().lock(folder / _LOCK, _MARK, 0)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
-        unlock()
+        _remove(folder, unlock)
 
 
 @cache  # a worker that replaces a killed one is a new process
@@ -40,6 +37,14 @@ def remove_abandoned(base: Path) -> None:
     for path in base.glob(f"{_PREFIX}*"):
         with suppress(OSError, ValueError):  # it is in use, was removed meanwhile, or is not ours
             if Disk().read(path / _LOCK, len(_MARK))[0] == _MARK:
-                unlock = Disk().lock(path / _LOCK, _MARK, 0)
-                shutil.rmtree(path)
-                unlock()
+                _remove(path, Disk().lock(path / _LOCK, _MARK, 0))
+
+
+def _remove(folder: Path, unlock: Callable[[], None]) -> None:
+    """Remove a locked folder. The lock goes last, or nobody could remove the rest after a kill. Raises nothing."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != _LOCK:
+                path.unlink()
+    unlock()  # NFS keeps a file that is open
+    shutil.rmtree(folder, ignore_errors=True)

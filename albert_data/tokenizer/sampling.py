@@ -19,7 +19,7 @@ _MAX_HASH = 2**64 - 1
 class SentenceSample:
     """Keeps the distinct sentences of the smallest hashes, at most `max_bytes` of them.
 
-    share: of the hashes, from the smallest on, that are added at all. The sample is right only if `is_full`.
+    share: sentences with hashes above this share of the range are ignored. Unless `is_full`, too many were ignored.
     limit: a sentence with a larger hash can't be in the sample any more.
     """
 
@@ -53,7 +53,7 @@ class SentenceSample:
 
     @property
     def is_full(self) -> bool:
-        """Whether sentences of larger hashes than were added would not be in the sample."""
+        """Whether the ignored sentences could not have been in the sample."""
         self._trim()
         return self._first_limit == _MAX_HASH or self.limit < self._first_limit
 

@@ -23,15 +23,15 @@ def count_parameters(shape: AlbertConfig) -> int:
         return Albert(shape).num_parameters()
 
 
-def measure_costs(shape: AlbertConfig, seed: int, *, is_compiled: bool) -> dict[str, float]:
+def measure_costs(shape: AlbertConfig, seed: int, *, compile: bool | None) -> dict[str, float]:
     """SPEED: tokens a second in training; MEMORY: of the process, or on the GPU, in bytes, at its peak.
 
-    EXECUTED: parameters, each counted as often as a pass through the model uses it.
+    EXECUTED: parameters, each counted as often as a pass through the model uses it. compile: as in TrainConfig.
     """
     torch.manual_seed(seed)
-    machine = Machine(
-        device=choose_precision("auto", "auto").device, runs=1, round_seconds=_ROUND_SECONDS, is_compiled=is_compiled
-    )
+    device = choose_precision("auto", "auto").device
+    is_compiled = device.type == "cuda" if compile is None else compile
+    machine = Machine(device=device, runs=1, round_seconds=_ROUND_SECONDS, is_compiled=is_compiled)
     examples = make_examples(shape, _ROWS[machine.device.type], _ROW_LEN)
     contender = Contender(name=OURS, precision=machine.precision, is_compiled=is_compiled)
     step, _, peak_bytes = start(contender, shape, examples, machine)

@@ -39,22 +39,29 @@ def work(job: Job) -> int:
     """Train and measure. Returns the exit code: that of the signal if one came, with a checkpoint saved."""
     if job.steps == 0:
         shape = dataclasses.replace(MODEL_PRESETS[job.preset], **job.shape)
-        costs = measure_costs(shape, job.seed, is_compiled=bool(job.compile))
+        costs = measure_costs(shape, job.seed, compile=job.compile)
         values = {key: costs[kind] for key, (kind, _) in job.measures.items()}
         write_json(Path(job.result), {VALUES: values, "parameters": count_parameters(shape)})
         return 0
-    interrupt, model = Interrupt(), None
+    interrupt, model, curve, steps = Interrupt(), None, list[tuple[float, float]](), 0
     if job.before is not None:
         begin = dataclasses.replace(job, shape=job.before, run=f"{job.run}-begin", steps=job.steps * 3 // 4)
         last = train_model(begin, None, interrupt)
         if last is None:
             return interrupt.exit_code
-        model, job = load_model(last), dataclasses.replace(job, steps=job.steps - begin.steps)
+        curve, steps = read_curve(begin.run), begin.steps
+        model, job = load_model(last), dataclasses.replace(job, steps=job.steps - steps)
     last = train_model(job, model, interrupt)
     if last is None:
         return interrupt.exit_code
-    write_json(Path(job.result), measure_model(job, last))
+    curve += [(steps + step, loss) for step, loss in read_curve(job.run)]
+    write_json(Path(job.result), {**measure_model(job, last), "curve": curve})
     return 0
+
+
+def read_curve(run: str) -> list[tuple[float, float]]:
+    """The validation losses of a run over its updates."""
+    return read_run(Path(run)).points("mlm_loss", "validation")
 
 
 def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path | None:
@@ -86,7 +93,7 @@ def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path |
 
 
 def measure_model(job: Job, checkpoint: Path) -> dict[str, Any]:
-    """The figures of a trained model, as `Job.result` has them."""
+    """The figures of a trained model: of `Job.result` all but the curve."""
     model = load_model(checkpoint)
     precision = choose_precision("auto", "auto")
     model.to(precision.device)
@@ -102,8 +109,7 @@ def measure_model(job: Job, checkpoint: Path) -> dict[str, Any]:
             values[key] = probe(model, splits.train, splits.validation, num_rows=job.num_rows)
     own = open_training(Path(job.shards)).validation
     layers = None if own is None else measure_layers(model, own)
-    curve = read_run(Path(job.run)).points("mlm_loss", "validation")
-    return {VALUES: values, "parameters": model.num_parameters(), "layers": layers, "curve": curve}
+    return {VALUES: values, "parameters": model.num_parameters(), "layers": layers}
 
 
 def main() -> None:
