@@ -93,7 +93,8 @@ class Laboratory:
                 known = jobs.get(key := (self.name(row), seed))
                 jobs[key] = dataclasses.replace(job, measures=job.measures | (known.measures if known else {}))
         missing = {key: job for key, job in jobs.items() if job.measures.keys() - self.read(*key)[VALUES].keys()}
-        self.say(f"{len(jobs)} models of {steps:,} updates each; {len(missing)} are to be trained or measured")
+        updates = f" of {steps:,} updates each" if steps else ""
+        self.say(f"{len(jobs)} models{updates}; {len(missing)} are to be trained or measured")
         with ThreadPoolExecutor(self.jobs) as pool:
             # As completed, not in order: one that fails stops the others that have not begun.
             waiting = {pool.submit(self._work, job, f"{name}-{seed}"): name for (name, seed), job in missing.items()}

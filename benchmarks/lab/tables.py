@@ -32,7 +32,7 @@ class Unit(NamedTuple):
 
 
 UNITS = {
-    "%": Unit(100, 1, "points"),
+    "%": Unit(100, 2, "points"),
     "tokens/s": Unit(1, 0, "tokens/s"),
     "GB": Unit(1e-9, 1, "GB"),
     "M": Unit(1e-6, 1, "M"),
