@@ -116,7 +116,7 @@ def test_an_upload_that_is_refused_does_not_tell_its_address(bucket: Any, store:
 
 
 def test_a_redirect_to_another_server_is_no_answer(bucket: Any, store: ObjectStore):
-    """Nor does it mean that there is no such object."""
+    """A redirect must not be taken for a missing object either."""
     bucket.put("file", b"text")
     for ask in (store.status, store.open, find_kind, lambda path: list(store.list_names(make_path(path)))):
         with (

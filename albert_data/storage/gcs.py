@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -20,11 +20,10 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
-from albert_data.errors import StorageError
-from albert_data.sharing import SharedLock
+from albert_data.storage.connections import Connection
 from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
-from albert_data.storage.retries import Answer, PreconditionFailed, Refusal, Retrying
+from albert_data.storage.retries import PreconditionFailed, Refusal
 from albert_data.storage.urls import StoreURL
 
 PAGE_ENTRIES = 1000  # the most that Google gives
@@ -60,34 +59,22 @@ class GCS:
 
     def __init__(self, read_seconds: float) -> None:
         """read_seconds: without a byte of an answer; then a request is repeated."""
-        self._retrying, self._read_seconds = Retrying(), read_seconds
-        # Sockets are not shared with a forked process, so each has its own. Those of the parent stay referenced.
-        self._by_process: dict[int, AuthorizedSession] = {}
-        self._connecting = SharedLock()
+        self._read_seconds, self._connection = read_seconds, Connection(self._connect)
 
     def _connect(self) -> AuthorizedSession:
-        with self._connecting:  # it may ask a server for credentials
-            if (found := self._by_process.get(os.getpid())) is None:
-                if "STORAGE_EMULATOR_HOST" in os.environ:
-                    credentials = AnonymousCredentials()
-                else:
-                    credentials, _ = google.auth.default(scopes=[_SCOPE])
-                found = self._by_process[os.getpid()] = AuthorizedSession(credentials)
-                for scheme in ("https://", "http://"):
-                    found.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
-            return found
-
-    def _repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
-        try:
-            return self._retrying.call(url, request)
-        except StorageError:  # perhaps wrong settings, which the next connection reads again
-            self._by_process.pop(os.getpid(), None)
-            raise
+        if "STORAGE_EMULATOR_HOST" in os.environ:
+            credentials = AnonymousCredentials()
+        else:
+            credentials, _ = google.auth.default(scopes=[_SCOPE])
+        session = AuthorizedSession(credentials)
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+        return session
 
     def _call(self, url: StoreURL, method: str, path: str, *, missing: str = "NoSuchKey", **arguments: Any) -> _Reply:
         """One request. missing: what is not there if the answer is 404; arguments: of `_send`."""
         address = os.environ.get("STORAGE_EMULATOR_HOST", _ADDRESS).rstrip("/") + path
-        return self._repeat(url, lambda: self._send(method, address, missing, **arguments))
+        return self._connection.repeat(url, lambda: self._send(method, address, missing, **arguments))
 
     def _send(
         self, method: str, address: str, missing: str, *, headers: Mapping[str, str] | None = None, **arguments: Any
@@ -95,7 +82,7 @@ class GCS:
         """arguments: `params` and `data`, as requests has them."""
         is_media = arguments.get("params", {}).get("alt") == "media"
         headers = {"Accept-Encoding": "gzip", **(headers or {})}  # or Google unpacks what was put as gzip
-        with self._connect().request(
+        with self._connection.get().request(
             method,
             address,
             headers=headers,
@@ -222,10 +209,10 @@ class GCS:
                 if held < end or total != "*":
                     raise ConnectionError("the store took only some of the bytes")  # the others are sent next
 
-        self._repeat(url, request)
+        self._connection.repeat(url, request)
 
     def abort_upload(self, url: StoreURL, upload: str) -> None:
-        self._repeat(url, lambda: self._send("DELETE", upload, "NoSuchUpload"))
+        self._connection.repeat(url, lambda: self._send("DELETE", upload, "NoSuchUpload"))
 
     def list_uploads(self, folder: StoreURL) -> Iterator[tuple[StoreURL, str]]:
         """Google lists none. It removes them after a week."""

@@ -6,8 +6,7 @@ of listings are not used: what a build needs are single requests, whose conditio
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -15,11 +14,9 @@ from typing import Any
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from albert_data.errors import StorageError
-from albert_data.sharing import SharedLock
+from albert_data.storage.connections import Connection
 from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
-from albert_data.storage.retries import Answer, Retrying
 from albert_data.storage.urls import StoreURL
 
 _LARGEST_COPY_BYTES = 5 << 30
@@ -33,38 +30,26 @@ class S3:
 
     def __init__(self, read_seconds: float) -> None:
         """read_seconds: without a byte of an answer; then a request is repeated."""
-        self._retrying, self._read_seconds = Retrying(), read_seconds
-        # Neither sockets nor the thread of fsspec's loop survive a fork, so each process has its own. Those of the
-        # parent stay referenced: a destructor would close its sockets.
-        self._by_process: dict[int, S3FileSystem] = {}
-        self._connecting = SharedLock()
+        self._read_seconds, self._connection = read_seconds, Connection(self._connect)
 
     def _connect(self) -> S3FileSystem:
-        with self._connecting:  # it takes half a second
-            if (found := self._by_process.get(os.getpid())) is None:
-                settings = {
-                    "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
-                    "connect_timeout": min(10.0, self._read_seconds),
-                    "read_timeout": self._read_seconds,
-                    "max_pool_connections": 32,
-                }
-                found = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
-                found.retries = 1
-                found.connect()  # before another thread sees it: s3fs is not ready for two at once until then
-                self._by_process[os.getpid()] = found
-            return found
+        settings = {
+            "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            "connect_timeout": min(10.0, self._read_seconds),
+            "read_timeout": self._read_seconds,
+            "max_pool_connections": 32,
+        }
+        store = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
+        store.retries = 1
+        store.connect()  # before another thread sees it: s3fs is not ready for two at once until then
+        return store
 
     def _call(self, method: str, url: StoreURL, **arguments: Any) -> Mapping[str, Any]:
         """One request for an object, or for the bucket where the URL has no key."""
         key = {"Key": url.key} if url.key else {}
-        return self._repeat(url, lambda: self._connect().call_s3(method, Bucket=url.bucket, **key, **arguments))
-
-    def _repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
-        try:
-            return self._retrying.call(url, request)
-        except StorageError:  # perhaps wrong settings, which the next connection reads again
-            self._by_process.pop(os.getpid(), None)
-            raise
+        return self._connection.repeat(
+            url, lambda: self._connection.get().call_s3(method, Bucket=url.bucket, **key, **arguments)
+        )
 
     # ---- looking ----
 
@@ -113,13 +98,13 @@ class S3:
                 return await body.read(), answer
 
         def request() -> tuple[bytes, Mapping[str, Any]]:
-            store = self._connect()
+            store = self._connection.get()
             data, answer = sync(store.loop, fetch, store)
             if len(data) != answer["ContentLength"]:
                 raise ConnectionError("the answer broke off")
             return data, answer
 
-        return self._repeat(url, request)
+        return self._connection.repeat(url, request)
 
     # ---- writing ----
 
