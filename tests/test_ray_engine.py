@@ -187,8 +187,8 @@ def test_a_build_has_the_same_bytes_and_a_vocabulary_too(
     fixtures.check_finished(corpus, tmp_path / "out")
     inputs, config = find_inputs([str(corpus.path)]), VocabConfig(vocab_size=400)
     one, other = (
-        learn_vocabulary(inputs, TextConfig(), config, place, shrink=True).trained
-        for place in (engine, fixtures.InlineEngine())
+        learn_vocabulary(inputs, TextConfig(), config, place, shrink=True, shared=shared).trained
+        for place, shared in ((engine, tmp_path / "shared"), (fixtures.InlineEngine(), None))
     )
     assert one == other
 

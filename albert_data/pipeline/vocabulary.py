@@ -1,7 +1,8 @@
 """Train a vocabulary on any input that a build reads, in bounded memory.
 
-The corpus is read in parallel, as a build reads it. Each worker returns the sentences that may be in the sample, and
-the counts of all characters. So the vocabulary depends on the documents and the settings alone.
+The corpus is read in parallel, as a build reads it. Each worker returns the sentences that may be in the sample (on a
+cluster, the name of a file with them) and the counts of all characters. So the vocabulary depends on the documents and
+the settings alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import wrap
 
 from albert_data.config import WORDPIECE, TextConfig, VocabConfig
@@ -19,6 +22,7 @@ from albert_data.corpus.fields import Fields, name_field
 from albert_data.corpus.inputs import Input, check_language_field
 from albert_data.corpus.layout import advise
 from albert_data.errors import InputError
+from albert_data.pipeline.candidates import CandidateFiles, lock_folder, take_candidates
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
@@ -56,10 +60,10 @@ class SampleTask:
 class Candidates:
     """Sentences that may be in the sample, with their hashes, and counts of all that was read.
 
-    characters: of all sentences, not of these alone.
+    sentences: or the file that holds them; characters: of all sentences, not of these alone.
     """
 
-    sentences: dict[bytes, int]
+    sentences: dict[bytes, int] | Path
     characters: CharacterCounts
     num_documents: int
     text_bytes: int
@@ -67,10 +71,10 @@ class Candidates:
 
 
 class SampleJob:
-    """Reads the documents of a task, and returns the sentences whose hashes are within its limit."""
+    """Reads the documents of a task, and returns the sentences whose hashes are within its limit, or a file of them."""
 
-    def __init__(self, text: TextConfig, config: VocabConfig) -> None:
-        self._text, self._config = text, config
+    def __init__(self, text: TextConfig, config: VocabConfig, files: CandidateFiles | None = None) -> None:
+        self._text, self._config, self._files = text, config, files
 
     def __call__(self, task: SampleTask) -> Candidates:
         damage, counter = Damage(strict=self._text.strict), _make_counter(self._config)
@@ -86,7 +90,7 @@ class SampleJob:
                 num_documents += len(lines.document_keys)
                 text_bytes += len(lines.utf8)
         return Candidates(
-            sentences=sentences,
+            sentences=sentences if self._files is None else self._files.write(task.task.name, sentences),
             characters=counter.finish(),
             num_documents=num_documents,
             text_bytes=text_bytes,
@@ -180,7 +184,9 @@ def train_vocab(
     try:
         found = find_named(inputs, text, progress)
         claim_folder(folder, config.model_type)
-        report = learn_vocabulary(found, text, config, engine or MultiprocessEngine(workers), progress)
+        engine = engine or MultiprocessEngine(workers)
+        with lock_folder(folder) if spans_machines(engine) else nullcontext() as shared:
+            report = learn_vocabulary(found, text, config, engine, progress, shared=shared)
         save_vocabulary(folder, report)
     except OSError as error:
         raise explain_disk_error(error) from error
@@ -195,17 +201,19 @@ def learn_vocabulary(
     progress: Progress | None = None,
     *,
     shrink: bool = False,
+    shared: Path | None = None,
 ) -> VocabReport:
     """Sample the sentences of a corpus and train a model on them.
 
     shrink: if the text supports fewer pieces than asked for, train as many as it supports.
+    shared: a folder that every machine sees, in which tasks leave their candidates. Without it they are returned.
     Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
     check_language_field(inputs, text)
     check_reach(inputs, engine)
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
-    corpus = _read_corpus(inputs, text, config, engine, progress)
+    corpus = _read_corpus(inputs, text, config, engine, progress, shared)
     unspaced_share = measure_unspaced(corpus.characters)
     if rule is None:
         alphabet = choose_alphabet(corpus.characters, config)
@@ -231,26 +239,35 @@ def learn_vocabulary(
 
 
 def _read_corpus(
-    inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
+    inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress, shared: Path | None
 ) -> Corpus:
     num_bytes = count_bytes(inputs)
     share = min(_CANDIDATES * config.sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
-    sample, corpus = _read_share(share, inputs, text, config, engine, progress)
+    sample = SentenceSample(config.sample_bytes, share)
+    corpus = _read_sample(sample, inputs, text, config, engine, progress, shared)
     if not sample.is_full:
         progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
-        _, corpus = _read_share(1.0, inputs, text, config, engine, progress)
+        sample = SentenceSample(config.sample_bytes)
+        corpus = _read_sample(sample, inputs, text, config, engine, progress, shared)
     return corpus
 
 
-def _read_share(
-    share: float, inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress
-) -> tuple[SentenceSample, Corpus]:
-    """Read a corpus. share: see SentenceSample. Without it, the first tasks would return all of their sentences."""
-    sample, damage = SentenceSample(config.sample_bytes, share), Damage(strict=text.strict)
-    job = SampleJob(text, config)
-    warming = SampleWarming(job, text)
+def _read_sample(
+    sample: SentenceSample,
+    inputs: list[Input],
+    text: TextConfig,
+    config: VocabConfig,
+    engine: Engine,
+    progress: Progress,
+    shared: Path | None,
+) -> Corpus:
+    """Read a corpus and fill the sample."""
+    damage = Damage(strict=text.strict)
+    files = None if shared is None else CandidateFiles(shared)
+    job, warming = SampleJob(text, config, files), SampleWarming(SampleJob(text, config), text)
     compile_with_notice(warming, progress)
-    prepared = PreparedJob(job=job, prepare=warming, places=tuple(list_samples(inputs)))
+    places = (*list_samples(inputs), *(() if files is None else (str(files.place),)))
+    prepared = PreparedJob(job=job, prepare=warming, places=places)
     progress.start("reading", count_bytes(inputs))
     num_documents, text_bytes, totals = 0, 0, CharacterTotals()
     # Tasks are made while others run: later ones get a lower limit, since the sample fills.
@@ -258,7 +275,7 @@ def _read_share(
     plan = read_tasks(inputs, text, here, lambda task: spans_machines(engine))
     tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
     for task, found in engine.run(prepared, tasks):
-        sample.add(found.sentences)
+        sample.add(found.sentences if isinstance(found.sentences, dict) else take_candidates(found.sentences))
         totals.add(found.characters)
         damage.merge(found.damage)
         num_documents += found.num_documents
@@ -269,7 +286,7 @@ def _read_share(
         raise no_document(damage.counts, damage.fields)
     if damage.unlabelled.num_records and not damage.num_labelled:
         raise missing_labels(text, damage.unlabelled)
-    corpus = Corpus(
+    return Corpus(
         sentences=sample.sentences(),
         characters=totals.finish(),
         num_documents=num_documents,
@@ -277,7 +294,6 @@ def _read_share(
         damage=dict(damage.counts),
         advice=_advise(num_documents, damage, text, inputs),
     )
-    return sample, corpus
 
 
 def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:

@@ -8,6 +8,7 @@ OUT/.build/lock         locked by the running build; its text marks the folder a
     shards/receipts/    the receipts of these shards
     shards/basis        what the shards are made of: digest, counts, names of the runs
     tokenizer/          a vocabulary that was trained for this build
+    candidates/         on a cluster: sentences from which its sample is chosen (see candidates.py)
     journal.json        while publishing: the files in OUT that this build and earlier ones wrote (see ownership.py)
     placed              the next file to be renamed into OUT
 
@@ -65,6 +66,7 @@ _WORK_FILES = {
     "receipts": ("*.json",),
     **_SHARD_FILES,
     "tokenizer": VOCABULARY_FILES,
+    "candidates": ("*.candidates",),
 }
 
 
@@ -77,6 +79,7 @@ class WorkDir:
         self.root = out / WORK_NAME
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
+        self.candidates = self.root / "candidates"
         self.plan_path, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
         self._boot, self._basis = self.root / _BOOT_NAME, self.shards / _BASIS_NAME
         self._journal, self.placed = self.root / _JOURNAL_NAME, self.root / _PLACED_NAME

@@ -36,7 +36,7 @@ _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
 _REQUESTS_AT_ONCE = 16
 _READ_SECONDS = 60.0
-_WORKING_FOLDERS = {".build", ".convert"}
+_WORKING_FOLDERS = {".build", ".convert", ".vocab"}
 
 
 class ObjectStore:

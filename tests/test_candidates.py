@@ -1,0 +1,158 @@
+"""On several machines the sentences for a vocabulary go through files, which never stay and never replace any."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.config import BuildConfig, VocabConfig
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import AlbertDataError, OutputError
+from albert_data.pipeline.build import build_shards
+from albert_data.pipeline.candidates import CandidateFiles, lock_folder, take_candidates
+from albert_data.pipeline.vocabulary import train_vocab
+from albert_data.pipeline.vocabulary_folder import FILES
+from albert_data.storage import make_path
+
+DOCUMENTS = fixtures.make_documents(60, 0)
+CONFIG = VocabConfig(vocab_size=140, sample_bytes=4000)  # a sixteenth of the corpus is not enough: it is read twice
+HASHES = st.integers(0, 2**64 - 1)
+
+
+class Cluster:
+    """Tasks run as on other machines, each twice: the answer of the first was lost. Keeps what was sent back."""
+
+    spans_machines = True
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        job = pickle.dumps(job)
+        for task in tasks:
+            for _ in range(2):
+                result = pickle.dumps(pickle.loads(job)(pickle.loads(pickle.dumps(task))))
+            self.sent += result
+            yield task, pickle.loads(result)
+
+
+class Failing(Cluster):
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for number, answer in enumerate(super().run(job, tasks)):
+            if number == 3:
+                raise KeyboardInterrupt
+            yield answer
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    fixtures.skip_syncing(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("\n\n".join(DOCUMENTS))
+    with fixtures.small_tasks(1 << 11):
+        yield
+
+
+def learn(folder: Any, engine: Any) -> dict[str, bytes]:
+    train_vocab("in.txt", folder, config=CONFIG, engine=engine)
+    return read(make_path(folder))
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@given(st.dictionaries(st.binary(), HASHES))
+def test_what_is_written_is_read_once(tmp_path_factory: pytest.TempPathFactory, sentences: dict[bytes, int]):
+    folder = tmp_path_factory.mktemp("files")
+    path = CandidateFiles(folder).write("task", sentences)
+    assert take_candidates(path) == sentences
+    assert not path.exists()
+
+
+def test_the_vocabulary_is_the_same_and_no_sentence_is_sent():
+    cluster = Cluster()
+    assert learn("far", cluster) == learn("near", fixtures.InlineEngine())
+    assert sorted(os.listdir("far")) == sorted(FILES)
+    sentences = [line.encode() for document in DOCUMENTS for line in document.splitlines()]
+    assert len(cluster.sent) > 1000
+    assert not [sentence for sentence in sentences if sentence in cluster.sent]
+
+
+@pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
+def test_a_store_gets_the_same_vocabulary_and_keeps_nothing_else(bucket: Any):
+    near = learn("near", fixtures.InlineEngine())
+    train_vocab("in.txt", f"{bucket.url}/far", config=CONFIG, engine=Cluster())
+    assert bucket.files() == {f"far/{name}": data for name, data in near.items()}
+    assert not bucket.uploads()
+
+
+def test_a_build_learns_through_files_too():
+    for out, engine in (("near", fixtures.InlineEngine()), ("far", Cluster())):
+        build_shards(find_inputs(["in.txt"]), Path(out), None, BuildConfig(), engine, vocab=CONFIG)
+    assert fixtures.digest_folder(Path("near")) == fixtures.digest_folder(Path("far"))
+
+
+def test_an_interrupted_command_leaves_nothing():
+    with pytest.raises(KeyboardInterrupt):
+        learn("far", Failing())
+    assert os.listdir("far") == []
+
+
+def test_what_a_kill_left_is_removed_and_files_of_the_user_stay():
+    work = Path("far/.vocab")
+    work.mkdir(parents=True)
+    (work / "lock").write_bytes(b"albert-data v")
+    (work / "task-0-0123456789abcdef.candidates").write_bytes(b"cut sh")
+    (work / "mine.txt").write_bytes(b"mine")
+    learned = train_vocab("in.txt", "far", config=CONFIG, engine=Cluster())
+    assert learned.num_documents == len(DOCUMENTS)
+    assert sorted(os.listdir("far")) == [".vocab", *sorted(FILES)]
+    assert read(work) == {"mine.txt": b"mine"}
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "lock"])
+def test_a_folder_of_somebody_else_is_refused(kind: str):
+    work, other = Path("far/.vocab"), Path("other")
+    other.mkdir()
+    work.parent.mkdir()
+    if kind == "file":
+        work.write_bytes(b"mine")
+    elif kind == "link":
+        work.symlink_to(other.resolve())
+    else:
+        work.mkdir()
+        (work / "lock").write_bytes(b"mine")
+    with pytest.raises(OutputError, match=r"far/\.vocab was not made by `vocab`; move it away"):
+        learn("far", Cluster())
+    assert os.listdir(other) == []
+    if kind == "lock":
+        assert read(work) == {"lock": b"mine"}
+
+
+def test_of_two_commands_the_second_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("albert_data.pipeline.candidates.LOCK_SECONDS", 0.0)
+    Path("far").mkdir()
+    with lock_folder(Path("far")), pytest.raises(OutputError, match="another `vocab` is writing to far"):
+        learn("far", Cluster())
+
+
+def test_a_machine_that_does_not_share_the_folder_is_named():
+    class Apart(Cluster):
+        """The files of its machines are not here."""
+
+        def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+            for task, result in super().run(job, tasks):
+                result.sentences.unlink()
+                yield task, result
+
+    with pytest.raises(AlbertDataError, match=r"far/\.vocab/.*\.candidates: No such file or directory"):
+        learn("far", Apart())
