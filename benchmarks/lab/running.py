@@ -93,6 +93,7 @@ class Laboratory:
                 known = jobs.get(key := (self.name(row), seed))
                 jobs[key] = dataclasses.replace(job, measures=job.measures | (known.measures if known else {}))
         missing = {key: job for key, job in jobs.items() if job.measures.keys() - self.read(*key)[VALUES].keys()}
+        missing = dict(sorted(missing.items(), key=lambda item: item[0][1]))  # all rows of a seed before the next seed
         updates = f" of {steps:,} updates each" if steps else ""
         self.say(f"{len(jobs)} models{updates}; {len(missing)} are to be trained or measured")
         with ThreadPoolExecutor(self.jobs) as pool:

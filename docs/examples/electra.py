@@ -10,33 +10,26 @@ happens to be the original counts as such. Both are trained together and share t
 x detection.
 
 The example trains on shards, beginning with random weights of MODEL's shape: once by MLM, once as ELECTRA, on the same
-rows for as many updates. Then a linear classifier on the frozen mean vector of a remark (toy_tasks.py) says how much
+rows for as many updates. Then a linear regression on the frozen mean vector of a remark (toy_tasks.py) says how much
 each has learned, on words that its training does not have.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 from itertools import count
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from toy_tasks import Labelled, make_remarks
-from transformers import (
-    AlbertConfig,
-    AlbertForMaskedLM,
-    AlbertModel,
-    AutoTokenizer,
-    get_linear_schedule_with_warmup,
-    logging,
-)
+from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel, AutoTokenizer, logging
 
 from albert_data.interop import ShardDataset
 
-DETECTION_WEIGHT = 50.0
+DETECTION_WEIGHT, RIDGE = 50.0, 0.1
 
 
 class Mlm(nn.Module):
@@ -59,10 +52,9 @@ class Electra(nn.Module):
         super().__init__()
         self.encoder = AlbertModel(config, add_pooling_layer=False)
         self.detect = nn.Linear(config.hidden_size, 1)
-        small = copy.deepcopy(config)
-        small.hidden_size, small.intermediate_size = config.hidden_size // 4, config.intermediate_size // 4
-        small.num_attention_heads = max(1, config.num_attention_heads // 4)
-        self.generator = AlbertForMaskedLM(small)
+        names = ("hidden_size", "intermediate_size", "num_attention_heads")
+        small = {name: max(1, getattr(config, name) // 4) for name in names}
+        self.generator = AlbertForMaskedLM(AlbertConfig(**{**config.to_dict(), **small}))
         self.generator.albert.embeddings = self.encoder.embeddings
         self.generator.tie_weights()  # its head decodes with the shared embeddings
 
@@ -70,8 +62,8 @@ class Electra(nn.Module):
         """The loss, and a line about both parts."""
         guessed = self.generator(**batch)
         ids_BT, is_replaced_BT = self.replace(batch, guessed.logits)
-        inputs = {name: batch[name] for name in ("token_type_ids", "attention_mask")}
-        scores_BT = self.detect(self.encoder(input_ids=ids_BT, **inputs).last_hidden_state)[..., 0]
+        hidden_BTH = self.encoder(ids_BT, batch["attention_mask"], batch["token_type_ids"]).last_hidden_state
+        scores_BT = self.detect(hidden_BTH)[..., 0]
         valid_BT = batch["attention_mask"].bool()
         scores_N, replaced_N = scores_BT[valid_BT], is_replaced_BT[valid_BT]
         detection = F.binary_cross_entropy_with_logits(scores_N, replaced_N.float())
@@ -83,17 +75,15 @@ class Electra(nn.Module):
     @torch.no_grad()
     def replace(batch: dict[str, Tensor], logits_BTV: Tensor) -> tuple[Tensor, Tensor]:
         """Fill the masks of a batch with drawn tokens: the ids, and which of them differ from the original."""
-        labels_BT = batch["labels"]
-        is_masked_BT = labels_BT != -100
-        ids_BT = batch["input_ids"].clone()
+        is_masked_BT, ids_BT = batch["labels"] != -100, batch["input_ids"].clone()
         ids_BT[is_masked_BT] = torch.multinomial(logits_BTV[is_masked_BT].softmax(-1), 1)[:, 0]
-        return ids_BT, is_masked_BT & (ids_BT != labels_BT)
+        return ids_BT, is_masked_BT & (ids_BT != batch["labels"])
 
 
 def train(learner: nn.Module, rows: ShardDataset, *, steps: int, lr: float, device: str) -> None:
-    """Train all weights, with new masks in each epoch; the rate falls to 0."""
+    """Train all weights, with new masks in each epoch; the rate rises for a tenth of the updates, and falls to 0."""
     optimizer = torch.optim.AdamW(learner.to(device).parameters(), lr=lr, betas=(0.9, 0.98))
-    schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
+    schedule = LambdaLR(optimizer, lambda done: min(10 * done / steps, (1 - done / steps) / 0.9))
     loader = DataLoader(rows, 16, shuffle=True, collate_fn=rows.collate, generator=torch.Generator().manual_seed(0))
     learner.train()
     step = 0
@@ -114,27 +104,23 @@ def train(learner: nn.Module, rows: ShardDataset, *, steps: int, lr: float, devi
 
 
 @torch.no_grad()
-def average(encoder: AlbertModel, tokenizer, rows: Labelled) -> Tensor:
-    """The mean vector of the tokens of each text, from the last layer, B x H."""
+def average(encoder: AlbertModel, tokenizer, rows: Labelled) -> tuple[Tensor, Tensor]:
+    """The mean vector of the tokens of each text, from the last layer, B x H; and 1 for praise, -1 for blame."""
     inputs = tokenizer([text for _, text in rows], padding=True, return_tensors="pt").to(encoder.device)
     weights_BT1 = inputs["attention_mask"][..., None]
-    return (encoder(**inputs).last_hidden_state * weights_BT1).sum(1) / weights_BT1.sum(1)
+    x_BH = (encoder(**inputs).last_hidden_state * weights_BT1).sum(1) / weights_BT1.sum(1)
+    return x_BH, torch.tensor([1.0 if label == "praise" else -1.0 for label, _ in rows]).to(x_BH)
 
 
 def probe(encoder: AlbertModel, tokenizer, rows: Labelled, held_out: Labelled) -> float:
-    """The share of held-out texts that a logistic regression on frozen vectors gives the right label."""
+    """The share of held-out texts that a ridge regression on frozen vectors gives the right label."""
     encoder.eval()
-    x_BH, labels_B = average(encoder, tokenizer, rows), torch.tensor([float(label == "praise") for label, _ in rows])
+    (x_BH, signs_B), (test_BH, test_signs_B) = (average(encoder, tokenizer, part) for part in (rows, held_out))
     mean_H, deviation_H = x_BH.mean(0), x_BH.std(0) + 1e-6
-    linear = nn.Linear(x_BH.shape[1], 1).to(x_BH.device)
-    optimizer = torch.optim.AdamW(linear.parameters(), lr=1e-2, weight_decay=0.1)
-    for _ in range(300):
-        scores_B = linear((x_BH - mean_H) / deviation_H)[:, 0]
-        F.binary_cross_entropy_with_logits(scores_B, labels_B.to(scores_B.device)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    scores_B = linear((average(encoder, tokenizer, held_out) - mean_H) / deviation_H)[:, 0].cpu()
-    return ((scores_B > 0) == torch.tensor([label == "praise" for label, _ in held_out])).float().mean().item()
+    x_BH, test_BH = (x_BH - mean_H) / deviation_H, (test_BH - mean_H) / deviation_H
+    ridge_HH = RIDGE * len(x_BH) * torch.eye(x_BH.shape[1]).to(x_BH)
+    weights_H = torch.linalg.solve(x_BH.T @ x_BH + ridge_HH, x_BH.T @ signs_B)
+    return (test_BH @ weights_H * test_signs_B > 0).float().mean().item()
 
 
 def main() -> None:

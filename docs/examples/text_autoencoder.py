@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -39,14 +40,14 @@ class TextAutoencoder(nn.Module):
         super().__init__()
         self.model, self.mask_id = model, mask_id
 
-    def forward(self, ids_BT: Tensor, types_BT: Tensor, valid_BT: Tensor) -> Tensor:
+    def forward(self, ids_BT: Tensor, types_BT: Tensor | None = None, valid_BT: Tensor | None = None) -> Tensor:
         """The logits of each token given all others, B x T x V."""
         albert, config = self.model.albert, self.model.config
         mapping = albert.encoder.embedding_hidden_mapping_in
         memory_BTH = mapping(albert.embeddings(ids_BT, token_type_ids=types_BT))
         x_BTH = mapping(albert.embeddings(torch.full_like(ids_BT, self.mask_id), token_type_ids=types_BT))
         others_TT = ~torch.eye(ids_BT.shape[1], dtype=torch.bool, device=ids_BT.device)
-        allowed_B1TT = valid_BT.bool()[:, None, None, :] & others_TT
+        allowed_B1TT = others_TT if valid_BT is None else valid_BT.bool()[:, None, None, :] & others_TT
         for number in range(config.num_hidden_layers):
             group = albert.encoder.albert_layer_groups[number * config.num_hidden_groups // config.num_hidden_layers]
             for layer in group.albert_layers:
@@ -71,18 +72,16 @@ def restore(batch: dict[str, Tensor]) -> Tensor:
     return torch.where(batch["labels"] >= 0, batch["labels"], batch["input_ids"])
 
 
-def train(autoencoder: TextAutoencoder, rows: ShardDataset, special_ids: Tensor, *, steps: int, lr: float) -> None:
-    """Train all weights to predict every token from the others, except special ones; for one epoch at most."""
+def train(autoencoder: TextAutoencoder, rows: ShardDataset, *, steps: int, lr: float) -> None:
+    """Train all weights to predict every token from the others; for one epoch at most."""
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(autoencoder.parameters(), lr=lr)
     schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
-    autoencoder.train()
     for step, batch in zip(range(steps), DataLoader(rows, 16, shuffle=True, collate_fn=rows.collate), strict=False):
-        batch = {name: tensor.to(special_ids.device) for name, tensor in batch.items()}
-        ids_BT = restore(batch)
-        labels_BT = ids_BT.masked_fill(torch.isin(ids_BT, special_ids), -100)
-        logits_BTV = autoencoder(ids_BT, batch["token_type_ids"], batch["attention_mask"])
-        loss = F.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten())
+        batch = {name: tensor.to(autoencoder.model.device) for name, tensor in batch.items()}
+        ids_BT, valid_BT = restore(batch), batch["attention_mask"]
+        logits_BTV = autoencoder(ids_BT, batch["token_type_ids"], valid_BT)
+        loss = F.cross_entropy(logits_BTV[valid_BT.bool()], ids_BT[valid_BT.bool()])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(autoencoder.parameters(), 1.0)
         optimizer.step()
@@ -92,44 +91,34 @@ def train(autoencoder: TextAutoencoder, rows: ShardDataset, special_ids: Tensor,
             print(f"step {step + 1}: loss {loss.item():.3f}")
 
 
-def score_in_one_pass(autoencoder: TextAutoencoder, ids_T: Tensor) -> float:
-    """The sum of the log probabilities of all tokens but [CLS] and [SEP] given the others, in nats."""
-    logits_TV = autoencoder(ids_T[None], torch.zeros_like(ids_T[None]), torch.ones_like(ids_T[None]))[0]
-    return -F.cross_entropy(logits_TV[1:-1], ids_T[1:-1], reduction="sum").item()
+def guess_by_masks(model: AlbertForMaskedLM, ids_T: Tensor, mask_id: int) -> Tensor:
+    """The logits of all tokens but [CLS] and [SEP] by a masked model: a row for each token, in which it is masked."""
+    rows = torch.arange(len(ids_T) - 2, device=ids_T.device)
+    masked_BT = ids_T.repeat(len(rows), 1)
+    masked_BT[rows, rows + 1] = mask_id
+    return model(input_ids=masked_BT).logits[rows, rows + 1]
 
 
-def score_by_masks(model: AlbertForMaskedLM, ids_T: Tensor, mask_id: int) -> float:
-    """The same by a masked model: a row for each token, in which it is masked."""
-    places = torch.arange(1, len(ids_T) - 1, device=ids_T.device)
-    masked_BT = ids_T.repeat(len(places), 1)
-    masked_BT[torch.arange(len(places)), places] = mask_id
-    logits_BV = model(input_ids=masked_BT).logits[torch.arange(len(places)), places]
-    return -F.cross_entropy(logits_BV, ids_T[1:-1], reduction="sum").item()
-
-
-def make_pairs(rows: ShardDataset, num_tokens: int) -> list[tuple[Tensor, Tensor]]:
+def make_pairs(rows: ShardDataset, num_tokens: int, device: str) -> list[tuple[Tensor, Tensor]]:
     """[CLS], the first tokens of a row, [SEP]; and a copy in which two different neighbours are exchanged."""
     random = torch.Generator().manual_seed(0)
-    pairs: list[tuple[Tensor, Tensor]] = []
+    pairs = []
     for row in rows:
         ids_T, in_a = restore(row), int((row["token_type_ids"] == 0).sum())  # with [CLS] and [SEP]
-        if in_a < num_tokens + 2:
-            continue
-        good_T = torch.cat([ids_T[: num_tokens + 1], ids_T[in_a - 1 : in_a]])
         place = int(torch.randint(1, num_tokens, (), generator=random))
-        bad_T = good_T.clone()
-        bad_T[[place, place + 1]] = good_T[[place + 1, place]]
-        if not torch.equal(good_T, bad_T):
-            pairs.append((good_T, bad_T))
-    return pairs
+        order = [*range(place), place + 1, place, *range(place + 2, num_tokens + 1), in_a - 1]
+        if in_a >= num_tokens + 2 and ids_T[place] != ids_T[place + 1]:
+            pairs.append((ids_T[sorted(order)].to(device), ids_T[order].to(device)))
+    return pairs[:200]
 
 
 @torch.no_grad()
-def compare(score, pairs: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-    """The share of pairs whose original has the higher score, and the seconds for a score."""
+def compare(name: str, guess: Callable[[Tensor], Tensor], pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Print the share of pairs whose original is the more probable one. guess: logits of all but [CLS] and [SEP]."""
     begin = time.perf_counter()
-    right = sum(score(good_T) > score(bad_T) for good_T, bad_T in pairs)
-    return right / len(pairs), (time.perf_counter() - begin) / (2 * len(pairs))
+    losses = [[F.cross_entropy(guess(ids_T), ids_T[1:-1]).item() for ids_T in pair] for pair in pairs]
+    seconds, right = time.perf_counter() - begin, sum(good < bad for good, bad in losses)
+    print(f"{name}: right {right / len(pairs):.1%} of {len(pairs)}, {500 * seconds / len(pairs):.1f} ms a text")
 
 
 def main() -> None:
@@ -144,20 +133,15 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     model = AlbertForMaskedLM.from_pretrained(arguments.model).to(device).eval()
-    rows, validation = (
-        ShardDataset(arguments.shards, model, split=split, remask=False) for split in ("train", "validation")
-    )
-    pairs = [(good.to(device), bad.to(device)) for good, bad in make_pairs(validation, arguments.tokens)[:200]]
+    validation = ShardDataset(arguments.shards, model, split="validation", remask=False)
+    pairs = make_pairs(validation, arguments.tokens, device)
     if not pairs:
         raise SystemExit(f"{arguments.shards}: no validation row begins with {arguments.tokens} tokens; lower --tokens")
-    share, seconds = compare(lambda ids_T: score_by_masks(model, ids_T, tokenizer.mask_token_id), pairs)
-    print(f"masked model: right {share:.1%} of {len(pairs)}, {1000 * seconds:.1f} ms a text")
+    compare("masked model", lambda ids_T: guess_by_masks(model, ids_T, tokenizer.mask_token_id), pairs)
 
     autoencoder = TextAutoencoder(model, tokenizer.mask_token_id)
-    special_ids = torch.tensor(tokenizer.all_special_ids, device=device)
-    train(autoencoder, rows, special_ids, steps=arguments.steps, lr=arguments.lr)
-    share, seconds = compare(lambda ids_T: score_in_one_pass(autoencoder.eval(), ids_T), pairs)
-    print(f"T-TA: right {share:.1%} of {len(pairs)}, {1000 * seconds:.1f} ms a text")
+    train(autoencoder, ShardDataset(arguments.shards, model, remask=False), steps=arguments.steps, lr=arguments.lr)
+    compare("T-TA", lambda ids_T: autoencoder(ids_T[None])[0, 1:-1], pairs)
 
 
 if __name__ == "__main__":
