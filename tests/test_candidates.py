@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 from collections.abc import Iterable, Iterator
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
+from albert_data.pipeline import candidates
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.candidates import CandidateFiles, lock_folder, take_candidates
+from albert_data.pipeline.candidates import lock_folder, take_candidates, write_candidates
 from albert_data.pipeline.vocabulary import train_vocab
 from albert_data.pipeline.vocabulary_folder import FILES
 from albert_data.storage import make_path
@@ -67,13 +69,13 @@ def learn(folder: Any, engine: Any) -> dict[str, bytes]:
 
 
 def read(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 @given(st.dictionaries(st.binary(), HASHES))
 def test_what_is_written_is_read_once(tmp_path_factory: pytest.TempPathFactory, sentences: dict[bytes, int]):
     folder = tmp_path_factory.mktemp("files")
-    path = CandidateFiles(folder).write("task", sentences)
+    path = write_candidates(folder, "task", sentences)
     assert take_candidates(path) == sentences
     assert not path.exists()
 
@@ -82,6 +84,10 @@ def test_the_vocabulary_is_the_same_and_no_sentence_is_sent():
     cluster = Cluster()
     assert learn("far", cluster) == learn("near", fixtures.InlineEngine())
     assert sorted(os.listdir("far")) == sorted(FILES)
+    check_sent(cluster)
+
+
+def check_sent(cluster: Cluster) -> None:
     sentences = [line.encode() for document in DOCUMENTS for line in document.splitlines()]
     assert len(cluster.sent) > 1000
     assert not [sentence for sentence in sentences if sentence in cluster.sent]
@@ -96,9 +102,11 @@ def test_a_store_gets_the_same_vocabulary_and_keeps_nothing_else(bucket: Any):
 
 
 def test_a_build_learns_through_files_too():
-    for out, engine in (("near", fixtures.InlineEngine()), ("far", Cluster())):
+    cluster = Cluster()
+    for out, engine in (("near", fixtures.InlineEngine()), ("far", cluster)):
         build_shards(find_inputs(["in.txt"]), Path(out), None, BuildConfig(), engine, vocab=CONFIG)
     assert fixtures.digest_folder(Path("near")) == fixtures.digest_folder(Path("far"))
+    check_sent(cluster)
 
 
 def test_an_interrupted_command_leaves_nothing():
@@ -107,16 +115,28 @@ def test_an_interrupted_command_leaves_nothing():
     assert os.listdir("far") == []
 
 
-def test_what_a_kill_left_is_removed_and_files_of_the_user_stay():
+@pytest.mark.parametrize(("make", "mark"), [(Cluster, b"albert-data v"), (fixtures.InlineEngine, candidates._MARK)])
+def test_what_a_kill_left_is_removed_and_files_of_the_user_stay(make: Any, mark: bytes):
+    """Also by a command that works on this machine alone."""
     work = Path("far/.vocab")
     work.mkdir(parents=True)
-    (work / "lock").write_bytes(b"albert-data v")
+    (work / "lock").write_bytes(mark)
     (work / "task-0-0123456789abcdef.candidates").write_bytes(b"cut sh")
-    (work / "mine.txt").write_bytes(b"mine")
-    learned = train_vocab("in.txt", "far", config=CONFIG, engine=Cluster())
+    mine = ("mine.txt", "election.candidates", "-0123456789abcdef.candidates.old")
+    for name in mine:
+        (work / name).write_bytes(b"mine")
+    learned = train_vocab("in.txt", "far", config=CONFIG, engine=make())
     assert learned.num_documents == len(DOCUMENTS)
     assert sorted(os.listdir("far")) == [".vocab", *sorted(FILES)]
-    assert read(work) == {"mine.txt": b"mine"}
+    assert read(work) == dict.fromkeys(mine, b"mine")
+
+
+def test_a_command_of_this_machine_leaves_a_folder_that_is_not_ours_alone():
+    work = Path("far/.vocab")
+    work.mkdir(parents=True)
+    (work / "lock").write_bytes(b"")
+    learn("far", fixtures.InlineEngine())
+    assert read(work) == {"lock": b""}
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "lock"])
@@ -139,9 +159,44 @@ def test_a_folder_of_somebody_else_is_refused(kind: str):
 
 
 def test_of_two_commands_the_second_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.pipeline.candidates.LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(candidates, "LOCK_SECONDS", 0.0)
     Path("far").mkdir()
-    with lock_folder(Path("far")), pytest.raises(OutputError, match="another `vocab` is writing to far"):
+    with lock_folder(Path("far")) as folder:
+        path = write_candidates(folder, "task", {b"a": 1})
+        with pytest.raises(OutputError, match="another `vocab` is writing to far"):
+            learn("far", Cluster())
+        learn("far", fixtures.InlineEngine())  # as before there were clusters
+        assert take_candidates(path) == {b"a": 1}
+
+
+def test_who_lost_the_lock_of_a_store_removes_nothing(bucket: Any):
+    parent = make_path(f"{bucket.url}/far")
+    with lock_folder(parent) as folder:
+        bucket.put("far/.vocab/lock", b"of another")
+        write_candidates(folder, "task", {b"a": 1})
+        before = bucket.files()
+    assert bucket.files() == before
+
+
+def test_what_can_not_be_removed_keeps_neither_the_vocabulary_nor_the_lock(monkeypatch: pytest.MonkeyPatch):
+    def fail(folder: Path) -> None:
+        if (Path("far") / FILES[0]).exists():
+            raise OSError(errno.EIO, "Input/output error", str(folder))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(candidates, "_clear", fail)
+        learn("far", Cluster())
+    assert sorted(os.listdir("far")) == [".vocab", *sorted(FILES)]
+    learn("far", Cluster())
+    assert sorted(os.listdir("far")) == sorted(FILES)
+
+
+def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch):
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(OutputError, match="^output far can't be written: No space left on device; name another folder"):
         learn("far", Cluster())
 
 

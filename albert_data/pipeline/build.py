@@ -240,9 +240,15 @@ class _Build:
                     "train a vocabulary with `albert-data vocab` first, or give files"
                 )
             self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
-            config, engine, progress = self._config.text, self._engine, self._progress
-            shared = self._work.candidates if spans_machines(engine) else None
-            report = learn_vocabulary(self._inputs, config, self._vocab, engine, progress, shrink=True, shared=shared)
+            report = learn_vocabulary(
+                self._inputs,
+                self._config.text,
+                self._vocab,
+                self._engine,
+                self._progress,
+                shrink=True,
+                shared=self._work.candidates if spans_machines(self._engine) else None,
+            )
             save_vocabulary(self._work.tokenizer, report)
             for line in report.describe_choices():
                 self._progress.say(line)

@@ -1,7 +1,8 @@
-"""Files in which the tasks of a cluster leave the sentences that may be in the sample of a vocabulary.
+"""Candidates for the sample of a vocabulary, in files: the tasks of a cluster leave them there, as Ray carries no text.
 
-Ray carries names and counts, no text. Each file is an Arrow stream of one batch: hashes (uint64), sentences (binary).
-The process that trains the vocabulary removes a file once it has read it.
+A file is an Arrow stream of one batch: hashes (uint64), sentences (binary). The process that trains the vocabulary
+removes each as it reads it. Every attempt of a task writes a file of its own, because an attempt that Ray has given up
+may still run, and write late.
 
     OUT/.build/candidates/   of a build without --tokenizer
     DIR/.vocab/              of `vocab`
@@ -11,46 +12,32 @@ The process that trains the vocabulary removes a file once it has read it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow
 
-from albert_data.errors import OutputError
+from albert_data.errors import OutputError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, write_bytes
 from albert_data.pipeline.workdir import LOCK_SECONDS
-from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.storage import FOLDER, find_kind, find_storage, remember_listings
 
-_SUFFIX = ".candidates"
+_NAME = re.compile(r".+-[0-9a-f]{16}\.candidates")
 _WORK, _LOCK, _MARK = ".vocab", "lock", b"albert-data vocab\n"
 
 
-class CandidateFiles:
-    """The files of one reading of the corpus. It can be pickled.
-
-    Their names are new for each reading: a task that was given up may still run, and write what was asked for before.
-    place: a file that every machine has to see.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._reading = folder, os.urandom(8).hex()
-        find_storage(folder).make_folder(folder)
-        self.place = self.write("begin", {})
-
-    def write(self, task_name: str, sentences: dict[bytes, int]) -> Path:
-        """Write the candidates of a task, with their hashes."""
-        path = self._folder / f"{task_name}-{self._reading}{_SUFFIX}"
-        columns = [
-            pyarrow.array(sentences.values(), pyarrow.uint64()),
-            pyarrow.array(sentences, pyarrow.large_binary()),
-        ]
-        batch = pyarrow.record_batch(columns, ["hash", "sentence"])
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        write_bytes(path, sink.getvalue())
-        return path
+def write_candidates(folder: Path, task_name: str, sentences: dict[bytes, int]) -> Path:
+    """Write the candidates of a task, with their hashes, to a new file."""
+    path = folder / f"{task_name}-{os.urandom(8).hex()}.candidates"
+    columns = [pyarrow.array(sentences.values(), pyarrow.uint64()), pyarrow.array(sentences, pyarrow.large_binary())]
+    batch = pyarrow.record_batch(columns, ["hash", "sentence"])
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    write_bytes(path, sink.getvalue())
+    return path
 
 
 def take_candidates(path: Path) -> dict[bytes, int]:
@@ -60,18 +47,9 @@ def take_candidates(path: Path) -> dict[bytes, int]:
     return dict(zip(sentences.to_pylist(), hashes.to_pylist(), strict=True))
 
 
-def remove_candidates(folder: Path) -> None:
-    """Remove the files that were never read: of tasks that ran twice, and of a command that was killed."""
-    storage = find_storage(folder)
-    for name in storage.list_names(folder):
-        if name.endswith(_SUFFIX) and is_regular(folder / name):
-            storage.remove(folder / name)
-    storage.remove_leftovers(folder)
-
-
 @contextmanager
 def lock_folder(parent: Path) -> Iterator[Path]:
-    """The folder for the candidates of `vocab`, in its DIR. It is removed at the end.
+    """The folder for the candidates of `vocab`, in its DIR. What is left in it is removed before and after.
 
     Raises OutputError if another command uses it, or if it is not ours.
     """
@@ -79,19 +57,42 @@ def lock_folder(parent: Path) -> Iterator[Path]:
     lock = folder / _LOCK
     if find_kind(folder, follow=False) not in (None, FOLDER) or (is_there(lock) and not _is_ours(lock)):
         raise OutputError(f"{folder} was not made by `vocab`; move it away, or name another folder")
-    storage.make_folder(folder)
     try:
+        storage.make_folder(folder)
         unlock = storage.lock(lock, _MARK, LOCK_SECONDS)
     except BlockingIOError as error:
         raise OutputError(f"another `vocab` is writing to {parent}; wait for it to end") from error
+    except OSError as error:
+        raise OutputError(f"output {parent} can't be written: {error.strerror}; name another folder") from error
     try:
-        remove_candidates(folder)
+        _clear(folder)
         yield folder
     finally:
-        remove_candidates(folder)
-        storage.remove(lock)
+        # What can't be removed now is removed by the next `vocab`. If another has taken the lock, all is its own.
+        with suppress(OSError, StorageError):
+            storage.check_lock(lock)
+            _clear(folder)
+            storage.remove(lock)
+        unlock()  # before the folder is removed: NFS keeps a file that is open
         storage.remove_empty(folder)
-        unlock()
+
+
+def sweep(parent: Path) -> None:
+    """Remove what a killed `vocab` of a cluster left in DIR, unless another is at work there."""
+    lock = parent / _WORK / _LOCK
+    if is_regular(lock) and find_storage(lock).read_mark(lock) == _MARK:
+        with suppress(OutputError), lock_folder(parent):
+            pass
+
+
+def _clear(folder: Path) -> None:
+    """Remove the files that were never read: of attempts that ran late, and of a command that was killed."""
+    storage = find_storage(folder)
+    with remember_listings():
+        found = [folder / name for name in storage.list_names(folder) if _NAME.fullmatch(name)]
+        for _ in storage.at_once(storage.remove, filter(is_regular, found)):
+            pass
+    storage.remove_leftovers(folder)
 
 
 def _is_ours(lock: Path) -> bool:

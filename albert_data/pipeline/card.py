@@ -45,7 +45,7 @@ Of the maskable tokens {mask_percent:g} % are masked, {spans}.
 
 `manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
 """
-_DROPPED = "\nOf equal documents one was kept: {:,} copies were dropped."
+_DROPPED = "\nOf equal documents one was kept. Copies dropped: {:,}."
 _KEY_B = "| `document_key_b` | uint64 | the document of segment B; another one where the label is random |\n"
 _SOURCE = "| `source` | uint16 | the document's {}, counted from 0: {} |\n"
 _MIXTURE = """

@@ -1,8 +1,8 @@
 """Train a vocabulary on any input that a build reads, in bounded memory.
 
-The corpus is read in parallel, as a build reads it. Each worker returns the sentences that may be in the sample (on a
-cluster, the name of a file with them) and the counts of all characters. So the vocabulary depends on the documents and
-the settings alone.
+The corpus is read in parallel, as a build reads it. Each worker returns candidates, the sentences that may be in the
+sample (on a cluster, the path of a file with them), and the counts of all characters. So the vocabulary depends on the
+documents and the settings alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from albert_data.corpus.fields import Fields, name_field
 from albert_data.corpus.inputs import Input, check_language_field
 from albert_data.corpus.layout import advise
 from albert_data.errors import InputError
-from albert_data.pipeline.candidates import CandidateFiles, lock_folder, take_candidates
+from albert_data.pipeline.candidates import lock_folder, sweep, take_candidates, write_candidates
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
@@ -31,7 +31,7 @@ from albert_data.pipeline.trainer_process import TrainerProcess
 from albert_data.pipeline.vocabulary_folder import claim_folder, save_vocabulary
 from albert_data.pipeline.warming import WARMING_BLOCK, compile_reading, compile_with_notice
 from albert_data.sentences.text import make_text
-from albert_data.storage import make_path
+from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.albert_text import normalise_text_of
 from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.tokenizer.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
@@ -58,9 +58,8 @@ class SampleTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Sentences that may be in the sample, with their hashes, and counts of all that was read.
-
-    sentences: or the file that holds them; characters: of all sentences, not of these alone.
+    """What a task has read. sentences: the candidates with their hashes, or the path of the file that holds them;
+    characters: of all sentences, not of these alone.
     """
 
     sentences: dict[bytes, int] | Path
@@ -71,10 +70,13 @@ class Candidates:
 
 
 class SampleJob:
-    """Reads the documents of a task, and returns the sentences whose hashes are within its limit, or a file of them."""
+    """Reads the documents of a task, and returns the sentences whose hashes are within its limit.
 
-    def __init__(self, text: TextConfig, config: VocabConfig, files: CandidateFiles | None = None) -> None:
-        self._text, self._config, self._files = text, config, files
+    folder: where a file with them is written; None to return the sentences themselves.
+    """
+
+    def __init__(self, text: TextConfig, config: VocabConfig, folder: Path | None = None) -> None:
+        self._text, self._config, self._folder = text, config, folder
 
     def __call__(self, task: SampleTask) -> Candidates:
         damage, counter = Damage(strict=self._text.strict), _make_counter(self._config)
@@ -90,7 +92,7 @@ class SampleJob:
                 num_documents += len(lines.document_keys)
                 text_bytes += len(lines.utf8)
         return Candidates(
-            sentences=sentences if self._files is None else self._files.write(task.task.name, sentences),
+            sentences=sentences if self._folder is None else write_candidates(self._folder, task.task.name, sentences),
             characters=counter.finish(),
             num_documents=num_documents,
             text_bytes=text_bytes,
@@ -185,9 +187,10 @@ def train_vocab(
         found = find_named(inputs, text, progress)
         claim_folder(folder, config.model_type)
         engine = engine or MultiprocessEngine(workers)
+        sweep(folder)
         with lock_folder(folder) if spans_machines(engine) else nullcontext() as shared:
             report = learn_vocabulary(found, text, config, engine, progress, shared=shared)
-        save_vocabulary(folder, report)
+            save_vocabulary(folder, report)
     except OSError as error:
         raise explain_disk_error(error) from error
     return report
@@ -213,7 +216,7 @@ def learn_vocabulary(
     check_reach(inputs, engine)
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
-    corpus = _read_corpus(inputs, text, config, engine, progress, shared)
+    corpus = _Reader(inputs, text, config, engine, progress, shared).read()
     unspaced_share = measure_unspaced(corpus.characters)
     if rule is None:
         alphabet = choose_alphabet(corpus.characters, config)
@@ -238,62 +241,64 @@ def learn_vocabulary(
     )
 
 
-def _read_corpus(
-    inputs: list[Input], text: TextConfig, config: VocabConfig, engine: Engine, progress: Progress, shared: Path | None
-) -> Corpus:
-    num_bytes = count_bytes(inputs)
-    share = min(_CANDIDATES * config.sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
-    sample = SentenceSample(config.sample_bytes, share)
-    corpus = _read_sample(sample, inputs, text, config, engine, progress, shared)
-    if not sample.is_full:
-        progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
-        sample = SentenceSample(config.sample_bytes)
-        corpus = _read_sample(sample, inputs, text, config, engine, progress, shared)
-    return corpus
+@dataclass(frozen=True)
+class _Reader:
+    """Reads a corpus. shared: see `learn_vocabulary`."""
 
+    inputs: list[Input]
+    text: TextConfig
+    config: VocabConfig
+    engine: Engine
+    progress: Progress
+    shared: Path | None
 
-def _read_sample(
-    sample: SentenceSample,
-    inputs: list[Input],
-    text: TextConfig,
-    config: VocabConfig,
-    engine: Engine,
-    progress: Progress,
-    shared: Path | None,
-) -> Corpus:
-    """Read a corpus and fill the sample."""
-    damage = Damage(strict=text.strict)
-    files = None if shared is None else CandidateFiles(shared)
-    job, warming = SampleJob(text, config, files), SampleWarming(SampleJob(text, config), text)
-    compile_with_notice(warming, progress)
-    places = (*list_samples(inputs), *(() if files is None else (str(files.place),)))
-    prepared = PreparedJob(job=job, prepare=warming, places=places)
-    progress.start("reading", count_bytes(inputs))
-    num_documents, text_bytes, totals = 0, 0, CharacterTotals()
-    # Tasks are made while others run: later ones get a lower limit, since the sample fills.
-    here = Damage(strict=text.strict)  # a thread counts in it, so it is added at the end
-    plan = read_tasks(inputs, text, here, lambda task: spans_machines(engine))
-    tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
-    for task, found in engine.run(prepared, tasks):
-        sample.add(found.sentences if isinstance(found.sentences, dict) else take_candidates(found.sentences))
-        totals.add(found.characters)
-        damage.merge(found.damage)
-        num_documents += found.num_documents
-        text_bytes += found.text_bytes
-        progress.advance(task.task.num_bytes, found.text_bytes)
-    damage.merge(here)
-    if not num_documents:
-        raise no_document(damage.counts, damage.fields)
-    if damage.unlabelled.num_records and not damage.num_labelled:
-        raise missing_labels(text, damage.unlabelled)
-    return Corpus(
-        sentences=sample.sentences(),
-        characters=totals.finish(),
-        num_documents=num_documents,
-        text_bytes=text_bytes,
-        damage=dict(damage.counts),
-        advice=_advise(num_documents, damage, text, inputs),
-    )
+    def read(self) -> Corpus:
+        num_bytes, sample_bytes = count_bytes(self.inputs), self.config.sample_bytes
+        # Without a share, the first tasks would return all of their sentences, since the sample is not full yet.
+        share = min(_CANDIDATES * sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
+        sample = SentenceSample(sample_bytes, share)
+        corpus = self._fill(sample)
+        if sample.is_full:
+            return corpus
+        self.progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
+        return self._fill(SentenceSample(sample_bytes))
+
+    def _fill(self, sample: SentenceSample) -> Corpus:
+        damage = Damage(strict=self.text.strict)
+        warming = SampleWarming(SampleJob(self.text, self.config), self.text)
+        compile_with_notice(warming, self.progress)
+        places = list_samples(self.inputs)
+        if self.shared is not None:
+            find_storage(self.shared).make_folder(self.shared)
+            places += [str(write_candidates(self.shared, "begin", {}))]  # a file that every machine has to see
+        job = SampleJob(self.text, self.config, self.shared)
+        prepared = PreparedJob(job=job, prepare=warming, places=tuple(places))
+        self.progress.start("reading", count_bytes(self.inputs))
+        num_documents, text_bytes, totals = 0, 0, CharacterTotals()
+        # Tasks are made while others run: later ones get a lower limit, since the sample fills.
+        here = Damage(strict=self.text.strict)  # a thread counts in it, so it is added at the end
+        plan = read_tasks(self.inputs, self.text, here, lambda task: spans_machines(self.engine))
+        tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
+        for task, found in self.engine.run(prepared, tasks):
+            sample.add(found.sentences if isinstance(found.sentences, dict) else take_candidates(found.sentences))
+            totals.add(found.characters)
+            damage.merge(found.damage)
+            num_documents += found.num_documents
+            text_bytes += found.text_bytes
+            self.progress.advance(task.task.num_bytes, found.text_bytes)
+        damage.merge(here)
+        if not num_documents:
+            raise no_document(damage.counts, damage.fields)
+        if damage.unlabelled.num_records and not damage.num_labelled:
+            raise missing_labels(self.text, damage.unlabelled)
+        return Corpus(
+            sentences=sample.sentences(),
+            characters=totals.finish(),
+            num_documents=num_documents,
+            text_bytes=text_bytes,
+            damage=dict(damage.counts),
+            advice=_advise(num_documents, damage, self.text, self.inputs),
+        )
 
 
 def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:

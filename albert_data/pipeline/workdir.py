@@ -285,6 +285,7 @@ class WorkDir:
             self._storage.remove(self._journal)
         if not find_kind(self._journal):
             self._storage.remove(self._lock_path)
+            self.close()  # before the folder is removed: NFS keeps a file that is open
             self._storage.remove_empty(self.root)  # another build may have begun here since
         self.close()
 

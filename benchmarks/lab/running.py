@@ -187,7 +187,7 @@ class Laboratory:
         path = self.folder / "steps.json"
         if not path.is_file():
             self.say(f"measuring the speed of the plain model, {_TRIAL_STEPS} updates")
-            seldom = dict.fromkeys(("eval_every", "save_every"), _TRIAL_STEPS)  # in the long trainings it takes no time
+            seldom = dict.fromkeys(("eval_every", "save_every"), _TRIAL_STEPS)  # as rare as in long trainings
             job = self._make_job(Row(name="trial", train=seldom), (), seed=0, steps=_TRIAL_STEPS)
             run = self.folder / "trial"
             self._work(dataclasses.replace(job, run=str(run), result=str(run.with_suffix(".json"))), "trial")

@@ -47,22 +47,22 @@ class TextAutoencoder(nn.Module):
         memory_BTH = mapping(albert.embeddings(ids_BT, token_type_ids=types_BT))
         x_BTH = mapping(albert.embeddings(torch.full_like(ids_BT, self.mask_id), token_type_ids=types_BT))
         others_TT = ~torch.eye(ids_BT.shape[1], dtype=torch.bool, device=ids_BT.device)
-        allowed_B1TT = others_TT if valid_BT is None else valid_BT.bool()[:, None, None, :] & others_TT
+        allowed = others_TT if valid_BT is None else valid_BT.bool()[:, None, None, :] & others_TT
         for number in range(config.num_hidden_layers):
             group = albert.encoder.albert_layer_groups[number * config.num_hidden_groups // config.num_hidden_layers]
             for layer in group.albert_layers:
-                x_BTH = run_layer(layer, x_BTH, memory_BTH, allowed_B1TT)
+                x_BTH = run_layer(layer, x_BTH, memory_BTH, allowed)
         return self.model.predictions(x_BTH)
 
 
-def run_layer(layer: nn.Module, x_BTH: Tensor, memory_BTH: Tensor, allowed_B1TT: Tensor) -> Tensor:
-    """A layer whose queries come from x, keys and values from the embeddings of the input."""
+def run_layer(layer: nn.Module, x_BTH: Tensor, memory_BTH: Tensor, allowed: Tensor) -> Tensor:
+    """A layer whose queries come from x, keys and values from the embeddings of the input. allowed: ... x T x T."""
     attention = layer.attention
     projected = attention.query(x_BTH), attention.key(memory_BTH), attention.value(memory_BTH)
     q_BATD, k_BATD, v_BATD = (
         y_BTH.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2) for y_BTH in projected
     )
-    mixed_BTH = F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, allowed_B1TT).transpose(1, 2).flatten(2)
+    mixed_BTH = F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, allowed).transpose(1, 2).flatten(2)
     y_BTH = attention.LayerNorm(x_BTH + attention.dense(mixed_BTH))
     return layer.full_layer_layer_norm(layer.ff_chunk(y_BTH) + y_BTH)
 
