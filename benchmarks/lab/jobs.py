@@ -14,8 +14,8 @@ class Job:
     measure the costs of one and train nothing; compile: as in TrainConfig. before: see `Row`.
 
     measures: for each key, the kind (tables.py) and the shards that it is measured on; num_rows: the most rows that a
-    measure reads. The figures are written to `result`: VALUES, one for each key, "parameters", "layers" (layers.py) and
-    "curve", the validation losses over the updates.
+    measure reads. The figures are written to `result`: VALUES, one for each key, "parameters", "layers" (layers.py),
+    "curve", the validation losses over the updates, and "seconds" of training.
     """
 
     shards: str

@@ -90,18 +90,21 @@ def _describe(laboratory: Laboratory, table: Table, seeds: int) -> Iterator[str]
     found = collect(laboratory, table, seeds)
     if verdicts := [_say(claim, found) for claim in table.claims]:
         yield render_list(verdicts)
-    heads = ["row", "parameters", *(measure.name for measure in table.measures)]
+    heads = ["row", "parameters", "minutes", *(measure.name for measure in table.measures)]
     heads += [f"paper: {name}" for name in table.paper_columns]
     rows = [
         [
             row.name,
             _count_parameters(laboratory, row),
+            _count_minutes(laboratory, row, seeds),
             *(str(found[row.name, measure.name]) for measure in table.measures),
             *row.paper,
         ]
         for row in table.rows
     ]
-    yield render_table(heads, rows, caption=f"{count_of(seeds, 'seed')} a row; {table.source}")
+    so_far = min(len(sample.values) for sample in found.values())
+    measured = f", {so_far} measured so far" if so_far < seeds else ""
+    yield render_table(heads, rows, caption=f"{count_of(seeds, 'seed')} a row{measured}; {table.source}")
     charts = [_draw_losses(laboratory, table)]
     if table.shows_layers:
         charts += [_draw_layers(laboratory, table, key) for key in _LAYER_TITLES]
@@ -119,6 +122,13 @@ def _say(claim: Claim, found: dict[tuple[str, str], Sample]) -> str:
 def _count_parameters(laboratory: Laboratory, row: Row) -> str:
     count = laboratory.read(laboratory.name(row), 0).get("parameters")
     return "" if count is None else f"{count / 1e6:.2f} M"
+
+
+def _count_minutes(laboratory: Laboratory, row: Row, seeds: int) -> str:
+    """How long the training took, evaluations included: the mean of the seeds. Empty if nothing was trained."""
+    files = [laboratory.read(laboratory.name(row), seed) for seed in range(seeds)]
+    found = [values["seconds"] for values in files if "seconds" in values]
+    return f"{mean(found) / 60:.1f}" if found else ""
 
 
 def _draw_losses(laboratory: Laboratory, table: Table) -> Chart | None:

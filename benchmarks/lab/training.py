@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +44,32 @@ def work(job: Job) -> int:
         values = {key: costs[kind] for key, (kind, _) in job.measures.items()}
         write_json(Path(job.result), {VALUES: values, "parameters": count_parameters(shape)})
         return 0
-    interrupt, model, curve, steps = Interrupt(), None, list[tuple[float, float]](), 0
+    interrupt, model, runs = Interrupt(), None, list[tuple[str, int]]()
     if job.before is not None:
         begin = dataclasses.replace(job, shape=job.before, run=f"{job.run}-begin", steps=job.steps * 3 // 4)
         last = train_model(begin, None, interrupt)
         if last is None:
             return interrupt.exit_code
-        curve, steps = read_curve(begin.run), begin.steps
-        model, job = load_model(last), dataclasses.replace(job, steps=job.steps - steps)
+        runs.append((begin.run, begin.steps))
+        model, job = load_model(last), dataclasses.replace(job, steps=job.steps - begin.steps)
     last = train_model(job, model, interrupt)
     if last is None:
         return interrupt.exit_code
-    curve += [(steps + step, loss) for step, loss in read_curve(job.run)]
-    write_json(Path(job.result), {**measure_model(job, last), "curve": curve})
+    runs.append((job.run, job.steps))
+    write_json(Path(job.result), {**measure_model(job, last), **read_figures(runs)})
     return 0
 
 
-def read_curve(run: str) -> list[tuple[float, float]]:
-    """The validation losses of a run over its updates."""
-    return read_run(Path(run)).points("mlm_loss", "validation")
+def read_figures(runs: Iterable[tuple[str, int]]) -> dict[str, Any]:
+    """The validation losses over the updates, and the seconds, of runs that go on from each other. runs: with their
+    updates."""
+    curve, seconds, before = list[tuple[float, float]](), 0.0, 0
+    for run, steps in runs:
+        figures = read_run(Path(run))
+        curve += [(before + step, loss) for step, loss in figures.points("mlm_loss", "validation")]
+        seconds += figures.points("seconds", "train")[-1][1]
+        before += steps
+    return {"curve": curve, "seconds": seconds}
 
 
 def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path | None:

@@ -20,7 +20,7 @@ from albert_data.train.loader import open_training
 from benchmarks.lab import costs, training
 from benchmarks.lab.command import lab
 from benchmarks.lab.jobs import Job
-from benchmarks.lab.page import Sample, judge
+from benchmarks.lab.page import Sample, judge, write_page
 from benchmarks.lab.probing import fit_classifier, read_features
 from benchmarks.lab.running import Laboratory, Settings
 from benchmarks.lab.tables import PROBE, Measure, make_tables
@@ -116,11 +116,15 @@ def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, t
     figures = json.loads((out / "results/plain-0.json").read_text())
     probe = Measure("SOP", PROBE, {"pairs": "sop"}).key(TABLES["sentence"].rows[0])
     assert 0 <= figures["values"][probe] <= 1
+    assert 0 < figures["seconds"] < 100
+    assert [step for step, _ in figures["curve"]] == [1, 2, 3, 4]
     assert all(text in page for text in ("86.5", "cannot be decided", "2 seeds a row", "</svg>"))
 
     done.clear()
     run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
     assert done == []
+    laboratory = Laboratory(folder=out, settings=Settings(inputs=(), preset="tiny"), jobs=1, say=print)
+    assert "3 seeds a row, 2 measured so far; table 5" in write_page(laboratory, [TABLES["sentence"]], 3)
     (out / "results/pairs=nsp-1.json").unlink()  # as if it had been interrupted after the training
     run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
     assert done == ["pairs=nsp-1"]
@@ -135,6 +139,8 @@ def test_a_training_goes_on_in_another_shape_with_its_weights(corpus: Path, voca
         assert [path.name for path in (begun, ended)] == ["step-00000003", "step-00000001"]
         before, after = load_model(begun), load_model(ended)
         assert (before.config.dropout, after.config.dropout) == (0.1, dropout)
+        curve = json.loads((tmp_path / f"lab/results/{name}-0.json").read_text())["curve"]
+        assert [step for step, _ in curve] == [1, 2, 3, 4]
         changes = [(a - b).abs().max() for a, b in zip(before.parameters(), after.parameters(), strict=True)]
         assert max(changes) < 0.05  # one update changes a weight by less than a new initialisation would
 
