@@ -10,6 +10,7 @@ from typing import Any
 
 import numba
 import pytest
+from build_fixtures import CORPUS_TASK_BYTES, Corpus, small_tasks
 from hypothesis import HealthCheck, settings
 from toy_language import make_sentences, train_model
 
@@ -79,6 +80,13 @@ def tokenizer_model() -> bytes:
 @pytest.fixture(scope="session")
 def tokenizer(tokenizer_model: bytes) -> Tokenizer:
     return Tokenizer(tokenizer_model, "the tests' tokenizer")
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
+    """A corpus whose builds have many tasks, as all builds of the module have from then on."""
+    with small_tasks(CORPUS_TASK_BYTES):
+        yield Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
 
 
 @pytest.fixture(scope="session")

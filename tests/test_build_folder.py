@@ -36,17 +36,6 @@ from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_tasks() -> Iterator[None]:
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
-        yield
-
-
-@pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
-
-
 def test_a_finished_build_is_left_alone(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,6 @@ from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer
 
 _replace = os.replace
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tasks() -> Iterator[None]:
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
-        yield
-
-
-@pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
 
 
 # ---- killed ----

@@ -173,12 +173,6 @@ def test_tasks_end_with_the_run(engine: ray_engine.RayEngine, tmp_path: Path):
     assert not (tmp_path / "ended").exists()
 
 
-@pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[fixtures.Corpus]:
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
-        yield fixtures.Corpus(tmp_path_factory.mktemp("ray"), tokenizer)
-
-
 def test_a_build_has_the_same_bytes_and_a_vocabulary_too(
     engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path
 ):

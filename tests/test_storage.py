@@ -24,23 +24,11 @@ from albert_data.files import write_bytes
 from albert_data.shards.reader import open_shards
 from albert_data.storage import DEVICE, FILE, FOLDER, LINK, PIPE, Disk, find_kind, find_storage, is_remote, make_path
 from albert_data.storage.urls import resolve_url
-from albert_data.tokenizer.model import Tokenizer
 
 DISK = Disk()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_tasks() -> Iterator[None]:
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
-        yield
-
-
 # ---- another storage ----
-
-
-@pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,8 @@ from albert_data.pipeline.ray_engine import RayEngine
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
 from albert_data.storage.s3 import S3
-from albert_data.tokenizer.model import Tokenizer
 
 both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tasks() -> Iterator[None]:
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +33,6 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name, seconds in (("EXPIRY_SECONDS", 1.5), ("RENEW_SECONDS", 0.2), ("_POLL_SECONDS", 0.1)):
         monkeypatch.setattr(f"albert_data.storage.locks.{name}", seconds)
-
-
-@pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import build_fixtures as fixtures
@@ -35,22 +34,10 @@ from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.shards.schema import shard_schema, write_shard
 from albert_data.tokenizer import words_version_1
-from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import WordRule
 
 NUMBER, UNICODE, LIBRARIES = current_versions()
 NEWER_LIBRARY = (NUMBER, UNICODE, {**LIBRARIES, "sentencepiece": "99.0"})
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tasks() -> Iterator[None]:
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES):
-        yield
-
-
-@pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
 
 
 def turn_old(out: Path) -> None:
