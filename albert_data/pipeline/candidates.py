@@ -11,8 +11,8 @@ may still run, and write late.
 
 from __future__ import annotations
 
-import os
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,7 +30,7 @@ _WORK, _LOCK, _MARK = ".vocab", "lock", b"albert-data vocab\n"
 
 def write_candidates(folder: Path, task_name: str, sentences: dict[bytes, int]) -> Path:
     """Write the candidates of a task, with their hashes, to a new file."""
-    path = folder / f"{task_name}-{os.urandom(8).hex()}.candidates"
+    path = folder / f"{task_name}-{secrets.token_hex(8)}.candidates"
     columns = [pyarrow.array(sentences.values(), pyarrow.uint64()), pyarrow.array(sentences, pyarrow.large_binary())]
     batch = pyarrow.record_batch(columns, ["hash", "sentence"])
     sink = pyarrow.BufferOutputStream()
