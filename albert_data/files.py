@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import OutputError
-from albert_data.storage import FILE, find_kind, find_storage, is_remote
+from albert_data.storage import FILE, find_kind, find_storage, is_remote, remember_listings
 from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
 from albert_data.storage.cache_folder import find_cache_folder as find_cache_folder  # for kernel_cache.py
 
@@ -45,6 +45,16 @@ def read_bytes(path: Path) -> bytes:
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
     with replace_file(path, sync=sync) as file:
         file.write(data)
+
+
+def remove_files(folder: Path, is_ours: Callable[[str], object]) -> None:
+    """Remove the files whose names are ours, and what a kill left of others. Links and folders stay."""
+    storage = find_storage(folder)
+    with remember_listings():
+        found = [folder / name for name in storage.list_names(folder) if is_ours(name)]
+        for _ in storage.at_once(storage.remove, filter(is_regular, found)):
+            pass
+    storage.remove_leftovers(folder)
 
 
 def to_json(value: object) -> bytes:

@@ -179,12 +179,12 @@ def test_who_lost_the_lock_of_a_store_removes_nothing(bucket: Any):
 
 
 def test_what_can_not_be_removed_keeps_neither_the_vocabulary_nor_the_lock(monkeypatch: pytest.MonkeyPatch):
-    def fail(folder: Path) -> None:
+    def fail(folder: Path, is_ours: Any) -> None:
         if (Path("far") / FILES[0]).exists():
             raise OSError(errno.EIO, "Input/output error", str(folder))
 
     with monkeypatch.context() as patch:
-        patch.setattr(candidates, "_clear", fail)
+        patch.setattr(candidates, "remove_files", fail)
         learn("far", Cluster())
     assert sorted(os.listdir("far")) == [".vocab", *sorted(FILES)]
     learn("far", Cluster())

@@ -20,9 +20,9 @@ from pathlib import Path
 import pyarrow
 
 from albert_data.errors import OutputError, StorageError
-from albert_data.files import is_regular, is_there, read_bytes, write_bytes
+from albert_data.files import is_regular, is_there, read_bytes, remove_files, write_bytes
 from albert_data.pipeline.workdir import LOCK_SECONDS
-from albert_data.storage import FOLDER, find_kind, find_storage, remember_listings
+from albert_data.storage import FOLDER, find_kind, find_storage
 
 _NAME = re.compile(r".+-[0-9a-f]{16}\.candidates")
 _WORK, _LOCK, _MARK = ".vocab", "lock", b"albert-data vocab\n"
@@ -65,13 +65,13 @@ def lock_folder(parent: Path) -> Iterator[Path]:
     except OSError as error:
         raise OutputError(f"output {parent} can't be written: {error.strerror}; name another folder") from error
     try:
-        _clear(folder)
+        remove_files(folder, _NAME.fullmatch)  # a command was killed
         yield folder
     finally:
         # What can't be removed now is removed by the next `vocab`. If another has taken the lock, all is its own.
         with suppress(OSError, StorageError):
             storage.check_lock(lock)
-            _clear(folder)
+            remove_files(folder, _NAME.fullmatch)  # attempts ran late
             storage.remove(lock)
         unlock()  # before the folder is removed: NFS keeps a file that is open
         storage.remove_empty(folder)
@@ -83,16 +83,6 @@ def sweep(parent: Path) -> None:
     if is_regular(lock) and find_storage(lock).read_mark(lock) == _MARK:
         with suppress(OutputError), lock_folder(parent):
             pass
-
-
-def _clear(folder: Path) -> None:
-    """Remove the files that were never read: of attempts that ran late, and of a command that was killed."""
-    storage = find_storage(folder)
-    with remember_listings():
-        found = [folder / name for name in storage.list_names(folder) if _NAME.fullmatch(name)]
-        for _ in storage.at_once(storage.remove, filter(is_regular, found)):
-            pass
-    storage.remove_leftovers(folder)
 
 
 def _is_ours(lock: Path) -> bool:

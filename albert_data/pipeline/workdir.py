@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from albert_data.config import NEWER
 from albert_data.errors import OutputError, StorageError
-from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
+from albert_data.files import is_regular, is_there, read_bytes, read_json, remove_files, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import (
     WORDS_FILE,
@@ -45,7 +46,7 @@ from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote, remember_listings
+from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote
 from albert_data.tokenizer.model import MODEL_NAME
 from albert_data.wording import count_of
 
@@ -266,13 +267,7 @@ class WorkDir:
         """Remove files with these names from folders below .build, and then the folders that are empty."""
         for folder, patterns in names.items():
             path = self.root / folder
-            with remember_listings():
-                bases = {name: name.removesuffix(TEMPORARY_SUFFIX) for name in self._storage.list_names(path)}
-                # Version 0.3.0 named temporary files so: x.run.tmp
-                ours = [path / name for name, base in bases.items() if any(fnmatchcase(base, one) for one in patterns)]
-                for _ in self._storage.at_once(self._storage.remove, filter(is_regular, ours)):
-                    pass
-            self._storage.remove_leftovers(path)
+            remove_files(path, partial(_is_ours, patterns))
             self._storage.remove_empty(path)  # it stays if it holds a file that no build wrote
 
     def remove(self) -> None:
@@ -303,6 +298,11 @@ class WorkDir:
         if self._unlock is not None:
             self._unlock()
             self._unlock = None
+
+
+def _is_ours(patterns: tuple[str, ...], name: str) -> bool:
+    base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
+    return any(fnmatchcase(base, pattern) for pattern in patterns)
 
 
 def _boot_id() -> str:

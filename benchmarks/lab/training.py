@@ -61,8 +61,7 @@ def work(job: Job) -> int:
 
 
 def read_figures(runs: Iterable[tuple[str, int]]) -> dict[str, Any]:
-    """The validation losses over the updates, and the seconds, of runs that go on from each other. runs: with their
-    updates."""
+    """The curve and the seconds of runs, each of which goes on from the one before. runs: folders and updates."""
     curve, seconds, before = list[tuple[float, float]](), 0.0, 0
     for run, steps in runs:
         figures = read_run(Path(run))
@@ -101,7 +100,7 @@ def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path |
 
 
 def measure_model(job: Job, checkpoint: Path) -> dict[str, Any]:
-    """The figures of a trained model: of `Job.result` all but the curve."""
+    """The figures of a trained model: of `Job.result` all but the curve and the seconds."""
     model = load_model(checkpoint)
     precision = choose_precision("auto", "auto")
     model.to(precision.device)

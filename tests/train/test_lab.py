@@ -17,7 +17,8 @@ from albert_data.shards.rows import restore_ids
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.loader import open_training
-from benchmarks.lab import costs, training
+from albert_data.train.runs.figures import read_run
+from benchmarks.lab import costs, running, training
 from benchmarks.lab.command import lab
 from benchmarks.lab.jobs import Job
 from benchmarks.lab.page import Sample, judge, write_page
@@ -143,6 +144,19 @@ def test_a_training_goes_on_in_another_shape_with_its_weights(corpus: Path, voca
         assert [step for step, _ in curve] == [1, 2, 3, 4]
         changes = [(a - b).abs().max() for a, b in zip(before.parameters(), after.parameters(), strict=True)]
         assert max(changes) < 0.05  # one update changes a weight by less than a new initialisation would
+
+
+def test_the_speed_is_measured_without_evaluations(
+    corpus: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(running, "_TRIAL_STEPS", 60)  # tiny has a line of figures every 20 updates
+    settings = Settings(inputs=(str(corpus),), tokenizer=str(vocab), preset="tiny", max_seq_len=64, minutes=0.1)
+    laboratory = Laboratory(folder=tmp_path, settings=settings, jobs=1, say=print)
+    steps = laboratory._choose_steps()
+    lines = read_run(tmp_path / "trial").lines
+    assert [line["step"] for line in lines if line["split"] == "validation"] == [60]
+    (_, before), (_, after) = read_run(tmp_path / "trial").points("seconds", "train")[1:]
+    assert steps == pytest.approx(6 / ((after - before) / 20), abs=1)
 
 
 def test_costs_are_measured_without_a_training(
