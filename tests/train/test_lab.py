@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from albert_data.errors import ConfigError
 from albert_data.shards.rows import restore_ids
 from albert_data.train.checkpoint import list_checkpoints, load_model
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
 from albert_data.train.loader import open_training
 from albert_data.train.runs.figures import read_run
 from benchmarks.lab import costs, running, training
@@ -95,6 +95,15 @@ def test_every_claim_names_rows_and_a_measure_of_its_table():
             assert {claim.better, claim.worse} <= rows
             assert claim.measure in measures
         assert {len(row.paper) for row in table.rows} == {len(table.paper_columns)}
+
+
+@pytest.mark.parametrize("preset", MODEL_PRESETS)
+def test_every_row_of_every_preset_is_a_model_that_can_be_trained(preset: str):
+    for table in make_tables(MODEL_PRESETS[preset]).values():
+        for row in table.rows:
+            replace(RECIPES["quick"][preset], **row.train)  # raises ConfigError if it is none
+            for shape in (row.shape, row.before or {}):
+                replace(MODEL_PRESETS[preset], **shape)
 
 
 def test_a_classifier_finds_what_is_there_and_nothing_in_noise():
