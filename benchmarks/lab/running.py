@@ -173,7 +173,8 @@ class Laboratory:
         if settings.tokenizer is not None:
             return settings.tokenizer
         if not out.is_dir():
-            self._command("vocab", *settings.inputs, "--uncased", "-o", str(out), vocab_size=settings.vocab_size)
+            given = {"vocab_size": settings.vocab_size, "language": settings.language}
+            self._command("vocab", *settings.inputs, "--uncased", "-o", str(out), **given)
         return str(out)
 
     def _command(self, *arguments: str, **options: object) -> None:

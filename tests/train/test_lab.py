@@ -142,6 +142,16 @@ def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, t
     assert done == ["pairs=nsp-1", "dropout=0.1-0", "before.dropout=0.1-0", "before.dropout=0.1,dropout=0.1-0"]
 
 
+def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    given: dict[str, object] = {}
+    monkeypatch.setattr(
+        Laboratory, "_command", lambda self, command, *_, language, **__: given.update({command: language})
+    )
+    settings = Settings(inputs=("in.txt",), language="zh", preset="tiny")
+    Laboratory(folder=tmp_path, settings=settings, jobs=1, say=print).build({})
+    assert given == {"vocab": "zh", "build": "zh"}
+
+
 def test_a_training_goes_on_in_another_shape_with_its_weights(corpus: Path, vocab: Path, tmp_path: Path):
     run_lab(corpus, vocab, tmp_path / "lab", "dropout")
     for name, dropout in (("before.dropout=0.1", 0.0), ("before.dropout=0.1,dropout=0.1", 0.1)):
