@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 from albert_data.files import write_output
 from albert_data.train.config import DEFAULT_PRESETS, MODEL_PRESETS
 from benchmarks.lab.page import write_page
-from benchmarks.lab.running import Laboratory, Settings
+from benchmarks.lab.running import MIN_STEPS, Laboratory, Settings
 from benchmarks.lab.tables import make_tables
 
 PAGE = "report.html"
@@ -21,7 +23,14 @@ COUNT = click.IntRange(min=1)
 
 @click.command()
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, type=click.Choice(TABLES))
-@click.option("--corpus", "inputs", multiple=True, required=True, metavar="INPUT", help="As of `albert-data build`.")
+@click.option(
+    "--corpus",
+    "inputs",
+    multiple=True,
+    required=True,
+    metavar="INPUT",
+    help="A file, folder or glob, as for `albert-data build`. Can be given several times.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("lab"), show_default=True, metavar="DIR")
 @click.option("--tokenizer", metavar="PATH", help="By default a vocabulary is trained.")
 @click.option("--vocab-size", type=COUNT, default=Settings.vocab_size, show_default=True)
@@ -36,17 +45,19 @@ COUNT = click.IntRange(min=1)
     default=Settings.minutes,
     show_default=True,
     metavar="MINUTES",
-    help="How long the plain model trains. All others make as many updates.",
+    help="Training time of the default model. All other models make the same number of updates.",
 )
-@click.option("--steps", type=COUNT, help="Updates of each model, instead of a budget.")
-@click.option("--num-rows", type=COUNT, default=Settings.num_rows, show_default=True, help="Most rows of a measure.")
-@click.option("--seeds", type=COUNT, help="By default 3 for sentence and masks, 1 for the other tables.")
+@click.option("--steps", type=click.IntRange(min=MIN_STEPS), help="Updates of each model, instead of a budget.")
+@click.option(
+    "--num-rows", type=COUNT, default=Settings.num_rows, show_default=True, help="Most rows of a measurement."
+)
+@click.option("--seeds", type=COUNT, help="By default 3 for sentence, masks and costs, 1 for the other tables.")
 @click.option("--jobs", type=COUNT, default=1, show_default=True, help="Models that are trained at once.")
 def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, preset: str | None, **given: Any) -> None:
     """Repeat the ablations of the ALBERT paper on your own text, at a size that fits an evening.
 
-    Builds the shards that a table needs, trains each of its rows for the same number of tokens, and writes
-    DIR/report.html. The same command resumes. By default: sentence and masks.
+    Builds the shards that a table needs, trains each of its rows by the same number of updates, and writes
+    DIR/report.html, with the tables of earlier commands too. The same command resumes. By default: sentence and masks.
 
     \b
     Example:
@@ -62,8 +73,14 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
         folder=output, settings=Settings(preset=preset, **given), jobs=jobs, say=lambda line: click.echo(line)
     )
     laboratory.open()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: trainings save a checkpoint, and the page is written
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         laboratory.run(chosen, seeds)
     finally:  # what was interrupted shows the figures so far
-        write_output(output / PAGE, write_page(laboratory, chosen, seeds).encode())
+        asked = {table.name: seeds or table.seeds for table in chosen}
+        counts = {name: max(laboratory.count_seeds(table), asked.get(name, 0)) for name, table in every.items()}
+        page = write_page(laboratory, [(every[name], count) for name, count in counts.items() if count])
+        write_output(output / PAGE, page.encode())
     click.echo(f"{output / PAGE}")

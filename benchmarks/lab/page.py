@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from statistics import mean, stdev
@@ -18,13 +18,14 @@ from benchmarks.lab.tables import UNITS, Claim, Row, Table
 _LOSS = "{:.3f}".format
 _STYLES = [(colour, shape) for shape in ("line", "dashed", "dotted") for colour in ("first", "second", "third")]
 _LAYER_TITLES = {
-    "distance": "L2 distance between a layer's input and output",
-    "cosine": "Cosine of a layer's input and output",
+    "distance": "L2 distance between a layer's input and output, seed 0",
+    "cosine": "Cosine of a layer's input and output, seed 0",
 }
-_CLEAR = 2.0  # standard errors between two means that decide a claim
+# Student's t of 5 % on both sides, for 1 to 10 degrees of freedom: so many standard errors decide a claim.
+_CLEAR = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 _CAUTION = (
     "The paper's models were trained for hundreds of times as many updates, so only the order of the rows is to be "
-    "compared. All rows have the same text, tokens, seeds and recipe."
+    "compared. All rows have the same text, seeds and recipe, and as many updates of as many tokens."
 )
 
 
@@ -53,22 +54,27 @@ class Sample:
 
 
 def judge(better: Sample, worse: Sample) -> str:
-    """Whether the first is better: "holds", "is reversed", or "cannot be decided", with the reason."""
+    """Whether the first is better: "holds", "is reversed", or "cannot be decided", with the reason.
+
+    Decided by Welch's t-test at 5 %, with its degrees of freedom rounded down.
+    """
     if better.error is None or worse.error is None:
         return "cannot be decided: one seed shows no spread"
     difference, error = better.mean - worse.mean, math.hypot(better.error, worse.error)
     scale, digits, unit = UNITS[better.unit]
     shown = f"{difference * scale:+,.{digits}f} ± {error * scale:,.{digits}f} {unit}"
-    if abs(difference) < _CLEAR * error:
+    parts = [sample.error**4 / (len(sample.values) - 1) for sample in (better, worse) if sample.error]
+    freedom = int(error**4 / sum(parts) + 1e-9) if parts else len(_CLEAR)
+    if abs(difference) <= _CLEAR[min(freedom, len(_CLEAR)) - 1] * error:
         return f"cannot be decided at this size: {shown}"
     return f"{'holds' if difference > 0 else 'is reversed'}: {shown}"
 
 
-def write_page(laboratory: Laboratory, tables: Sequence[Table], seeds: int | None) -> str:
-    """The page as HTML, of what has been measured."""
+def write_page(laboratory: Laboratory, tables: Iterable[tuple[Table, int]]) -> str:
+    """The page as HTML, of what has been measured. tables: each with how many seeds of a row to show."""
     sections = [
-        Section(name=table.name, title=table.title, body="\n".join(_describe(laboratory, table, seeds or table.seeds)))
-        for table in tables
+        Section(name=table.name, title=table.title, body="\n".join(_describe(laboratory, table, seeds)))
+        for table, seeds in tables
     ]
     title = f"Ablations of {laboratory.settings.preset}"
     return render_page(sections, kind="ALBERT laboratory", title=title, about=_CAUTION)
@@ -132,13 +138,13 @@ def _count_minutes(laboratory: Laboratory, row: Row, seeds: int) -> str:
 
 
 def _draw_losses(laboratory: Laboratory, table: Table) -> Chart | None:
-    """The validation loss of the first seed of each row."""
+    """The validation loss of each row's model of seed 0."""
     curves = {row.name: laboratory.read(laboratory.name(row), 0).get("curve", ()) for row in table.rows}
-    return _draw(curves, "loss", table.name, "Validation MLM loss, each on its own shards", "update")
+    return _draw(curves, "loss", table.name, "Validation MLM loss, each on its own shards, seed 0", "update")
 
 
 def _draw_layers(laboratory: Laboratory, table: Table, key: str) -> Chart | None:
-    """How far each layer of the first seed of each row moves the hidden states."""
+    """How far each layer of each row's model of seed 0 moves the hidden states."""
     found = {row.name: laboratory.read(laboratory.name(row), 0).get("layers") for row in table.rows}
     curves = {name: list(enumerate(layers[key], 1)) for name, layers in found.items() if layers}
     return _draw(curves, key, table.name, _LAYER_TITLES[key], "layer")

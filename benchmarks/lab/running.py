@@ -1,8 +1,9 @@
 """Builds the shards that tables need, trains each of their rows once a seed, and keeps the figures.
 
-Everything lies in one folder: DIR/vocab, DIR/shards/NAME, DIR/runs/NAME-SEED, DIR/results/NAME-SEED.json, and lab.json
-with the settings. The name tells what differs from the defaults, so a row that stands in two tables is trained once.
-What is finished is not done again, so the same command resumes after an interruption.
+Everything lies in one folder: DIR/vocab, DIR/shards/NAME, DIR/runs/NAME-SEED, DIR/results/NAME-SEED.json, lab.json with
+the settings, and text.json, which identifies the text. The name tells what differs from the defaults, so a row that
+stands in two tables is trained once. What is finished is not done again, so the same command resumes after an
+interruption.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from albert_data.config import ExampleConfig
+from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.files import read_json, write_json
 from albert_data.pipeline.engine import count_cores
+from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.runs.figures import read_run
 from benchmarks.lab.jobs import VALUES, Job
@@ -32,12 +35,15 @@ from benchmarks.training_command import PROGRAM
 
 _COMPILED_MINUTES = 10  # as compiling.MIN_CPU_MINUTES, without importing torch
 PLAIN = "plain"  # the name of what differs in nothing from the defaults
+SETTINGS_FILE, TEXT_FILE = "lab.json", "text.json"
+MODEL_FILE = "spiece.model"  # which `vocab` writes last
+MIN_STEPS = 2  # a training that changes its shape has two parts
 _TRIAL_STEPS = 300  # the first line of metrics includes compiling, so it has three
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What decides the figures. A folder holds those of one set of settings.
+    """What decides the figures. A folder holds those of one set of settings. Raises ConfigError.
 
     tokenizer: a path; None to train a vocabulary of vocab_size pieces. minutes: how long the plain row trains; all
     rows train for as many updates. steps: updates, instead of minutes. num_rows: the most rows that a measure reads.
@@ -54,6 +60,18 @@ class Settings:
     steps: int | None = None
     num_rows: int = 8192
 
+    def __post_init__(self) -> None:
+        BuildConfig(  # raises for what no build takes, before anything is written
+            text=TextConfig(language=self.language),
+            examples=ExampleConfig(max_seq_len=self.max_seq_len),
+            validation_fraction=self.validation_fraction,
+        )
+        VocabConfig(vocab_size=self.vocab_size)
+        if not 0 < self.minutes < math.inf:
+            raise ConfigError(f"minutes is {self.minutes}; give a number above 0")
+        if "-" in self.inputs:
+            raise ConfigError("the corpus is read for each set of shards, so it can't be stdin; give files")
+
     @property
     def compile(self) -> bool | None:
         """Compile what trains as long as `train --minutes` would compile it for."""
@@ -68,43 +86,75 @@ class Laboratory:
     settings: Settings
     jobs: int
     say: Callable[[str], object]
+    _processes: set[subprocess.Popen[bytes]] = field(default_factory=set, init=False, repr=False)
 
     def open(self) -> None:
-        """Make the folder, or check that it holds this laboratory. Raises ConfigError."""
-        path, values = self.folder / "lab.json", json.loads(json.dumps(dataclasses.asdict(self.settings)))
-        if not path.is_file():
-            if self.folder.exists() and any(self.folder.iterdir()):
-                raise ConfigError(f"{self.folder} is not empty, and no laboratory; choose another folder with -o")
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_json(path, values)
-        elif (there := read_json(path)) != values:
-            other = [f"{key} {there.get(key)}, not {value}" for key, value in values.items() if there.get(key) != value]
+        """Make the folder, or check that it holds this laboratory. Raises ConfigError.
+
+        As long as nothing has been made, other settings replace the first ones, which may have been a mistake.
+        """
+        path, values = self.folder / SETTINGS_FILE, json.loads(json.dumps(dataclasses.asdict(self.settings)))
+        there: dict[str, Any] | None = None
+        try:
+            if not self.folder.is_dir():
+                self.folder.mkdir(parents=True)
+            elif any(self.folder.iterdir()):
+                there = read_json(path)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.folder} is no laboratory ({error}); choose another folder with -o") from error
+        if there is not None and there.keys() != values.keys():
+            raise ConfigError(f"{path} is not of a laboratory of this version; choose another folder with -o")
+        if there == values:
+            return
+        if there is not None and self._is_begun():
+            other = [f"{key} {there[key]}, not {value}" for key, value in values.items() if there[key] != value]
             raise ConfigError(f"{self.folder} was made with {'; '.join(other)}; choose another folder with -o")
+        write_json(path, values)
+
+    def _is_begun(self) -> bool:
+        """Whether a vocabulary, shards, a run or figures are there."""
+        folders = (self.folder / name for name in ("vocab", "shards", "runs", "results"))
+        return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
     def run(self, tables: Sequence[Table], seeds: int | None) -> None:
         """Build, train and measure what is missing. seeds: of each row; None: as many as its table has."""
-        steps = 0  # to measure the costs of an update
-        if any(row.trains for table in tables for row in table.rows):
-            steps = self.settings.steps or self._choose_steps()
-        jobs: dict[tuple[str, int], Job] = {}
+        rows: dict[str, Row] = {}
+        missing: dict[tuple[str, int], dict[str, Measure]] = {}
         for table in tables:
             for row, seed in itertools.product(table.rows, range(seeds or table.seeds)):
-                job = self._make_job(row, table.measures, seed=seed, steps=steps if row.trains else 0)
-                known = jobs.get(key := (self.name(row), seed))
-                jobs[key] = dataclasses.replace(job, measures=job.measures | (known.measures if known else {}))
-        missing = {key: job for key, job in jobs.items() if job.measures.keys() - self.read(*key)[VALUES].keys()}
-        missing = dict(sorted(missing.items(), key=lambda item: item[0][1]))  # all rows of a seed before the next seed
+                key = self.name(row), seed
+                rows[key[0]] = row
+                known = self.read(*key)[VALUES]
+                asked = {measure.key(row): measure for measure in table.measures if measure.key(row) not in known}
+                missing[key] = missing.get(key, {}) | asked
+        num_models = len(missing)
+        # All rows of a seed before the next seed.
+        missing = dict(sorted((item for item in missing.items() if item[1]), key=lambda item: item[0][1]))
+        steps = 0  # to measure the costs of an update
+        if any(rows[name].trains for name, _ in missing):
+            steps = self.settings.steps or self._choose_steps()
+        jobs = {
+            (name, seed): self._make_job(
+                rows[name], measures.values(), seed=seed, steps=steps if rows[name].trains else 0
+            )
+            for (name, seed), measures in missing.items()
+        }
         updates = f" of {steps:,} updates each" if steps else ""
-        self.say(f"{len(jobs)} models{updates}; {len(missing)} are to be trained or measured")
+        self.say(f"{num_models} models{updates}; {len(jobs)} are to be trained or measured")
         with ThreadPoolExecutor(self.jobs) as pool:
             # As completed, not in order: one that fails stops the others that have not begun.
-            waiting = {pool.submit(self._work, job, f"{name}-{seed}"): name for (name, seed), job in missing.items()}
+            waiting = {pool.submit(self._work, job, f"{name}-{seed}"): name for (name, seed), job in jobs.items()}
             try:
                 for done in as_completed(waiting):
                     done.result()
                     self.say(f"  {waiting[done]}")
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
+            except AlbertDataError:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            except BaseException:  # interrupted: each training saves a checkpoint
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(self._processes):
+                    process.terminate()
                 raise
 
     def name(self, row: Row) -> str:
@@ -119,9 +169,22 @@ class Laboratory:
         return ",".join(f"{key}={value}" for key, value in sorted(changed.items())) or PLAIN
 
     def read(self, name: str, seed: int) -> dict[str, Any]:
-        """The figures of a model; without any value if it has not been measured."""
+        """The figures of a model; without any value if it has not been measured. Raises ConfigError."""
         path = self._place("results", f"{name}-{seed}.json")
-        return read_json(path) if path.is_file() else {VALUES: {}}
+        if not path.exists():
+            return {VALUES: {}}
+        found = _read_own(path)
+        if not isinstance(found.get(VALUES), dict):
+            raise ConfigError(f"{path} has no {VALUES}; remove it, and the model is measured again")
+        return found
+
+    def count_seeds(self, table: Table) -> int:
+        """How many seeds of all rows of a table have all figures."""
+        for seed in itertools.count():
+            for row in table.rows:
+                if {measure.key(row) for measure in table.measures} - self.read(self.name(row), seed)[VALUES].keys():
+                    return seed
+        raise AssertionError("unreachable")
 
     def _place(self, kind: str, name: str) -> Path:
         (self.folder / kind).mkdir(exist_ok=True)
@@ -156,32 +219,48 @@ class Laboratory:
         """The shards of a build with these options; a build that is finished is not made again."""
         settings = self.settings
         out = self._place("shards", ",".join(name_options(options)) or PLAIN)
-        if (out / "manifest.json").is_file():
-            return out
-        given = {
-            "tokenizer": self._find_tokenizer(),
-            "max_seq_len": settings.max_seq_len,
-            "validation_fraction": settings.validation_fraction,
-            "language": settings.language,
-            **options,
-        }
-        self._command("build", *settings.inputs, "-o", str(out), **given)
+        if not (out / MANIFEST_NAME).is_file():
+            given = {
+                "tokenizer": self._find_tokenizer(),
+                "max_seq_len": settings.max_seq_len,
+                "validation_fraction": settings.validation_fraction,
+                "language": settings.language,
+                **options,
+            }
+            self._command("build", out, **given)
+        self._check_text(out)
         return out
+
+    def _check_text(self, shards: Path) -> None:
+        """Raise ConfigError if shards have another text or tokenizer than the first ones, so rows are comparable."""
+        manifest, path = read_json(shards / MANIFEST_NAME), self.folder / TEXT_FILE
+        here = {name: manifest[name] for name in ("documents_digest", "rules_version")}
+        here["tokenizer"] = manifest["tokenizer"]["sha256"]
+        if not path.exists():
+            write_json(path, here)
+        elif (there := _read_own(path)) != here:
+            other = " and ".join(name for name in here if here[name] != there.get(name))
+            raise ConfigError(
+                f"{shards} has another {other} than the shards before: the corpus or the program was changed. Choose "
+                "another folder with -o; or restore what was changed, remove these shards, and give the command again"
+            )
 
     def _find_tokenizer(self) -> str:
         out, settings = self.folder / "vocab", self.settings
         if settings.tokenizer is not None:
             return settings.tokenizer
-        if not out.is_dir():
-            given = {"vocab_size": settings.vocab_size, "language": settings.language}
-            self._command("vocab", *settings.inputs, "--uncased", "-o", str(out), **given)
+        if not (out / MODEL_FILE).is_file():
+            self._command("vocab", out, "--uncased", vocab_size=settings.vocab_size, language=settings.language)
         return str(out)
 
-    def _command(self, *arguments: str, **options: object) -> None:
+    def _command(self, name: str, out: Path, *flags: str, **options: object) -> None:
+        """Run a command of albert-data on the corpus. Raises AlbertDataError."""
+        inputs = [f"./{path}" if path.startswith("-") else path for path in self.settings.inputs]
         listed = [text for key, value in options.items() for text in (f"--{key.replace('_', '-')}", str(value))]
-        self.say(shlex.join(["albert-data", *arguments, *listed]))
-        if subprocess.run([*PROGRAM, *arguments, *listed], stdout=subprocess.DEVNULL).returncode:
-            raise AlbertDataError("the command above failed; correct that, and give the same command again")
+        arguments = [name, *inputs, "-o", str(out), *flags, *listed]
+        self.say(shlex.join(["albert-data", *arguments]))
+        if subprocess.run([*PROGRAM, *arguments], stdout=subprocess.DEVNULL).returncode:
+            raise AlbertDataError("the command above failed, for the reason that it gave")
 
     def _choose_steps(self) -> int:
         """The updates that the plain model makes in the given minutes, measured once and kept."""
@@ -194,8 +273,11 @@ class Laboratory:
             self._work(dataclasses.replace(job, run=str(run), result=str(run.with_suffix(".json"))), "trial")
             (begin, before), (end, after) = read_run(run).points("seconds", "train")[-2:]
             seconds = (after - before) / (end - begin)
-            write_json(path, {"steps": max(round(self.settings.minutes * 60 / seconds), 1)})
-        return int(read_json(path)["steps"])
+            write_json(path, {"steps": max(round(self.settings.minutes * 60 / seconds), MIN_STEPS)})
+        steps = _read_own(path).get("steps")
+        if not isinstance(steps, int):
+            raise ConfigError(f"{path} has no number of steps; remove it, and the speed is measured again")
+        return steps
 
     def _work(self, job: Job, name: str) -> None:
         """Do a job in a process of its own, because compiled code of one model would slow the next one down."""
@@ -203,9 +285,20 @@ class Laboratory:
         threads = str(max(count_cores() // self.jobs, 1))
         with log.open("ab") as file:
             command = [sys.executable, "-m", "benchmarks.lab.training", json.dumps(dataclasses.asdict(job))]
-            code = subprocess.run(
+            process = subprocess.Popen(
                 command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": threads}
-            ).returncode
+            )
+            self._processes.add(process)
+            code = process.wait()
+            self._processes.discard(process)
         if code:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             raise AlbertDataError(f"training {name} ended with exit code {code}: {lines[-1] if lines else ''} ({log})")
+
+
+def _read_own(path: Path) -> dict[str, Any]:
+    """Read a JSON file that the laboratory wrote. Raises ConfigError."""
+    try:
+        return read_json(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} can't be read: {error}; remove it, and it is made again") from error

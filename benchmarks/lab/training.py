@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from albert_data.errors import AlbertDataError
-from albert_data.files import write_json
+from albert_data.files import read_json, write_json
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.evaluation import evaluate
+from albert_data.train.folder import RUN_FILE
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import open_training
 from albert_data.train.loop import train
@@ -42,7 +43,7 @@ def work(job: Job) -> int:
         shape = dataclasses.replace(MODEL_PRESETS[job.preset], **job.shape)
         costs = measure_costs(shape, job.seed, compile=job.compile)
         values = {key: costs[kind] for key, (kind, _) in job.measures.items()}
-        write_json(Path(job.result), {VALUES: values, "parameters": count_parameters(shape)})
+        write_result(job, {VALUES: values, "parameters": count_parameters(shape)})
         return 0
     interrupt, model, runs = Interrupt(), None, list[tuple[str, int]]()
     if job.before is not None:
@@ -56,8 +57,15 @@ def work(job: Job) -> int:
     if last is None:
         return interrupt.exit_code
     runs.append((job.run, job.steps))
-    write_json(Path(job.result), {**measure_model(job, last), **read_figures(runs)})
+    write_result(job, {**measure_model(job, last), **read_figures(runs)})
     return 0
+
+
+def write_result(job: Job, figures: dict[str, Any]) -> None:
+    """Write figures. The values of other measures, of other tables, stay."""
+    path = Path(job.result)
+    known = read_json(path)[VALUES] if path.is_file() else {}
+    write_json(path, {**figures, VALUES: {**known, **figures[VALUES]}})
 
 
 def read_figures(runs: Iterable[tuple[str, int]]) -> dict[str, Any]:
@@ -87,9 +95,9 @@ def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path |
     config = dataclasses.replace(config, **job.train)
     shards, run = Path(job.shards), Path(job.run)
     splits = open_training(shards)
-    resume = bool(list_checkpoints(run)) if run.is_dir() else False
+    resume = (run / RUN_FILE).is_file()  # it may have been stopped before its first checkpoint
     initial = None
-    if (job.shape or before) and not resume:
+    if (job.shape or before) and not (resume and list_checkpoints(run)):
         shape = dataclasses.replace(choose_shape(config, splits.train.manifest), **job.shape)
         torch.manual_seed(job.seed)
         model = Albert(shape)

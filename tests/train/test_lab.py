@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import torch
 from build_fixtures import make_documents, to_txt
 from click.testing import CliRunner
 
-from albert_data.errors import ConfigError
+from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards.rows import restore_ids
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
@@ -72,6 +76,17 @@ def test_a_claim_holds_only_if_the_difference_is_clear_of_the_spread():
     assert judge(low, high).startswith("is reversed")
     assert judge(wide, low).startswith("cannot be decided at this size")
     assert judge(Sample((0.9,)), low) == "cannot be decided: one seed shows no spread"
+    assert judge(low, low).startswith("cannot be decided at this size")
+    assert judge(Sample((0.5, 0.5)), Sample((0.5, 0.5))).startswith("cannot be decided at this size")
+    assert judge(Sample((0.6, 0.6)), Sample((0.5, 0.5))).startswith("holds")
+
+
+def test_equal_rows_are_decided_in_one_case_of_twenty_at_most():
+    draws = np.random.default_rng(0).normal(size=(4000, 2, 5))
+    for num_seeds in (2, 3, 5):
+        pairs = [[Sample(tuple(one[:num_seeds])) for one in draw] for draw in draws]
+        decided = sum(not judge(*pair).startswith("cannot") for pair in pairs) / len(pairs)
+        assert 0.005 < decided < 0.06
 
 
 def test_rows_that_are_the_same_model_have_the_same_name():
@@ -134,12 +149,114 @@ def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, t
     run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
     assert done == []
     laboratory = Laboratory(folder=out, settings=Settings(inputs=(), preset="tiny"), jobs=1, say=print)
-    assert "3 seeds a row, 2 measured so far; table 5" in write_page(laboratory, [TABLES["sentence"]], 3)
+    assert "3 seeds a row, 2 measured so far; table 5" in write_page(laboratory, [(TABLES["sentence"], 3)])
     (out / "results/pairs=nsp-1.json").unlink()  # as if it had been interrupted after the training
     run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
     assert done == ["pairs=nsp-1"]
     run_lab(corpus, vocab, out, "dropout", "--seeds", "1")  # its first row is "plain", with a measure that is known
     assert done == ["pairs=nsp-1", "dropout=0.1-0", "before.dropout=0.1-0", "before.dropout=0.1,dropout=0.1-0"]
+    page = (out / "report.html").read_text(encoding="utf-8")  # the table of before is there too, with its seeds
+    assert all(text in page for text in ("Dropout", "86.5", "2 seeds a row"))
+
+
+def test_figures_of_earlier_tables_stay(corpus: Path, vocab: Path, tmp_path: Path, done: list[str]):
+    for table in ("sentence", "masks", "sentence"):
+        run_lab(corpus, vocab, tmp_path / "lab", table, "--seeds", "1")
+    assert done == ["pairs=none-0", "pairs=nsp-0", "plain-0", "plain-0", "masking=word-0", "masking=token-0"]
+    values = json.loads((tmp_path / "lab/results/plain-0.json").read_text())["values"]
+    assert {"probe", "probe,pairs=nsp", "mlm,masking=word", "mlm,masking=token", "mlm"} == values.keys()
+
+
+def test_a_copy_of_the_figures_needs_no_shards(corpus: Path, vocab: Path, tmp_path: Path, done: list[str]):
+    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    for kind in ("shards", "runs"):
+        shutil.rmtree(tmp_path / "lab" / kind)
+    done.clear()
+    assert "4 models; 0 are to be trained" in run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    assert not list((tmp_path / "lab/shards").glob("*"))
+    assert done == []
+
+
+@pytest.mark.parametrize("table", ["masks", "sharing"])  # rows of the preset's shape, and of others
+def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(
+    table: str, corpus: Path, vocab: Path, tmp_path: Path
+):
+    out = tmp_path / "lab"
+    run_lab(corpus, vocab, out, table, "--seeds", "1")
+    before = {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()}
+    for checkpoints in (out / "runs").glob("*/checkpoints"):
+        shutil.rmtree(checkpoints)
+    shutil.rmtree(out / "results")
+    run_lab(corpus, vocab, out, table, "--seeds", "1")
+    assert {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()} == before
+
+
+def test_another_text_is_not_mixed_with_the_first_one(corpus: Path, vocab: Path, tmp_path: Path):
+    mine = tmp_path / "in.txt"
+    mine.write_bytes(corpus.read_bytes())
+    run_lab(mine, vocab, tmp_path / "lab", "dropout")
+    mine.write_bytes(to_txt(make_documents(150, seed=2)))
+    with pytest.raises(ConfigError, match="has another documents_digest than the shards before"):
+        run_lab(mine, vocab, tmp_path / "lab", "masks", "--seeds", "1")
+
+
+def test_a_mistake_in_the_first_command_does_not_spoil_the_folder(corpus: Path, vocab: Path, tmp_path: Path):
+    with pytest.raises(AlbertDataError, match="the command above failed"):
+        run_lab(tmp_path / "missing.txt", vocab, tmp_path / "lab", "dropout")
+    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    for wrong, message in (
+        ({"validation_fraction": 7}, "validation_fraction is 7"),
+        ({"max_seq_len": 3}, "max_seq_len is 3"),
+        ({"language": "xx-no"}, "xx-no"),
+        ({"minutes": float("nan")}, "minutes is nan"),
+        ({"inputs": ("-",)}, "stdin"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Settings(**{"inputs": ("in.txt",), **wrong})
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"name": "mine"}'])
+def test_a_settings_file_of_others_stays_as_it_is(content: bytes, tmp_path: Path):
+    (tmp_path / "lab.json").write_bytes(content)
+    with pytest.raises(ConfigError, match="choose another folder"):
+        Laboratory(folder=tmp_path, settings=Settings(inputs=("in.txt",)), jobs=1, say=print).open()
+    assert (tmp_path / "lab.json").read_bytes() == content
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path):
+    (tmp_path / "file").write_text("Dear")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(ConfigError, match="is no laboratory"):
+            Laboratory(folder=tmp_path / name, settings=Settings(inputs=("in.txt",)), jobs=1, say=print).open()
+    assert (tmp_path / "file").read_text() == "Dear"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]"])
+def test_a_damaged_result_is_named(content: bytes, tmp_path: Path):
+    laboratory = Laboratory(folder=tmp_path, settings=Settings(inputs=("in.txt",)), jobs=1, say=print)
+    laboratory.open()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/plain-0.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"plain-0\.json .*remove it"):
+        laboratory.read("plain", 0)
+
+
+def test_sigterm_saves_the_trainings_and_writes_the_page(corpus: Path, vocab: Path, tmp_path: Path):
+    options = ["--preset", "tiny", "--steps", "100000", "--max-seq-len", "64", "--validation-fraction", "0.3"]
+    given = ["masks", "--seeds", "1", "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(tmp_path / "lab")]
+    with subprocess.Popen([sys.executable, "-m", "benchmarks", "lab", *given, *options], stderr=subprocess.PIPE) as lab:
+        log, deadline = tmp_path / "lab/logs/plain-0.log", time.monotonic() + 120
+        while not (log.is_file() and b"step 20 of" in log.read_bytes()):
+            assert time.monotonic() < deadline
+            assert lab.poll() is None
+            time.sleep(0.1)
+        lab.terminate()
+        assert lab.wait(60) == 143
+    assert "is saved" in log.read_text()
+    assert len(list_checkpoints(tmp_path / "lab/runs/plain-0")) == 1
+    assert "What is masked" in (tmp_path / "lab/report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "lab/logs/masking=word-0.log").exists()
 
 
 def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -147,6 +264,7 @@ def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path,
     monkeypatch.setattr(
         Laboratory, "_command", lambda self, command, *_, language, **__: given.update({command: language})
     )
+    monkeypatch.setattr(Laboratory, "_check_text", lambda self, shards: None)
     settings = Settings(inputs=("in.txt",), language="zh", preset="tiny")
     Laboratory(folder=tmp_path, settings=settings, jobs=1, say=print).build({})
     assert given == {"vocab": "zh", "build": "zh"}
@@ -218,7 +336,7 @@ def test_a_folder_of_other_settings_or_of_others_is_refused(corpus: Path, vocab:
         run_lab(corpus, vocab, tmp_path / "lab", "dropout", "--language", "de")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("Dear")
-    with pytest.raises(ConfigError, match="not empty, and no laboratory"):
+    with pytest.raises(ConfigError, match="mine is no laboratory"):
         run_lab(corpus, vocab, tmp_path / "mine", "dropout")
 
 
