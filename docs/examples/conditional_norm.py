@@ -1,4 +1,4 @@
-"""Conditional LayerNorm: one model for several tasks that give the same text different labels.
+"""Conditional LayerNorm: one model for several matching tasks, which give the same pair of texts different labels.
 
 albert-data export RUN -o MODEL
 python docs/examples/conditional_norm.py MODEL
@@ -9,9 +9,11 @@ each LayerNorm get a term that depends on a condition, here on which task is ask
 model begins as it was pretrained. All other weights are shared by the tasks, and no token of the row is spent on the
 condition.
 
-The example has two tasks on remarks (toy_tasks.py): does the remark praise, and is it on a person? Half of the remarks
-have different labels in the two. It prints the share of right labels on remarks with other words, with the condition
-and without it: a model that is not told the task can be right in 75 % at best.
+The example has two tasks on pairs of remarks (toy_tasks.py): do both praise or both blame, and are both on a person or
+both on a thing? Half of the pairs match in one task and not in the other. It prints the share of right labels on
+remarks with other words, with the condition and without it: a model that is not told the task can be right in 75 % at
+best.
+Measured (docs/examples.md): 79 % with the condition, 75 % without it, on average of both tasks.
 """
 
 from __future__ import annotations
@@ -60,31 +62,34 @@ def add_condition(model: nn.Module) -> list[Tensor]:
     return tasks_B
 
 
-def make_rows(count: int, *, test: bool = False, seed: int = 0) -> tuple[list[str], Tensor, Tensor]:
-    """Texts, tasks and labels. All combinations of a task and the labels of both tasks are equally frequent."""
-    rng = random.Random(f"{seed} {test}")
-    tasks = torch.arange(count) % NUM_TASKS
-    praises, on_people = torch.arange(count) // 2 % 2, torch.arange(count) // 4 % 2
-    texts = [make_remark(rng, bool(one), bool(other), test) for one, other in zip(praises, on_people, strict=True)]
-    return texts, tasks, torch.where(tasks == 0, praises, on_people)
+def make_rows(count: int, *, test: bool = False, seed: int = 0) -> tuple[list[str], list[str], Tensor, Tensor]:
+    """First and second remarks, tasks and labels. Of 32 rows each combination of these has as many."""
+    rng, numbers = random.Random(f"{seed} {test}"), torch.arange(count)
+    tasks, both_judge, both_regard, praises, on_people = (numbers // 2**place % 2 for place in range(5))
+    first = [make_remark(rng, bool(one), bool(other), test) for one, other in zip(praises, on_people, strict=True)]
+    second = [
+        make_remark(rng, bool(one), bool(other), test)
+        for one, other in zip(praises == both_judge, on_people == both_regard, strict=True)
+    ]
+    return first, second, tasks, torch.where(tasks == 0, both_judge, both_regard)
 
 
 def learn(
-    model, tokenizer, tasks_B: list[Tensor] | None, *, steps: int, lr: float, batch_rows: int = 16
+    model, tokenizer, tasks_B: list[Tensor] | None, *, steps: int, lr: float, batch_rows: int = 32
 ) -> list[float]:
     """Train on both tasks together, and return the share of right labels in each, on other words."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
 
-    def predict(texts: list[str], tasks: Tensor) -> Tensor:
+    def predict(first: list[str], second: list[str], tasks: Tensor) -> Tensor:
         if tasks_B is not None:
             tasks_B[:] = [tasks.to(model.device)]
-        return model(**tokenizer(texts, padding=True, return_tensors="pt").to(model.device)).logits.cpu()
+        return model(**tokenizer(first, second, padding=True, return_tensors="pt").to(model.device)).logits.cpu()
 
     model.train()
     for step in range(steps):
-        texts, tasks, labels = make_rows(batch_rows, seed=step)
-        loss = F.cross_entropy(predict(texts, tasks), labels)
+        *rows, labels = make_rows(batch_rows, seed=step)
+        loss = F.cross_entropy(predict(*rows), labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -93,16 +98,16 @@ def learn(
         if step % 100 == 99:
             print(f"step {step + 1}: loss {loss.item():.3f}")
     model.eval()
-    texts, tasks, labels = make_rows(400, test=True)
+    *rows, labels = make_rows(384, test=True)
     with torch.no_grad():
-        right = predict(texts, tasks).argmax(-1) == labels
-    return [right[tasks == task].float().mean().item() for task in range(NUM_TASKS)]
+        right = predict(*rows).argmax(-1) == labels
+    return [right[rows[-1] == task].float().mean().item() for task in range(NUM_TASKS)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Learn two tasks in one model, with and without a condition.")
     parser.add_argument("model", help="folder that `albert-data export` wrote")
-    parser.add_argument("--steps", type=int, default=200, help="updates of the weights")
+    parser.add_argument("--steps", type=int, default=400, help="updates of the weights")
     parser.add_argument("--lr", type=float, default=3e-4, help="highest learning rate (2e-5 for a model of size base)")
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
@@ -114,7 +119,7 @@ def main() -> None:
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         judgement, subject = learn(model, tokenizer, tasks_B, steps=arguments.steps, lr=arguments.lr)
         name = "conditional" if conditional else "plain"
-        print(f"{name}: right {judgement:.1%} (praise or blame), {subject:.1%} (person or thing)")
+        print(f"{name}: right {judgement:.1%} (same judgement), {subject:.1%} (same kind of subject)")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ python docs/examples/electra.py MODEL SHARDS
 Source: Clark, Luong, Le and Manning 2020, "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than
 Generators", arXiv 2003.10555, section 2. A small masked model, the generator, fills the masks of a row with tokens that
 it draws. The discriminator, the model that is kept, tells for each token whether it is the original; a drawn token that
-happens to be the original counts as such. Both are trained together and share their embeddings, with the loss MLM + 50
-x detection.
+happens to be the original counts as such. Both share their embeddings, with the loss MLM + 50 x detection.
 
-The example trains on shards, beginning with random weights of MODEL's shape: once by MLM, once as ELECTRA, on the same
-rows for as many updates. Then a linear regression on the frozen mean vector of a remark (toy_tasks.py) says how much
-each has learned, on words that its training does not have.
+The example trains random weights of MODEL's shape on shards: once by MLM, once as ELECTRA, with as many updates. Then a
+linear regression on the frozen mean vector of a remark (toy_tasks.py) says what each has learned about other words.
+Measured (docs/examples.md): 51.0 % are right before the training, 67.5 % after MLM, 59.0 % after ELECTRA.
 """
 
 from __future__ import annotations

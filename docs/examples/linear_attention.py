@@ -10,6 +10,8 @@ matrix. The result differs from softmax, so a model has to be trained with it.
 
 The example measures both attentions alone at several lengths, and then the MLM loss on validation rows: with softmax,
 with linear attention in its place, and with linear attention after some training.
+Measured (docs/examples.md): at 8,192 tokens a token takes 26 microseconds, by PyTorch's softmax 746. The loss rises
+from 3.60 to 5.98, and 300 updates later it is 5.57.
 """
 
 from __future__ import annotations

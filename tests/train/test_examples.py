@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 from pathlib import Path
 
@@ -435,19 +436,26 @@ def test_a_new_condition_changes_nothing(classifier, tokenizer):
     assert len(norms) == 3  # of the embeddings, and of the two parts of the shared layer
 
 
-def test_the_labels_of_both_tasks_are_those_of_the_remark_and_independent():
-    texts, tasks, labels = conditional_norm.make_rows(800)
+def test_the_labels_of_both_tasks_are_those_of_the_pair_and_independent():
     praise = set(toy_tasks.PRAISE.split())
-    for text, task, label in zip(texts, tasks, labels, strict=True):
+
+    def describe(text):
         on_person = any(text.startswith(pattern.split("{}")[0]) for pattern in toy_tasks.ON_PEOPLE)
-        assert label == (on_person if task else bool({word.strip(".,") for word in text.split()} & praise))
-    assert [labels[tasks == task].float().mean() for task in (0, 1)] == [0.5, 0.5]
+        return bool({word.strip(".,") for word in text.split()} & praise), on_person
+
+    first, second, tasks, labels = conditional_norm.make_rows(640)
+    seen = collections.Counter()
+    for one, other, task, label in zip(map(describe, first), map(describe, second), tasks, labels, strict=True):
+        assert label == (one[task] == other[task])
+        seen[one, other, int(task)] += 1
+    assert set(seen.values()) == {20}
+    assert len(seen) == 32
 
 
 def test_only_with_a_condition_a_model_learns_labels_that_contradict_each_other(folder, tokenizer, monkeypatch):
     def make_rows(count, **_):
         tasks = torch.arange(count) % 2
-        return ["It was good."] * count, tasks, tasks
+        return ["It was good."] * count, ["He is bad."] * count, tasks, tasks
 
     monkeypatch.setattr(conditional_norm, "make_rows", make_rows)
     shares = []
