@@ -61,7 +61,7 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
 
     \b
     Example:
-      python -m benchmarks lab sentence --corpus books.jsonl --budget 20 --jobs 2 -o lab
+      python -m benchmarks lab sentence --corpus books.jsonl --jobs 2 -o lab
     """
     if preset is None:
         from albert_data.train.precision import choose_preset

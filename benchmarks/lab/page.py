@@ -25,7 +25,7 @@ _LAYER_TITLES = {
 _CLEAR = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 _CAUTION = (
     "The paper's models were trained for hundreds of times as many updates, so only the order of the rows is to be "
-    "compared. All rows have the same text, seeds and recipe, and as many updates of as many tokens."
+    "compared. All rows have the same text, seeds, recipe and number of updates."
 )
 
 

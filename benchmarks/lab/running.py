@@ -148,13 +148,11 @@ class Laboratory:
                 for done in as_completed(waiting):
                     done.result()
                     self.say(f"  {waiting[done]}")
-            except AlbertDataError:
+            except BaseException as error:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            except BaseException:  # interrupted: each training saves a checkpoint
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list(self._processes):
-                    process.terminate()
+                if not isinstance(error, AlbertDataError):  # interrupted: each training saves a checkpoint
+                    for process in list(self._processes):
+                        process.terminate()
                 raise
 
     def name(self, row: Row) -> str:
@@ -289,8 +287,14 @@ class Laboratory:
                 command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": threads}
             )
             self._processes.add(process)
-            code = process.wait()
-            self._processes.discard(process)
+            try:
+                code = process.wait()
+            except BaseException:  # interrupted, in the main thread
+                process.terminate()
+                process.wait()
+                raise
+            finally:
+                self._processes.discard(process)
         if code:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             raise AlbertDataError(f"training {name} ended with exit code {code}: {lines[-1] if lines else ''} ({log})")
