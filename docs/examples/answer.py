@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from toy_tasks import Labelled, make_questions, read_tsv
+from toy_tasks import Labelled, make_questions, model_folder, read_tsv
 from transformers import (
     AutoConfig,
     AutoModelForQuestionAnswering,
@@ -109,7 +109,7 @@ def predict(model, tokenizer, rows: Labelled) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fine-tune a model to find answers in a text.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("--train", type=Path, help="file of answers, questions and texts (default: made-up ones)")
     parser.add_argument("--test", type=Path, help="file of others")
     parser.add_argument("--steps", type=int, default=300, help="updates of the weights")

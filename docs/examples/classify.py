@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from toy_tasks import Labelled, make_pairs, make_remarks, read_tsv
+from toy_tasks import Labelled, make_pairs, make_remarks, model_folder, read_tsv
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -75,7 +75,7 @@ def predict(model, tokenizer, rows: Labelled, names: list[str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fine-tune a model on labelled texts or pairs of texts.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("--pairs", action="store_true", help="classify pairs of texts")
     parser.add_argument("--train", type=Path, help="file of labelled lines (default: a made-up task)")
     parser.add_argument("--test", type=Path, help="file of other labelled lines")

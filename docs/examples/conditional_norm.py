@@ -24,7 +24,7 @@ import random
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from toy_tasks import make_remark
+from toy_tasks import make_remark, model_folder
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, get_linear_schedule_with_warmup, logging
 
 NUM_TASKS = 2
@@ -106,7 +106,7 @@ def learn(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Learn two tasks in one model, with and without a condition.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("--steps", type=int, default=400, help="updates of the weights")
     parser.add_argument("--lr", type=float, default=3e-4, help="highest learning rate (2e-5 for a model of size base)")
     arguments = parser.parse_args()

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from toy_tasks import Labelled, make_remarks
+from toy_tasks import Labelled, make_remarks, model_folder
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel, AutoTokenizer, logging
 
 from albert_data.interop import ShardDataset
@@ -124,7 +124,7 @@ def probe(encoder: AlbertModel, tokenizer, rows: Labelled, held_out: Labelled) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Pretrain by replaced-token detection, beside MLM.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote; its shape and tokenizer are used")
+    parser.add_argument("model", type=model_folder, help="exported folder, of which shape and tokenizer are used")
     parser.add_argument("shards", help="shards of the same tokenizer")
     parser.add_argument("--steps", type=int, default=1000, help="updates of the weights, of 16 rows")
     parser.add_argument("--lr", type=float, default=5e-4, help="highest learning rate")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 
+from toy_tasks import model_folder
 from transformers import pipeline
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fill in the [MASK] of a text.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("text", help="a text with one [MASK]")
     parser.add_argument("--top", type=int, default=5, help="guesses to show")
     arguments = parser.parse_args()

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from classify import encode
 from torch import Tensor
-from toy_tasks import Labelled, make_remarks
+from toy_tasks import Labelled, make_remarks, model_folder
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, logging
 
 NAMES = ["blame", "praise"]
@@ -70,7 +70,7 @@ def train(model, tokenizer, rows: Labelled, held_out: Labelled, *, level: float,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fine-tune on noisy labels without and with flooding.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("--level", type=float, default=0.3, help="flood level, in nats")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--lr", type=float, default=3e-4, help="learning rate (2e-5 for a model of size base)")

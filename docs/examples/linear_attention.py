@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset
+from toy_tasks import model_folder
 from transformers import (
     AlbertForMaskedLM,
     AttentionInterface,
@@ -111,7 +112,7 @@ def train(model, rows: ShardDataset, *, steps: int, lr: float, batch_rows: int =
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Put linear attention into a model that was trained with softmax.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("shards", help="shards of the model's tokenizer, with a validation split")
     parser.add_argument("--steps", type=int, default=300, help="updates of the weights with linear attention")
     parser.add_argument("--lr", type=float, default=5e-4, help="highest learning rate")

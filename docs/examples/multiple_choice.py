@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 
 import torch
+from toy_tasks import model_folder
 from transformers import AlbertForMultipleChoice, AlbertTokenizer
 
 QUESTIONS = [
@@ -40,7 +41,7 @@ def encode(tokenizer: AlbertTokenizer, items: list[tuple[str, list[str]]]) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fine-tune a model on questions with four choices.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("--steps", type=int, default=60, help="updates of the weights")
     parser.add_argument("--lr", type=float, default=5e-4, help="learning rate")
     arguments = parser.parse_args()

@@ -22,7 +22,7 @@ import statistics
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from toy_tasks import make_remarks
+from toy_tasks import make_remarks, model_folder
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, logging
 
 PATTERN = "{} It was [MASK]."
@@ -71,7 +71,7 @@ def learn(model, tokenizer, score, rows, held_out, *, epochs: int, lr: float) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Learn a classification from a few examples, by a cloze question.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("--examples", type=int, default=16, help="labelled texts of each label")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--lr", type=float, default=2e-4, help="learning rate (2e-5 for a model of size base)")

@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
+from toy_tasks import model_folder
 from transformers import AlbertForMaskedLM, AutoTokenizer, get_linear_schedule_with_warmup, logging
 
 from albert_data.interop import ShardDataset
@@ -123,7 +124,7 @@ def compare(name: str, guess: Callable[[Tensor], Tensor], pairs: list[tuple[Tens
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a text autoencoder (T-TA) and compare it with a masked model.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote")
+    parser.add_argument("model", type=model_folder, help="folder that `albert-data export` wrote")
     parser.add_argument("shards", help="shards of the model's tokenizer, with a validation split")
     parser.add_argument("--steps", type=int, default=300, help="updates of the weights")
     parser.add_argument("--lr", type=float, default=5e-4, help="highest learning rate")

@@ -23,6 +23,7 @@ import copy
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
+from toy_tasks import model_folder
 from transformers import AlbertForMaskedLM, AutoTokenizer, get_linear_schedule_with_warmup, logging
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -102,7 +103,7 @@ def measure_loss(model: AlbertForMaskedLM, rows: ShardDataset, num_rows: int = 2
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Halve the layers of a model by replacing them at random.")
-    parser.add_argument("model", help="folder that `albert-data export` wrote, of an even number of layers")
+    parser.add_argument("model", type=model_folder, help="exported folder, of an even number of layers")
     parser.add_argument("shards", help="shards of the model's tokenizer, with a validation split")
     parser.add_argument("-o", "--output", help="folder for the model of half the layers")
     parser.add_argument("--steps", type=int, default=300, help="updates of the weights")

@@ -1,4 +1,5 @@
 """Small tasks in simple English, made by chance, for the examples. A task of your own comes from a file (`read_tsv`).
+All examples check by `model_folder` that the model is there.
 
 A third of the words are in the test alone. So a model can't learn them by heart: it is right only by what pretraining
 taught it about words, or by what their place in the text tells.
@@ -6,6 +7,7 @@ taught it about words, or by what their place in the text tells.
 
 from __future__ import annotations
 
+import argparse
 import random
 from pathlib import Path
 
@@ -112,3 +114,10 @@ def read_tsv(path: Path, num_texts: int) -> Labelled:
     if not rows:
         raise SystemExit(f"{path}: has no lines")
     return rows
+
+
+def model_folder(path: str) -> str:
+    """A command line's model, if it is a folder: transformers would ask a server for any other name."""
+    if not Path(path).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path!r}; `albert-data export RUN -o MODEL` writes one")
+    return path

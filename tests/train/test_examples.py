@@ -26,8 +26,10 @@ import answer  # noqa: E402
 import classify  # noqa: E402
 import conditional_norm  # noqa: E402
 import electra  # noqa: E402
+import fill_mask  # noqa: E402
 import flooding  # noqa: E402
 import linear_attention  # noqa: E402
+import multiple_choice  # noqa: E402
 import pet  # noqa: E402
 import text_autoencoder  # noqa: E402
 import theseus  # noqa: E402
@@ -153,6 +155,17 @@ def test_a_file_that_is_not_of_labelled_lines_is_refused(tmp_path):
         toy_tasks.read_tsv(path, 1)
     with pytest.raises(SystemExit, match="No such file"):
         toy_tasks.read_tsv(tmp_path / "missing.tsv", 1)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [answer, classify, conditional_norm, electra, fill_mask, flooding, linear_attention, multiple_choice, pet]
+    + [text_autoencoder, theseus],
+)
+def test_a_model_that_is_not_there_is_refused_without_a_network(module, monkeypatch, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(module, monkeypatch, capsys, "nowhere", "shards")
+    assert "there is no folder 'nowhere'" in capsys.readouterr().err
 
 
 # ---- classification ----
