@@ -49,7 +49,7 @@ def encode(tokenizer, rows: Labelled):
 
 
 def locate(encoded, rows: Labelled) -> tuple[Tensor, Tensor]:
-    """The first and the last token of each answer; -100, which the loss leaves out, if the row does not contain it."""
+    """The first and the last token of each answer; -100 if it is cut off."""
     firsts, lasts = [], []
     for number, (answer, _, text) in enumerate(rows):
         begin = text.find(answer)
@@ -68,6 +68,10 @@ def train(model, tokenizer, rows: Labelled, *, steps: int, lr: float, batch_rows
     rng = random.Random(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
     schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
+    places = locate(encode(tokenizer, rows), rows)[0].tolist()
+    rows = [row for row, place in zip(rows, places, strict=True) if place >= 0]  # the model would take -100 for [CLS]
+    if not rows:
+        raise SystemExit(f"all answers lie behind the first {MAX_LEN} tokens")
     model.train()
     for step in range(1, steps + 1):
         chosen = rng.sample(rows, min(batch_rows, len(rows)))

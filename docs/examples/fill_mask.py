@@ -18,6 +18,8 @@ def main() -> None:
     parser.add_argument("text", help="a text with one [MASK]")
     parser.add_argument("--top", type=int, default=5, help="guesses to show")
     arguments = parser.parse_args()
+    if arguments.text.count("[MASK]") != 1:
+        parser.error("the text needs one [MASK]")
     fill = pipeline("fill-mask", model=arguments.model, tokenizer=arguments.model)
     for guess in fill(arguments.text, top_k=arguments.top):
         print(f"{guess['score']:6.1%}  {guess['token_str']}")

@@ -48,7 +48,7 @@ def measure(model, inputs, labels: Tensor) -> tuple[float, float]:
 
 
 def train(model, tokenizer, rows: Labelled, held_out: Labelled, *, level: float, epochs: int, lr: float) -> list[float]:
-    """Train, print a line for every tenth epoch, and return the test losses."""
+    """Train, print a line for every tenth epoch and the last one, and return the test losses."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     inputs, labels = encode(tokenizer, rows, NAMES, model.device)
     test = encode(tokenizer, held_out, NAMES, model.device)
@@ -63,7 +63,7 @@ def train(model, tokenizer, rows: Labelled, held_out: Labelled, *, level: float,
         loss, _ = measure(model, inputs, labels)
         test_loss, right = measure(model, *test)
         test_losses.append(test_loss)
-        if epoch % 10 == 0:
+        if epoch % 10 == 0 or epoch == epochs:
             print(f"b {level}, epoch {epoch}: loss {loss:.3f}, test loss {test_loss:.3f}, right {right:.1%}")
     return test_losses
 

@@ -23,7 +23,7 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, RandomSampler, Subset
 from toy_tasks import model_folder
 from transformers import (
     AlbertForMaskedLM,
@@ -95,14 +95,13 @@ def measure_loss(model, rows: ShardDataset, num_rows: int = 256) -> float:
 
 
 def train(model, rows: ShardDataset, *, steps: int, lr: float, batch_rows: int = 16) -> None:
-    """Train all weights on masked rows, for one epoch at most; the rate falls to 0."""
+    """Train all weights on masked rows; the rate falls to 0."""
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
     model.train()
-    for _, batch in zip(
-        range(steps), DataLoader(rows, batch_rows, shuffle=True, collate_fn=rows.collate), strict=False
-    ):
+    sampler = RandomSampler(rows, num_samples=batch_rows * steps)  # as many epochs as are needed
+    for batch in DataLoader(rows, batch_rows, sampler=sampler, collate_fn=rows.collate):
         model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

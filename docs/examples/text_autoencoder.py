@@ -8,8 +8,7 @@ Learning" (T-TA), arXiv 2004.08097. A masked model gives the probability of one 
 position asks with a query that contains no token, and no position attends to itself; keys and values are the embeddings
 of the input in every layer, not the results of the layer before, which would contain all tokens. So the result at a
 position depends on all tokens but its own, and every token of a row is a label.
-Deviation: the first query is [MASK] with its position, where the paper has the position alone, and weights are not
-random: those of the exported model are trained on.
+Deviation: the first query is [MASK] with its position, not the position alone; training begins with MODEL's weights.
 
 The example trains for a while. Then it takes pieces of validation rows, exchanges two neighbouring tokens in a copy,
 and counts how often the original is the more probable one: by the masked model, with a pass a token, and by T-TA.
@@ -25,7 +24,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 from toy_tasks import model_folder
 from transformers import AlbertForMaskedLM, AutoTokenizer, get_linear_schedule_with_warmup, logging
 
@@ -74,11 +73,12 @@ def restore(batch: dict[str, Tensor]) -> Tensor:
 
 
 def train(autoencoder: TextAutoencoder, rows: ShardDataset, *, steps: int, lr: float) -> None:
-    """Train all weights to predict every token from the others; for one epoch at most."""
+    """Train all weights to predict every token from the others."""
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(autoencoder.parameters(), lr=lr)
     schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
-    for step, batch in zip(range(steps), DataLoader(rows, 16, shuffle=True, collate_fn=rows.collate), strict=False):
+    loader = DataLoader(rows, 16, sampler=RandomSampler(rows, num_samples=16 * steps), collate_fn=rows.collate)
+    for step, batch in enumerate(loader):
         batch = {name: tensor.to(autoencoder.model.device) for name, tensor in batch.items()}
         ids_BT, valid_BT = restore(batch), batch["attention_mask"]
         logits_BTV = autoencoder(ids_BT, batch["token_type_ids"], valid_BT)

@@ -22,7 +22,7 @@ import copy
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, RandomSampler, Subset
 from toy_tasks import model_folder
 from transformers import AlbertForMaskedLM, AutoTokenizer, get_linear_schedule_with_warmup, logging
 from transformers.modeling_outputs import BaseModelOutput
@@ -72,12 +72,13 @@ def finish_half(half: AlbertForMaskedLM) -> AlbertForMaskedLM:
 
 
 def train(half: AlbertForMaskedLM, rows: ShardDataset, *, steps: int, lr: float, first_rate: float) -> None:
-    """Train the successor, for one epoch at most. The rate of replacing reaches 1 after half of the steps."""
+    """Train the successor. The rate of replacing reaches 1 after half of the steps."""
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW([weight for weight in half.parameters() if weight.requires_grad], lr=lr)
     schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
     half.train()
-    for step, batch in zip(range(steps), DataLoader(rows, 16, shuffle=True, collate_fn=rows.collate), strict=False):
+    loader = DataLoader(rows, 16, sampler=RandomSampler(rows, num_samples=16 * steps), collate_fn=rows.collate)
+    for step, batch in enumerate(loader):
         half.albert.encoder.rate = min(1.0, first_rate + (1 - first_rate) * step / (steps / 2))
         loss = half(**{name: tensor.to(half.device) for name, tensor in batch.items()}).loss
         if not loss.requires_grad:  # no module was replaced, so there is nothing to learn from this batch
@@ -113,6 +114,8 @@ def main() -> None:
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
     model = AlbertForMaskedLM.from_pretrained(arguments.model).to("cuda" if torch.cuda.is_available() else "cpu")
     num_layers = model.config.num_hidden_layers
+    if model.config.num_hidden_groups > 1:
+        raise SystemExit(f"{arguments.model}: has {model.config.num_hidden_groups} groups of layers; one is needed")
     if num_layers % 2:
         raise SystemExit(f"{arguments.model}: has {num_layers} layers, an odd number, which can't be halved")
     rows = ShardDataset(arguments.shards, model)

@@ -225,10 +225,12 @@ def test_the_tokens_of_an_answer_are_those_of_its_text(tokenizer):
         assert tokenizer.decode(ids[first : last + 1]).strip() == row[0]
 
 
-def test_an_answer_that_is_cut_off_has_no_label(tokenizer, monkeypatch):
+def test_an_answer_that_is_cut_off_is_not_trained(tokenizer, monkeypatch):
     monkeypatch.setattr(answer, "MAX_LEN", 16)
     rows = [("Anna", "Who was it?", "It was good. " * 9 + "Anna came.")]
     assert answer.locate(answer.encode(tokenizer, rows), rows) == (torch.tensor([-100]), torch.tensor([-100]))
+    with pytest.raises(SystemExit, match="all answers lie behind the first 16 tokens"):
+        answer.train(torch.nn.Linear(1, 1), tokenizer, rows, steps=10, lr=1e-3)
     with pytest.raises(SystemExit, match="'Tom' is not in its text"):
         answer.locate(answer.encode(tokenizer, rows), [("Tom", *rows[0][1:])])
 
@@ -496,6 +498,23 @@ def test_the_rate_decides_which_layers_are_run(masked, tokenizer):
     short = half.eval()(**inputs).logits
     assert (short - whole).abs().max() > 1e-3
     torch.testing.assert_close(theseus.finish_half(half)(**inputs).logits, short)
+
+
+def test_the_rate_of_replacing_rises_to_one_over_as_many_epochs_as_are_needed(folder, masked, monkeypatch):
+    rates = []
+    monkeypatch.setattr(theseus.torch.nn.utils, "clip_grad_norm_", lambda *_: rates.append(encoder.rate))
+    rows = ShardDataset(folder / "shards", masked)
+    steps = len(rows) // 16 + 10  # more than an epoch
+    half = theseus.begin_half(masked)
+    encoder = half.albert.encoder
+    theseus.train(half, rows, steps=steps, lr=1e-3, first_rate=0.9)
+    assert rates[0] == pytest.approx(0.9, abs=0.05)
+    assert rates == sorted(rates)
+    assert rates[-steps // 2 :] == [1.0] * (steps - steps // 2)
+    masked.config.num_hidden_groups = masked.config.num_hidden_layers = 2
+    transformers.AlbertForMaskedLM(masked.config).save_pretrained(folder / "groups")
+    with pytest.raises(SystemExit, match="has 2 groups of layers"):
+        run(theseus, monkeypatch, None, folder / "groups", folder / "shards")
 
 
 def test_a_half_is_trained_while_the_whole_stays(folder, masked):
