@@ -73,9 +73,14 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
         folder=output, settings=Settings(preset=preset, **given), jobs=jobs, say=lambda line: click.echo(line)
     )
     laboratory.open()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: trainings save a checkpoint, and the page is written
+
+    def end(number: int, _: object) -> None:
+        laboratory.stop()
+        sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
+            signal.signal(number, end)
     try:
         laboratory.run(chosen, seeds)
     finally:  # what was interrupted shows the figures so far

@@ -148,12 +148,14 @@ class Laboratory:
                 for done in as_completed(waiting):
                     done.result()
                     self.say(f"  {waiting[done]}")
-            except BaseException as error:
-                pool.shutdown(wait=False, cancel_futures=True)
-                if not isinstance(error, AlbertDataError):  # interrupted: each training saves a checkpoint
-                    for process in list(self._processes):
-                        process.terminate()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
                 raise
+
+    def stop(self) -> None:
+        """Let each training save a checkpoint and end. For a handler of signals."""
+        for process in list(self._processes):
+            process.terminate()
 
     def name(self, row: Row) -> str:
         """What of a row differs from the defaults: equal models have equal names."""
@@ -283,18 +285,11 @@ class Laboratory:
         threads = str(max(count_cores() // self.jobs, 1))
         with log.open("ab") as file:
             command = [sys.executable, "-m", "benchmarks.lab.training", json.dumps(dataclasses.asdict(job))]
-            process = subprocess.Popen(
-                command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": threads}
-            )
-            self._processes.add(process)
-            try:
+            environment = {**os.environ, "OMP_NUM_THREADS": threads}
+            with subprocess.Popen(command, stdout=file, stderr=file, env=environment) as process:
+                self._processes.add(process)
                 code = process.wait()
-            except BaseException:  # interrupted, in the main thread
-                process.terminate()
-                process.wait()
-                raise
-            finally:
-                self._processes.discard(process)
+            self._processes.discard(process)
         if code:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             raise AlbertDataError(f"training {name} ended with exit code {code}: {lines[-1] if lines else ''} ({log})")

@@ -17,25 +17,23 @@ from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
-transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 
-EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
-sys.path.insert(0, str(EXAMPLES))  # as `python docs/examples/x.py` does
+import answer
+import classify
+import conditional_norm
+import electra
+import fill_mask
+import flooding
+import linear_attention
+import multiple_choice
+import pet
+import text_autoencoder
+import theseus
+import toy_tasks
+import transformers
 
-import answer  # noqa: E402
-import classify  # noqa: E402
-import conditional_norm  # noqa: E402
-import electra  # noqa: E402
-import fill_mask  # noqa: E402
-import flooding  # noqa: E402
-import linear_attention  # noqa: E402
-import multiple_choice  # noqa: E402
-import pet  # noqa: E402
-import text_autoencoder  # noqa: E402
-import theseus  # noqa: E402
-import toy_tasks  # noqa: E402
-
-from albert_data.interop import ShardDataset, huggingface  # noqa: E402
+from albert_data.interop import ShardDataset, huggingface
 
 REMARKS, HELD_OUT = toy_tasks.make_remarks(200), toy_tasks.make_remarks(100, seed=1)  # of the same words
 NAMES = ["blame", "praise"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -242,7 +243,8 @@ def test_a_damaged_result_is_named(content: bytes, tmp_path: Path):
         laboratory.read("plain", 0)
 
 
-def test_sigterm_saves_the_trainings_and_writes_the_page(corpus: Path, vocab: Path, tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_the_trainings_and_writes_the_page(number: int, corpus: Path, vocab: Path, tmp_path: Path):
     options = ["--preset", "tiny", "--steps", "100000", "--max-seq-len", "64", "--validation-fraction", "0.3"]
     given = ["masks", "--seeds", "1", "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(tmp_path / "lab")]
     with subprocess.Popen([sys.executable, "-m", "benchmarks", "lab", *given, *options], stderr=subprocess.PIPE) as lab:
@@ -251,8 +253,8 @@ def test_sigterm_saves_the_trainings_and_writes_the_page(corpus: Path, vocab: Pa
             assert time.monotonic() < deadline
             assert lab.poll() is None
             time.sleep(0.1)
-        lab.terminate()
-        assert lab.wait(60) == 143
+        lab.send_signal(number)
+        assert lab.wait(60) == 128 + number
     assert "is saved" in log.read_text()
     assert len(list_checkpoints(tmp_path / "lab/runs/plain-0")) == 1
     assert "What is masked" in (tmp_path / "lab/report.html").read_text(encoding="utf-8")
