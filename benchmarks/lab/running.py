@@ -27,6 +27,7 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.files import read_json, write_json
 from albert_data.pipeline.engine import count_cores
 from albert_data.shards.manifest import MANIFEST_NAME
+from albert_data.tokenizer.sentencepiece_model import MODEL_NAME
 from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.runs.figures import read_run
 from benchmarks.lab.jobs import VALUES, Job
@@ -36,7 +37,6 @@ from benchmarks.training_command import PROGRAM
 _COMPILED_MINUTES = 10  # as compiling.MIN_CPU_MINUTES, without importing torch
 PLAIN = "plain"  # the name of what differs in nothing from the defaults
 SETTINGS_FILE, TEXT_FILE = "lab.json", "text.json"
-MODEL_FILE = "spiece.model"  # which `vocab` writes last
 MIN_STEPS = 2  # a training that changes its shape has two parts
 _TRIAL_STEPS = 300  # the first line of metrics includes compiling, so it has three
 
@@ -124,9 +124,7 @@ class Laboratory:
             for row, seed in itertools.product(table.rows, range(seeds or table.seeds)):
                 key = self.name(row), seed
                 rows[key[0]] = row
-                known = self.read(*key)[VALUES]
-                asked = {measure.key(row): measure for measure in table.measures if measure.key(row) not in known}
-                missing[key] = missing.get(key, {}) | asked
+                missing[key] = missing.get(key, {}) | self._find_missing(table, row, seed)
         num_models = len(missing)
         # All rows of a seed before the next seed.
         missing = dict(sorted((item for item in missing.items() if item[1]), key=lambda item: item[0][1]))
@@ -180,11 +178,13 @@ class Laboratory:
 
     def count_seeds(self, table: Table) -> int:
         """How many seeds of all rows of a table have all figures."""
-        for seed in itertools.count():
-            for row in table.rows:
-                if {measure.key(row) for measure in table.measures} - self.read(self.name(row), seed)[VALUES].keys():
-                    return seed
-        raise AssertionError("unreachable")
+        seeds = itertools.count()
+        return next(seed for seed in seeds if any(self._find_missing(table, row, seed) for row in table.rows))
+
+    def _find_missing(self, table: Table, row: Row, seed: int) -> dict[str, Measure]:
+        """The measures of a table, by key, that a model has not."""
+        known = self.read(self.name(row), seed)[VALUES]
+        return {measure.key(row): measure for measure in table.measures if measure.key(row) not in known}
 
     def _place(self, kind: str, name: str) -> Path:
         (self.folder / kind).mkdir(exist_ok=True)
@@ -234,22 +234,25 @@ class Laboratory:
     def _check_text(self, shards: Path) -> None:
         """Raise ConfigError if shards have another text or tokenizer than the first ones, so rows are comparable."""
         manifest, path = read_json(shards / MANIFEST_NAME), self.folder / TEXT_FILE
-        here = {name: manifest[name] for name in ("documents_digest", "rules_version")}
-        here["tokenizer"] = manifest["tokenizer"]["sha256"]
+        here = {
+            "text": manifest["documents_digest"],
+            "tokenizer": manifest["tokenizer"]["sha256"],
+            "version of the rules": manifest["rules_version"],
+        }
         if not path.exists():
             write_json(path, here)
         elif (there := _read_own(path)) != here:
             other = " and ".join(name for name in here if here[name] != there.get(name))
             raise ConfigError(
-                f"{shards} has another {other} than the shards before: the corpus or the program was changed. Choose "
-                "another folder with -o; or restore what was changed, remove these shards, and give the command again"
+                f"{shards} has another {other} than the shards before, so their models can't be compared; choose "
+                "another folder with -o, or restore what was changed, remove these shards, and give the command again"
             )
 
     def _find_tokenizer(self) -> str:
         out, settings = self.folder / "vocab", self.settings
         if settings.tokenizer is not None:
             return settings.tokenizer
-        if not (out / MODEL_FILE).is_file():
+        if not (out / MODEL_NAME).is_file():
             self._command("vocab", out, "--uncased", vocab_size=settings.vocab_size, language=settings.language)
         return str(out)
 

@@ -197,7 +197,7 @@ def test_another_text_is_not_mixed_with_the_first_one(corpus: Path, vocab: Path,
     mine.write_bytes(corpus.read_bytes())
     run_lab(mine, vocab, tmp_path / "lab", "dropout")
     mine.write_bytes(to_txt(make_documents(150, seed=2)))
-    with pytest.raises(ConfigError, match="has another documents_digest than the shards before"):
+    with pytest.raises(ConfigError, match="has another text than the shards before"):
         run_lab(mine, vocab, tmp_path / "lab", "masks", "--seeds", "1")
 
 
