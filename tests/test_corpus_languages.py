@@ -33,8 +33,8 @@ def read_languages(
     for block in read_blocks(stream, Origin("p", format, language), damage, text=config):
         for lines in split_lines(read_documents(block, config, damage)):
             starts = lines.line_offsets[lines.document_offsets[:-1]]
-            codes = [None] * len(starts) if lines.languages is None else map(unpack_language, lines.languages)
-            assert lines.languages is None or lines.languages.dtype == np.uint32
+            codes = [None] * len(starts) if lines.source_codes is None else map(unpack_language, lines.source_codes)
+            assert lines.source_codes is None or lines.source_codes.dtype == np.uint32
             found += [(bytes(lines.utf8[at : at + 1]), code) for at, code in zip(starts, codes, strict=True)]
     return found, dict(damage.counts)
 

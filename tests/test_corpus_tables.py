@@ -42,8 +42,8 @@ def read_languages(path: Path, config: TextConfig) -> tuple[dict[str, str], Dama
         for block in task.read(damage):
             lines = read_documents(block, config, damage)
             names = lines.utf8.tobytes().decode().splitlines()
-            assert lines.languages is not None
-            found |= dict(zip(names, map(unpack_language, lines.languages.tolist()), strict=True))
+            assert lines.source_codes is not None
+            found |= dict(zip(names, map(unpack_language, lines.source_codes.tolist()), strict=True))
     return found, damage
 
 

@@ -68,7 +68,7 @@ def read(texts: list[str], languages: list[str] | None = None) -> Lines:
         document_keys=np.zeros(len(texts), np.uint64),
     )
     if languages is not None:
-        object.__setattr__(found, "languages", np.array([pack_language(code) for code in languages], np.uint32))
+        object.__setattr__(found, "source_codes", np.array([pack_language(code) for code in languages], np.uint32))
     return found
 
 

@@ -57,10 +57,10 @@ def test_words_of_scripts_with_spaces_keep_theirs():
 @pytest.mark.parametrize("languages", [None, (1, 2, 3)])
 def test_a_document_of_separators_alone_is_dropped_with_its_language(languages: tuple[int, ...] | None):
     data = b"one|\n||\nt|wo\n"
-    block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13), languages=languages)
+    block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13), source_codes=languages)
     lines = read_documents(block, TextConfig(word_separator="|"), Damage())
     assert bytes(lines.utf8) == b"one\ntwo\n"
-    assert (lines.languages is None) if languages is None else lines.languages.tolist() == [1, 3]
+    assert (lines.source_codes is None) if languages is None else lines.source_codes.tolist() == [1, 3]
 
 
 @pytest.mark.parametrize("separator", ["", "\n", " \n", "a", "space", "2", "\u2028", "\ud800"])

@@ -42,7 +42,7 @@ def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtyp
         np.full(len(rows), passes, np.uint16),
         np.arange(len(rows), dtype=np.uint32)[::-1].copy(),
     )
-    return KeyedRows(examples=examples, keys=keys, languages=number_languages(rows))
+    return KeyedRows(examples=examples, keys=keys, source_codes=number_languages(rows))
 
 
 def number_languages(rows: list[Row]) -> np.ndarray:
@@ -147,7 +147,7 @@ def test_runs_and_merge_together_drop_every_copy_once(
     for number, rows in enumerate(runs):
         records, found = lay_out(rows)
         languages = np.array([language for _, _, language in rows], np.uint32)
-        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, languages=languages)
+        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, source_codes=languages)
         is_validation = found.keys.document_keys % np.uint64(2) < np.uint64(modulus)
         run = sort_rows([part], found.keys, is_validation, RecordScratch(np.uint16), keep_copies=False)
         dropped = dropped.add(run.dropped)
@@ -174,7 +174,7 @@ def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.Dat
     starts = np.zeros(len(rows), np.int64)
     starts[order] = np.cumsum(num_u64[order]) - num_u64[order]
     records = RecordScratch(dtype).reserve(int(num_u64.sum()))
-    put_examples(records, starts, part.examples, part.keys, part.languages)
+    put_examples(records, starts, part.examples, part.keys, part.source_codes)
     wanted = data.draw(st.lists(st.sampled_from(range(len(rows))))) if rows else []
     assert plain(take_examples(records, starts[np.array(wanted, np.int64)]), dtype) == [rows[i] for i in wanted]
 
@@ -195,7 +195,7 @@ def test_a_record_with_a_damaged_length_is_an_error_not_a_crash(number: int, val
     part = make_part(numbered_rows(1, start=3), [0])
     num_u64 = int(measure_records(part.examples).sum())
     records = RecordScratch(np.uint16).reserve(num_u64)
-    put_examples(records, np.zeros(1, np.int64), part.examples, part.keys, part.languages)
+    put_examples(records, np.zeros(1, np.int64), part.examples, part.keys, part.source_codes)
     records.i32[4 + number] = value
     with pytest.raises(ValueError, match="outside"):
         find_records(records, 0, num_u64, np.uint64(0), np.uint64(LAST), FoundRecords.empty(9), 0)
@@ -206,7 +206,7 @@ def test_a_truncated_record_is_an_error(num_u64: int):
     part = make_part(numbered_rows(2, start=3), [0, 1])
     sizes = measure_records(part.examples)
     records = RecordScratch(np.uint16).reserve(int(sizes.sum()))
-    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.languages)
+    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.source_codes)
     end = int(sizes[0]) + num_u64
     with pytest.raises(ValueError, match="outside"):
         find_records(records, 0, end, np.uint64(0), np.uint64(LAST), FoundRecords.empty(9), 0)
@@ -216,7 +216,7 @@ def test_more_records_than_the_index_allows_are_an_error():
     part = make_part(numbered_rows(3), [0, 1, 2])
     sizes = measure_records(part.examples)
     records = RecordScratch(np.uint16).reserve(int(sizes.sum()))
-    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.languages)
+    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.source_codes)
     with pytest.raises(ValueError, match="outside"):
         find_records(records, 0, int(sizes.sum()), np.uint64(0), np.uint64(LAST), FoundRecords.empty(2), 0)
 
@@ -323,7 +323,7 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
     for number, rows in enumerate(runs):
         records, found = lay_out(rows)
         languages = np.array([language for _, _, language in rows], np.uint32)
-        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, languages=languages)
+        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, source_codes=languages)
         is_validation = found.keys.document_keys == 0
         paths.append(folder / str(number))
         write_sorted_run(paths[-1], sort_rows([part], found.keys, is_validation, scratch))

@@ -143,7 +143,7 @@ def tell_languages(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Block, np.nd
 
     def read_with_languages(block: Block, *arguments: Any) -> Lines:
         lines = read_documents(block, *arguments)
-        return dataclasses.replace(lines, languages=tell(block, lines.document_keys))
+        return dataclasses.replace(lines, source_codes=tell(block, lines.document_keys))
 
     monkeypatch.setattr("albert_data.pipeline.mapping.read_documents", read_with_languages)
 

@@ -52,7 +52,7 @@ class Block:
 
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
     was read), or the number of the first record; ends: where each document ends in `data`; None if blank lines (text)
-    or line feeds (JSON lines) end them; language: as in Origin; languages: of each record, packed; unit: what records
+    or line feeds (JSON lines) end them; language: as in Origin; source_codes: of each record; unit: what records
     are numbered by.
     """
 
@@ -62,7 +62,7 @@ class Block:
     start: int
     ends: tuple[int, ...] | None = None
     language: str | None = None
-    languages: tuple[int, ...] | None = None
+    source_codes: tuple[int, ...] | None = None
     unit: str = "byte"
 
     def find_place(self, offset: int) -> int | str:

@@ -52,27 +52,28 @@ class Lines:
     """Documents of canonical text.
 
     utf8: uint8, every line followed by a line feed; line_offsets: int64, num_lines + 1, in bytes;
-    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64; languages: uint32, the code of each
-    document as `pack_language` packs it, None where the build has one language.
+    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64; source_codes: uint32, of each document
+    its language as `pack_language` packs it, None where the build has one language. In a mixture, the number of the
+    source takes its place after tokenising (pipeline/document_lists.py).
     """
 
     utf8: np.ndarray
     line_offsets: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
-    languages: np.ndarray | None = None
+    source_codes: np.ndarray | None = None
 
 
 class _Texts(NamedTuple):
     """Documents of valid UTF-8, not yet stripped of white space and blank lines.
 
-    ends: int64, where each ends, after a line feed; None where blank lines end them. languages: as in Lines; None if
+    ends: int64, where each ends, after a line feed; None where blank lines end them. source_codes: as in Lines; None if
     `ends` is None.
     """
 
     data: bytes
     ends: np.ndarray | None
-    languages: np.ndarray | None = None
+    source_codes: np.ndarray | None = None
 
 
 def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
@@ -89,18 +90,18 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
         assert found is not None, "a cut document fits"
     utf8, line_offsets, document_offsets = found
     keys = _hash_documents(utf8, line_offsets[document_offsets])
-    languages = texts.languages
-    if languages is None and (block.language or config.language_field):
-        languages = np.full(len(keys), pack_language(block.language or config.language), np.uint32)
+    source_codes = texts.source_codes
+    if source_codes is None and (block.language or config.language_field):
+        source_codes = np.full(len(keys), pack_language(block.language or config.language), np.uint32)
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
     # parse_lines drops the lines without text, so no language is left without a document.
-    assert languages is None or len(languages) == len(keys), "each document has text"
+    assert source_codes is None or len(source_codes) == len(keys), "each document has text"
     return Lines(
         utf8=utf8,
         line_offsets=line_offsets,
         document_offsets=document_offsets,
         document_keys=keys,
-        languages=languages,
+        source_codes=source_codes,
     )
 
 
@@ -109,10 +110,10 @@ def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
         return _repair(block, damage)
     if block.format == RECORDS:
         texts = _repair(block, damage)
-        languages = None if block.languages is None else np.array(block.languages, np.uint32)
-        return texts._replace(data=break_lines(texts.data), languages=languages)
-    documents, languages = parse_lines(block, config, damage)
-    joined = _join(documents, languages)
+        source_codes = None if block.source_codes is None else np.array(block.source_codes, np.uint32)
+        return texts._replace(data=break_lines(texts.data), source_codes=source_codes)
+    documents, source_codes = parse_lines(block, config, damage)
+    joined = _join(documents, source_codes)
     return joined._replace(data=break_lines(joined.data))
 
 
@@ -136,17 +137,17 @@ def _remove_separators(texts: _Texts, separator: str) -> _Texts:
     data, ends = remove_separators(texts.data, np.zeros(0, np.int64) if texts.ends is None else texts.ends, separator)
     if texts.ends is None:
         return texts._replace(data=data)
-    languages = texts.languages
-    if languages is not None:
+    source_codes = texts.source_codes
+    if source_codes is not None:
         has_text = [bool(data[begin:end].strip()) for begin, end in pairwise([0, *ends.tolist()])]
-        ends, languages = ends[has_text], languages[has_text]
-    return _Texts(data, ends, languages)
+        ends, source_codes = ends[has_text], source_codes[has_text]
+    return _Texts(data, ends, source_codes)
 
 
-def _join(documents: list[bytes], languages: np.ndarray | None = None) -> _Texts:
+def _join(documents: list[bytes], source_codes: np.ndarray | None = None) -> _Texts:
     """Concatenate documents, a line feed after each."""
     data = b"\n".join([*documents, b""])
-    return _Texts(data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64), languages)
+    return _Texts(data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64), source_codes)
 
 
 def _split(texts: _Texts) -> Iterator[bytes]:
@@ -163,7 +164,7 @@ def _unwrap(texts: _Texts, block: Block, damage: Damage) -> _Texts:
         texts = _cut(texts, block, damage, keep_layout=True)
         joined = unwrap(texts.data, texts.ends)
         assert joined is not None, "a cut document fits"
-    return _Texts(*joined, texts.languages)
+    return _Texts(*joined, texts.source_codes)
 
 
 def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _Texts:
@@ -175,7 +176,7 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
             damage.add("long_document_cut", block.path, block.find_place(0))
         parts += cut
         counts.append(len(cut))
-    return _join(parts, None if texts.languages is None else np.repeat(texts.languages, counts))
+    return _join(parts, None if texts.source_codes is None else np.repeat(texts.source_codes, counts))
 
 
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -48,25 +48,25 @@ def compile_scanner() -> None:
 
 
 def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tuple[list[bytes], np.ndarray | None]:
-    """The text of every line that has one, and if `config.language_field` is set, its language.
+    """The text of every line that has one, and if `config.language_field` is set, its source code (uint32).
 
-    Languages are uint32, packed. Lines without text are counted.
+    Lines without text are counted.
     """
-    reader, begin, texts, languages = _Reader(block, config, damage), 0, [], []
+    reader, begin, texts, source_codes = _Reader(block, config, damage), 0, [], []
     while begin < len(block.data):
         end = block.data.find(b"\n", begin) + 1 or len(block.data)
         text = reader.read(begin, end)
         if text is not None:
             texts.append(text)
-            languages.append(reader.language)
+            source_codes.append(reader.source_code)
         begin = end
-    return texts, np.array(languages, np.uint32) if config.language_field else None
+    return texts, np.array(source_codes, np.uint32) if config.language_field else None
 
 
 class _Reader:
     """Reads the texts of the lines of a block, and counts the lines without one.
 
-    language: of the last line that had a text, packed.
+    source_code: of the last line that had a text.
     """
 
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
@@ -74,7 +74,7 @@ class _Reader:
         self._text_field, self._language_field = config.text_field, config.language_field
         self._names = split_names(config.text_field)
         self._labels = Labels(config, block.language, damage)
-        self.language = self._labels.default
+        self.source_code = self._labels.default
 
     def read(self, begin: int, end: int) -> bytes | None:
         """The text of the line begin .. end of the block; None if it has none."""
@@ -179,7 +179,7 @@ class _Reader:
             self._damage.unlabelled.add_first(raw)
 
     def _read_language(self, value: object, is_there: bool) -> None:
-        self.language = self._labels.read(value, is_there, self._block.path, self._start)
+        self.source_code = self._labels.read(value, is_there, self._block.path, self._start)
 
     def _encode(self, text: str) -> bytes:
         try:

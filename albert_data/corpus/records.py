@@ -75,7 +75,7 @@ class _Gathering:
     def __init__(self, origin: Origin, text: TextConfig, damage: Damage) -> None:
         self._origin, self._text, self._damage = origin, text, damage
         self._labels = Labels(text, origin.language, damage)
-        self._languages: list[int] = []
+        self._source_codes: list[int] = []
         self._ends: list[int] = []
         self._number = self._first = 0
         self.data = bytearray()
@@ -109,7 +109,7 @@ class _Gathering:
         self.data += value
         self.data += b"\n"
         self._ends.append(len(self.data))
-        self._languages.append(code)
+        self._source_codes.append(code)
         return None
 
     def _read_language(self, language: Any) -> int:
@@ -128,10 +128,10 @@ class _Gathering:
             start=self._first,
             ends=tuple(self._ends),
             language=self._origin.language,
-            languages=tuple(self._languages) if self._text.language_field else None,
+            source_codes=tuple(self._source_codes) if self._text.language_field else None,
             unit=self._records.unit,
         )
-        self.data, self._ends, self._languages = bytearray(), [], []
+        self.data, self._ends, self._source_codes = bytearray(), [], []
         return block
 
     def read_giant(self, value: bytes | memoryview) -> Iterator[Block]:

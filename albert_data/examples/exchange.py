@@ -7,7 +7,7 @@ What could give the label away, and what is done about it:
 - Lengths: only segments of nearly equal length change places, and only if both rows still fit. A random segment of any
   length would make rows that are shorter or longer than those filled with whole sentences.
 - What stands at the beginning or end of a document: every B, exchanged or not, was the second segment of some pair.
-- The language: both rows have the same.
+- The source: both rows have the same.
 - The number of masked tokens, which is nearly fixed for each length: masks are drawn after the exchange
   (pipeline/exchanging.py).
 A row that finds no partner stays as it is, and gets the label of a pair in order.

@@ -107,7 +107,7 @@ def make_pairs(
         sop_label=rows.labels,
         document_keys=documents.document_keys[rows.owners],
         indices=rows.indices,
-        languages=None if documents.languages is None else documents.languages[rows.owners],
+        source_codes=None if documents.source_codes is None else documents.source_codes[rows.owners],
     )
 
 

@@ -20,8 +20,7 @@ class Pairs:
     sop_label: int8; what it means depends on the task (pair_tasks.py); -1 no second segment.
     document_keys: uint64, the key of the document that the row was made from.
     indices: uint32, the row's number in its document and pass.
-    languages: uint32, packed codes (albert_data.languages); None where the build has one language. The pipeline turns
-    them into the shards' `sources`.
+    source_codes: uint32, see `Lines`; the pipeline turns them into the shards' `sources`.
     """
 
     ids: np.ndarray
@@ -30,7 +29,7 @@ class Pairs:
     sop_label: np.ndarray
     document_keys: np.ndarray
     indices: np.ndarray
-    languages: np.ndarray | None = None
+    source_codes: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)

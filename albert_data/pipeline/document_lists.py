@@ -90,14 +90,14 @@ def choose_passes(
 ) -> Iterator[tuple[Documents, int]]:
     """Yield the documents of each pass, and its number: those that the source uses so often.
 
-    source: None for a build without a mixture: there, all documents are used in all passes. The languages of documents
-    are replaced by the number of their source, since that is what shards of a mixture tell of a row.
+    source: None for a build without a mixture: there, all documents are used in all passes. The source codes of
+    documents are replaced by the number of their source, since that is what shards of a mixture tell of a row.
     """
     if source is None:
         yield from ((documents, number) for number in range(config.dupe_factor))
         return
     numbers = np.full(len(documents.document_keys), source.number, np.uint32)
-    documents = dataclasses.replace(documents, languages=numbers)
+    documents = dataclasses.replace(documents, source_codes=numbers)
     (whole, rest), keys = divmod(source.count_limit(config.dupe_factor), ONE_PASS), documents.document_keys
     for number in range(whole):
         yield documents, number
@@ -109,14 +109,14 @@ def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:
     """Some of the documents. is_taken: bool, of each."""
     num_sentences, num_tokens = np.diff(documents.document_offsets), np.diff(documents.sentence_offsets)
     has_sentence = np.repeat(is_taken, num_sentences)
-    languages = documents.languages
+    source_codes = documents.source_codes
     return Documents(
         ids=documents.ids[np.repeat(has_sentence, num_tokens)],
         sentence_offsets=_sum_up(num_tokens[has_sentence]),
         is_heading=documents.is_heading[has_sentence],
         document_offsets=_sum_up(num_sentences[is_taken]),
         document_keys=documents.document_keys[is_taken],
-        languages=None if languages is None else languages[is_taken],
+        source_codes=None if source_codes is None else source_codes[is_taken],
     )
 
 

@@ -140,8 +140,8 @@ class MapJob:
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
         )
-        languages = np.zeros(len(pairs), np.uint32) if pairs.languages is None else pairs.languages
-        return KeyedRows(examples=examples, keys=keys, languages=languages)
+        source_codes = np.zeros(len(pairs), np.uint32) if pairs.source_codes is None else pairs.source_codes
+        return KeyedRows(examples=examples, keys=keys, source_codes=source_codes)
 
     def _name(self, task: MapTask) -> str:
         return f"{task.name}-{self._seal[:16]}" if self._syncs else task.name
@@ -221,6 +221,6 @@ def _count_documents(lines: Lines, documents: Documents, receipt: TaskReceipt) -
     has_rows = np.diff(documents.sentence_offsets[documents.document_offsets]) > 0
     digest = int(documents.document_keys[has_rows].sum(dtype=np.uint64))
     receipt.documents_digest = (receipt.documents_digest + digest) % 2**64
-    if documents.languages is not None:
-        receipt.languages |= set(np.unique(documents.languages[has_rows]).tolist())
+    if documents.source_codes is not None:
+        receipt.source_codes |= set(np.unique(documents.source_codes[has_rows]).tolist())
     return int(np.count_nonzero(~has_rows))

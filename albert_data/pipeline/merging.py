@@ -100,7 +100,7 @@ def _sort_again(
 ) -> SortedRunData:
     """Sort rows that lie in several runs. scratch: may be that of `records`, since rows are copied out of it first."""
     columns = take_records(records, found.starts)._asdict()
-    languages = columns.pop("languages")
-    rows = KeyedRows(examples=Examples(**columns, sources=None), keys=found.keys, languages=languages)
+    source_codes = columns.pop("source_codes")
+    rows = KeyedRows(examples=Examples(**columns, sources=None), keys=found.keys, source_codes=source_codes)
     is_validation = np.full(len(found.starts), split != SPLITS[0])
     return sort_rows([rows], found.keys, is_validation, scratch, keep_copies=keep_copies)

@@ -34,5 +34,5 @@ def _slice_documents(lines: Lines, begin: int, end: int) -> Lines:
         line_offsets=line_offsets - line_offsets[0],
         document_offsets=document_offsets - document_offsets[0],
         document_keys=lines.document_keys[begin:end],
-        languages=None if lines.languages is None else lines.languages[begin:end],
+        source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
     )

@@ -318,10 +318,10 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
 
 
 def _hash_block(block: Block) -> str:
-    """SHA-256 of a block's bytes and, where the block lists them, of the ends and languages of its documents."""
+    """SHA-256 of a block's bytes and, where the block lists them, of the ends and source codes of its documents."""
     digest = sha256(block.data)
     if block.ends is not None:
         digest.update(repr(block.ends).encode())
-    if block.languages is not None:
-        digest.update(repr(block.languages).encode())
+    if block.source_codes is not None:
+        digest.update(repr(block.source_codes).encode())
     return digest.hexdigest()

@@ -71,7 +71,7 @@ class TaskReceipt:
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
     samples: for each split, a sample of the documents' sizes: the bytes of a document's rows of one pass.
     least, greatest: the documents with the extreme split keys; None where there is no row.
-    languages: packed codes; empty where the build has one language.
+    source_codes: of documents with rows; empty where the build has one language.
     dropped: copies that were dropped before a run was written.
     seconds: of each stage.
     """
@@ -88,7 +88,7 @@ class TaskReceipt:
     samples: dict[str, SizeSample] = field(default_factory=_make_samples)
     least: EdgeDocument | None = None
     greatest: EdgeDocument | None = None
-    languages: set[int] = field(default_factory=set)
+    source_codes: set[int] = field(default_factory=set)
     dropped: Dropped = Dropped()
     seconds: Stages = field(default_factory=Stages)
 
@@ -110,7 +110,7 @@ class TaskReceipt:
             self.samples[split].add(sample.hashes, sample.sizes)
         if other.least and other.greatest:
             self.add_edges(other.least, other.greatest)
-        self.languages |= other.languages
+        self.source_codes |= other.source_codes
         self.dropped = self.dropped.add(other.dropped)
         self.seconds.add(other.seconds)
 
@@ -129,14 +129,14 @@ class TaskReceipt:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """The languages as the `source` column numbers them: packed codes in alphabetical order."""
-        return tuple(sorted(self.languages, key=lambda code: code.to_bytes(4, "little")))
+        """The source codes in the order of the manifest's `sources`: packed codes in alphabetical order."""
+        return tuple(sorted(self.source_codes, key=lambda code: code.to_bytes(4, "little")))
 
     def to_values(self) -> dict[str, Any]:
         """The receipt as JSON values."""
         samples = {split: sample.to_text() for split, sample in self.samples.items()}
         fields = {"fields": self.fields.to_dict(), "unlabelled": self.unlabelled.to_dict()}
-        return {**vars(self), **fields, "samples": samples, "languages": sorted(self.languages)}
+        return {**vars(self), **fields, "samples": samples, "source_codes": sorted(self.source_codes)}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
@@ -148,7 +148,7 @@ class TaskReceipt:
             "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
             "least": values["least"] and EdgeDocument(*values["least"]),
             "greatest": values["greatest"] and EdgeDocument(*values["greatest"]),
-            "languages": set(values["languages"]),
+            "source_codes": set(values["source_codes"]),
             "lists": [DocumentList(*item) for item in values["lists"]],
             "dropped": Dropped(*values["dropped"]),
             "seconds": Stages(values["seconds"]),

@@ -9,7 +9,7 @@ A record is a whole number of uint64. Positions below are relative to its start:
     i32 5       index: the row's number in its document and pass
     i32 6, 7    number of ids, number of masks
     i32 8       length of segment A
-    i32 9       packed language code, or in a mixture the number of the source; 0 where the build has one language
+    i32 9       source code (see `Lines`); 0 where the build has one language
     u64 5 ...   ids, masked ids, masked positions, then zero bytes up to the next uint64
 
 Equal rows are equal records, byte for byte: the padding is zero.
@@ -25,7 +25,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefetch
 
 _HEAD_U64 = 5
-_PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _LANGUAGE = range(4, 10)  # positions of the i32 above
+_PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _SOURCE_CODE = range(4, 10)  # positions of the i32 above
 _PASS_BITS = 16  # the label, -1, 0 or 1, is stored above them as label + 1, so that it is never negative
 _PASS_MASK = (1 << _PASS_BITS) - 1
 _PREFETCH_ROWS = 8  # rows are taken in random order, so the head of a record is prefetched this many rows ahead
@@ -107,7 +107,7 @@ class RecordScratch:
 
 
 class RowColumns(NamedTuple):
-    """The columns of `Examples`, with packed language codes (uint32) instead of sources."""
+    """The columns of `Examples`, with source codes (uint32) instead of sources."""
 
     input_ids: np.ndarray
     offsets: np.ndarray
@@ -117,7 +117,7 @@ class RowColumns(NamedTuple):
     masked_ids: np.ndarray
     mask_offsets: np.ndarray
     document_keys: np.ndarray
-    languages: np.ndarray
+    source_codes: np.ndarray
 
 
 @helper
@@ -135,33 +135,33 @@ def measure_records(examples: Examples) -> np.ndarray:
 
 
 def put_examples(
-    records: Records, starts: np.ndarray, examples: Examples, keys: RowKeys, languages: np.ndarray
+    records: Records, starts: np.ndarray, examples: Examples, keys: RowKeys, source_codes: np.ndarray
 ) -> None:
-    """Write rows as records. starts: int64, the u64 at which each begins; languages: uint32, packed codes."""
-    columns = [getattr(examples, name) for name in RowColumns._fields if name != "languages"]
-    put_records(records, starts, keys, RowColumns._make([*columns, languages]))
+    """Write rows as records. starts: int64, the u64 at which each begins; source_codes: uint32."""
+    columns = [getattr(examples, name) for name in RowColumns._fields if name != "source_codes"]
+    put_records(records, starts, keys, RowColumns._make([*columns, source_codes]))
 
 
 def take_examples(records: Records, starts: np.ndarray, sources: np.ndarray | None = None) -> Examples:
     """The rows whose records begin at these u64 (int64), as `find_records` found them.
 
-    sources: uint32, packed language codes in the order of the manifest's `sources`; None for shards without that
+    sources: uint32, source codes in the order of the manifest's `sources`; None for shards without that
     column.
     """
     columns = take_records(records, starts)._asdict()
-    languages = columns.pop("languages")
-    return Examples(**columns, sources=None if sources is None else _find_sources(sources, languages))
+    source_codes = columns.pop("source_codes")
+    return Examples(**columns, sources=None if sources is None else _find_sources(sources, source_codes))
 
 
-def _find_sources(sources: np.ndarray, languages: np.ndarray) -> np.ndarray:
+def _find_sources(sources: np.ndarray, source_codes: np.ndarray) -> np.ndarray:
     order = np.argsort(sources)
-    found: np.ndarray = order[np.searchsorted(sources, languages, sorter=order)].astype(np.uint16)
+    found: np.ndarray = order[np.searchsorted(sources, source_codes, sorter=order)].astype(np.uint16)
     return found
 
 
 def read_sources(records: Records, starts: np.ndarray) -> np.ndarray:
     """The numbers of the sources of rows, in a mixture: int64. starts: int64, the u64 at which their records begin."""
-    sources: np.ndarray = records.i32[2 * starts + _LANGUAGE].astype(np.int64)
+    sources: np.ndarray = records.i32[2 * starts + _SOURCE_CODE].astype(np.int64)
     return sources
 
 
@@ -257,7 +257,7 @@ def put_records(records: Records, starts: np.ndarray, keys: RowKeys, columns: Ro
         i32[2 * start + _PASS] = I64(keys.passes[row]) | (I64(columns.sop_label[row]) + 1) << _PASS_BITS
         i32[2 * start + _INDEX] = keys.indices[row]
         i32[2 * start + _NUM_IDS], i32[2 * start + _NUM_MASKS] = num_ids, num_masks
-        i32[2 * start + _A_LEN], i32[2 * start + _LANGUAGE] = columns.segment_a_len[row], columns.languages[row]
+        i32[2 * start + _A_LEN], i32[2 * start + _SOURCE_CODE] = columns.segment_a_len[row], columns.source_codes[row]
         # Where ids of 4 bytes end, positions of 2 bytes can begin: 10 ids and 3 masks of 4 bytes end at byte 92 of a
         # record, which is u16 number 46.
         at = (start + _HEAD_U64) * 8 // id_bytes
@@ -303,7 +303,7 @@ def take_records(records: Records, starts: np.ndarray) -> RowColumns:
     num_rows, i32 = len(starts), records.i32
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
     segment_a_len, sop_label = np.empty(num_rows, np.int32), np.empty(num_rows, np.int8)
-    document_keys, languages = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint32)
+    document_keys, source_codes = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint32)
     u64 = pointer(records.u64)
     # The heads first: they give the lengths of all rows, and so the sizes of the columns.
     for row in range(num_rows):
@@ -311,7 +311,7 @@ def take_records(records: Records, starts: np.ndarray) -> RowColumns:
         head = 2 * starts[row]
         offsets[row + 1] = offsets[row] + i32[head + _NUM_IDS]
         mask_offsets[row + 1] = mask_offsets[row] + i32[head + _NUM_MASKS]
-        segment_a_len[row], languages[row] = i32[head + _A_LEN], i32[head + _LANGUAGE]
+        segment_a_len[row], source_codes[row] = i32[head + _A_LEN], i32[head + _SOURCE_CODE]
         sop_label[row] = (i32[head + _PASS] >> _PASS_BITS) - 1
         document_keys[row] = records.u64[starts[row] + 1]
     input_ids, masked_ids = np.empty(offsets[-1], records.ids.dtype), np.empty(mask_offsets[-1], records.ids.dtype)
@@ -337,5 +337,5 @@ def take_records(records: Records, starts: np.ndarray) -> RowColumns:
         masked_ids,
         mask_offsets,
         document_keys,
-        languages,
+        source_codes,
     )

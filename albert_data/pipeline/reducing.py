@@ -116,7 +116,7 @@ class Move:
 class ReduceRules:
     """The settings of the reduce stage.
 
-    sources: packed language codes, in the order of the manifest's `sources`; in a mixture, the numbers of its sources.
+    sources: source codes, in the order of the manifest's `sources`.
     choice: which rows of a mixture are kept; None for other builds.
     """
 

@@ -49,11 +49,11 @@ _OPENING_U64 = 8192  # read at once when a run is opened: the coarse index of fo
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedRows:
-    """Rows with their sort keys. languages: uint32, packed codes; 0 where the build has one language."""
+    """Rows with their sort keys. source_codes: uint32, see `Lines`; 0 where the build has one language."""
 
     examples: Examples
     keys: RowKeys
-    languages: np.ndarray
+    source_codes: np.ndarray
 
 
 class Section(NamedTuple):
@@ -99,7 +99,7 @@ def sort_rows(
     begin = 0
     for part in parts:
         end = begin + len(part.examples)
-        put_examples(records, starts[begin:end], part.examples, part.keys, part.languages)
+        put_examples(records, starts[begin:end], part.examples, part.keys, part.source_codes)
         begin = end
     content, dropped = records.u64[: num_u64.sum()], Dropped()
     is_copy = np.zeros(len(order), bool) if keep_copies else find_copies(records, starts[order], keys.find_ties(order))

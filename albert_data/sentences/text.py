@@ -33,7 +33,7 @@ class Text:
 
     utf8: uint8; sentence_begins, sentence_ends: int64, in bytes, in order; document_offsets: int64, num_documents + 1,
     in sentences; document_keys: uint64; is_heading: bool, of each sentence, whether it belongs with the next one;
-    languages: uint32, packed codes (albert_data.languages) of the documents; None where the build has one language.
+    source_codes: uint32, see `Lines`.
     """
 
     utf8: np.ndarray
@@ -42,7 +42,7 @@ class Text:
     document_offsets: np.ndarray
     document_keys: np.ndarray
     is_heading: np.ndarray
-    languages: np.ndarray | None = None
+    source_codes: np.ndarray | None = None
 
 
 def make_text(lines: Lines, config: TextConfig) -> Text:
@@ -62,7 +62,7 @@ def make_text(lines: Lines, config: TextConfig) -> Text:
         document_offsets=line_sentences[lines.document_offsets],
         document_keys=lines.document_keys,
         is_heading=is_heading,
-        languages=lines.languages,
+        source_codes=lines.source_codes,
     )
 
 
@@ -96,12 +96,12 @@ def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.nd
 
 def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]]:
     """Consecutive documents of one language: the language, their first line, and the line after their last."""
-    languages = lines.languages
-    if languages is None or len(languages) == 0:
+    source_codes = lines.source_codes
+    if source_codes is None or len(source_codes) == 0:
         return [(language, 0, len(lines.line_offsets) - 1)]
-    firsts = np.concatenate([[0], np.flatnonzero(np.diff(languages)) + 1])
-    bounds = lines.document_offsets[np.append(firsts, len(languages))].tolist()
-    codes = [unpack_language(packed) for packed in languages[firsts].tolist()]
+    firsts = np.concatenate([[0], np.flatnonzero(np.diff(source_codes)) + 1])
+    bounds = lines.document_offsets[np.append(firsts, len(source_codes))].tolist()
+    codes = [unpack_language(packed) for packed in source_codes[firsts].tolist()]
     return list(zip(codes, bounds[:-1], bounds[1:], strict=True))
 
 

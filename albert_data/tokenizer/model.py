@@ -49,7 +49,7 @@ class Documents:
 
     ids: uint16 or uint32, flat; sentence_offsets: int64, num_sentences + 1, in tokens;
     is_heading: bool, of each sentence; document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
-    languages: uint32, packed codes (albert_data.languages) of the documents; None where the build has one language.
+    source_codes: uint32, see `Lines`.
     """
 
     ids: np.ndarray
@@ -57,7 +57,7 @@ class Documents:
     is_heading: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
-    languages: np.ndarray | None = None
+    source_codes: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -224,7 +224,7 @@ class Tokenizer:
             is_heading=text.is_heading,
             document_offsets=text.document_offsets,
             document_keys=text.document_keys,
-            languages=text.languages,
+            source_codes=text.source_codes,
         )
 
     def normalise(self, text: str) -> str:
