@@ -14,6 +14,7 @@ import pytest
 from inspect_fixtures import write_small
 from shard_fixtures import change_manifest
 
+from albert_data import files
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import read_json
 from albert_data.inspect.audit.audit import audit_folder
@@ -21,7 +22,6 @@ from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.pipeline.ownership import read_our_manifest
-from albert_data.shards import manifest_file
 from albert_data.shards.manifest import MANIFEST_NAME, parse_plan
 from albert_data.shards.manifest_file import load_manifest, read_manifest
 from albert_data.shards.reader import open_shards
@@ -149,7 +149,7 @@ def test_a_format_version_is_one_whole_number(folder: Path, version: object):
 @pytest.mark.parametrize(
     ("value", "what"),
     [
-        ("[" * 100_000 + "]" * 100_000, "nests its values deeper than 32 levels"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deep"),
         ("[" * 40 + "]" * 40, "nests its values deeper than 32 levels"),
         ('{"a":' * 40 + "1" + "}" * 40, "nests its values deeper than 32 levels"),
         ("9" * 5000, "manifest.json can't be read: Exceeds the limit"),
@@ -178,11 +178,11 @@ def test_a_manifest_that_is_no_object_in_utf_8_is_refused(folder: Path, data: by
 
 def test_a_manifest_of_a_gigabyte_is_refused_unread(folder: Path):
     os.truncate(folder / MANIFEST_NAME, 1 << 30)  # sparse: it takes no room
-    check_refused(folder, f"it has 1,073,741,824 bytes; at most {manifest_file.MAX_BYTES:,} are allowed")
+    check_refused(folder, f"it has 1,073,741,824 bytes; at most {files.MAX_BYTES:,} are allowed")
 
 
 def test_a_manifest_of_too_many_values_is_refused_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(manifest_file, "MAX_VALUES", 50)
+    monkeypatch.setattr(files, "MAX_VALUES", 50)
     check_refused(folder, "values; at most 50 are allowed")
 
 

@@ -124,9 +124,16 @@ def test_no_more_of_a_file_is_read_than_asked_for(tmp_path: Path):
         assert bytes(buffer) == wanted.ljust(size, b"\0")
 
 
-def test_a_pipe_in_place_of_a_file_is_read_without_waiting(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
-    assert DISK.read(tmp_path / "pipe", most=10)[0] == b""
+def test_only_a_regular_file_is_read_as_a_whole_and_others_are_refused_without_waiting(tmp_path: Path):
+    os.mkfifo(tmp_path / "a FIFO")
+    (tmp_path / "a device").symlink_to("/dev/zero")
+    (tmp_path / "a folder").mkdir()
+    for name in ("a FIFO", "a device", "a folder"):
+        with pytest.raises(OSError, match=f"it is {name}; a regular file is needed"):
+            DISK.read(tmp_path / name, most=10)
+    (tmp_path / "file").write_bytes(b"four")
+    (tmp_path / "link").symlink_to("file")
+    assert DISK.read(tmp_path / "link", most=4)[0] == b"four"
 
 
 def test_what_is_missing_is_no_error_where_it_is_to_be_gone(tmp_path: Path):

@@ -6,13 +6,13 @@ order. `dataset_dict.json` names the folders of splits. Caches (cache-*.arrow) l
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import numpy as np
 
 from albert_data.errors import InputError
+from albert_data.files import read_json
 from albert_data.storage import FILE, find_kind, find_storage, make_path
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
@@ -72,11 +72,13 @@ def _list_names(folder: str, key: str) -> list[str] | None:
 def _read(folder: str, name: str) -> dict[str, Any]:
     """A JSON object of a folder; empty if the file is none, or missing."""
     try:
-        with find_storage(folder).open(os.path.join(folder, name)) as file:
-            values = json.loads(file.read().decode())
-    except (OSError, ValueError, RecursionError):
+        return read_json(make_path(os.path.join(folder, name)))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
-    return values if isinstance(values, dict) else {}
+    except OSError as error:
+        raise InputError(
+            f"data set {folder} has a {name} that can't be read: {error.strerror}; restore it, or name other inputs"
+        ) from error
 
 
 def _find(folder: str, name: str) -> str:

@@ -10,11 +10,10 @@ from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
 from albert_data.escaping import name_as_text
+from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Plan
-from albert_data.shards.manifest_file import MAX_BYTES as MAX_MANIFEST_BYTES
-from albert_data.shards.manifest_file import MAX_VALUES as MAX_MANIFEST_VALUES
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
@@ -65,7 +64,7 @@ def check_size(plan: Plan) -> None:
     """Raise InputError for more inputs than readers of a manifest accept: it names each in `inputs` and in `plan`."""
     inputs = plan.inputs
     num_bytes = sum(len(item.path.encode()) + _INPUT_BYTES for item in inputs)
-    if 2 * num_bytes > MAX_MANIFEST_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_MANIFEST_VALUES:
+    if 2 * num_bytes > MAX_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_VALUES:
         raise InputError(
             f"the corpus is {len(inputs):,} files, more than a manifest can name; "
             "join small files, as in: cat folder/*.jsonl > corpus.jsonl"

@@ -7,7 +7,6 @@ and depth of its values, and the range of its numbers are limited.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,15 +16,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
-from albert_data.files import is_there
+from albert_data.files import MAX_BYTES, is_there, parse_json
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, hash_manifest
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import READABLE_VERSIONS
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
 
-# Enough for 800,000 inputs with paths of 30 bytes. A build of more than fit is refused (pipeline/build.py).
-MAX_BYTES = 1 << 28
-MAX_VALUES = 1 << 23
 MAX_DEPTH = 32
 MAX_INT = (1 << 63) - 1
 WORK_NAME = ".build"  # where a build keeps what it has until it is finished
@@ -138,14 +134,7 @@ def read_file(path: Path) -> ManifestFile:
 
 def parse_object(data: bytes) -> dict[str, Any]:
     """Parse a JSON object in UTF-8. Raises ValueError for all else, and for values that not every reader accepts."""
-    # Counted before parsing, which would make an object in memory for each value.
-    num_values = sum(map(data.count, (b",", b"[", b"{")))
-    if num_values > MAX_VALUES:
-        raise ValueError(f"it holds about {num_values:,} values; at most {MAX_VALUES:,} are allowed")
-    try:
-        value = json.loads(data.decode(), parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError(_describe_depth()) from error
+    value = parse_json(data, parse_constant=_refuse_constant)
     if not isinstance(value, dict):
         raise ValueError("it holds no JSON object")
     _check_values(value)
@@ -154,10 +143,6 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"it holds {name}, which is not JSON")
-
-
-def _describe_depth() -> str:
-    return f"it nests its values deeper than {MAX_DEPTH} levels"
 
 
 def _check_values(value: object) -> None:
@@ -176,7 +161,7 @@ def _check_values(value: object) -> None:
         if not inner:
             return
         level = inner
-    raise ValueError(_describe_depth())
+    raise ValueError(f"it nests its values deeper than {MAX_DEPTH} levels")
 
 
 def _check_single(value: object) -> None:

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from albert_data.errors import ShardError
-from albert_data.storage import DEVICE, FILE, FOLDER, PIPE, SOCKET, find_storage, make_path
-
-_NAMES = {FOLDER: "a folder", PIPE: "a FIFO", SOCKET: "a socket", DEVICE: "a device", FILE: "a file"}
+from albert_data.storage import FILE, FOLDER, KIND_NAMES, find_storage, make_path
 
 
 def find_file(folder: Path, name: str) -> tuple[Path, int]:
@@ -38,7 +36,7 @@ def measure_file(path: Path) -> int:
     """The size of a regular file in bytes. Raises ShardError for anything else, and OSError where there is nothing."""
     found = find_storage(path).status(path)
     if found.kind != FILE:
-        raise ShardError(f"is {_NAMES.get(found.kind, 'of another kind')}; a regular file is needed")
+        raise ShardError(f"is {KIND_NAMES.get(found.kind, 'of another kind')}; a regular file is needed")
     return found.num_bytes
 
 
@@ -56,7 +54,7 @@ def check_folder(folder: Path) -> None:
         ) from error
     if kind != FOLDER:
         raise ShardError(
-            f"{folder} is no folder but {_NAMES.get(kind, 'a file')}; name one that `albert-data build` made"
+            f"{folder} is no folder but {KIND_NAMES.get(kind, 'a file')}; name one that `albert-data build` made"
         )
 
 

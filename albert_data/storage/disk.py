@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import io
@@ -20,6 +21,7 @@ from albert_data.storage.protocol import (
     DEVICE,
     FILE,
     FOLDER,
+    KIND_NAMES,
     LINK,
     OTHER,
     PIPE,
@@ -76,8 +78,10 @@ class Disk:
         return open(path, "rb")
 
     def read(self, path: Path, most: int) -> tuple[bytes, Status]:
+        _check_regular(path, self.status(path))  # before it is opened: that alone makes some devices do something
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = _make_status(os.fstat(file.fileno()))
+            _check_regular(path, status)  # another may have taken its place
             if status.num_bytes > most:
                 raise ValueError(f"it has {status.num_bytes:,} bytes; at most {most:,} are allowed")
             return file.read(status.num_bytes), status
@@ -216,6 +220,12 @@ class Disk:
 def _make_status(found: os.stat_result) -> Status:
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), OTHER)
     return Status(kind, found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
+
+
+def _check_regular(path: Path, status: Status) -> None:
+    if status.kind != FILE:
+        what = f"it is {KIND_NAMES.get(status.kind, 'of another kind')}; a regular file is needed"
+        raise OSError(errno.EINVAL, what, str(path))
 
 
 def _choose_temporary(path: Path) -> Path:

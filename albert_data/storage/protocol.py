@@ -20,6 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FILE, FOLDER, LINK, PIPE, SOCKET, DEVICE, OTHER = "file", "folder", "link", "pipe", "socket", "device", "other"
+KIND_NAMES = {FILE: "a file", FOLDER: "a folder", PIPE: "a FIFO", SOCKET: "a socket", DEVICE: "a device"}
 TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -64,9 +65,9 @@ class Storage(Protocol):
         """Open a file for reading and seeking."""
 
     def read(self, path: Path, most: int) -> tuple[bytes, Status]:
-        """All of a file, and the status that belongs to these bytes. Raises ValueError for more than `most` bytes.
+        """All of a regular file, or of one that a link leads to, and the status that belongs to these bytes.
 
-        Never waits: a pipe that has just taken the file's place gives what is in it.
+        Raises ValueError for more than `most` bytes, and OSError for a FIFO, a device or a folder, without waiting.
         """
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:

@@ -40,6 +40,7 @@ __all__ = ["MODEL_NAME", "MODEL_NAMES", "Documents", "Specials", "Tokenizer", "f
 
 MODEL_NAMES = (MODEL_NAME, JSON_NAME)  # of the one file that shards and runs keep of their tokenizer
 _BYTES_PER_ID = 4  # most text has more, so its ids fit the first array and are not copied
+_MAX_MODEL_BYTES = 1 << 27  # the largest published ones have 60 MB
 _MAX_RESERVED = 1 << 26  # ids; the sentences to come may be far shorter than those before
 
 
@@ -269,13 +270,13 @@ def load_tokenizer(
     words: which characters are a word in scripts without spaces: the path of a word list, "jieba" for that of the
     library, or "none".
     to_encode: prepare it for encoding now; if not, the first encoding does it.
-    Raises TokenizerError with the reason.
+    A link to a regular file is followed; a FIFO or a device is refused. Raises TokenizerError with the reason.
     """
     path = make_path(path)
     if find_kind(path) == FOLDER:
         path = find_model(path)
     try:
-        model, note = read_bytes(path), None
+        model, note = read_bytes(path, _MAX_MODEL_BYTES), None
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":

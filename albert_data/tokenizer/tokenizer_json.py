@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from albert_data import files
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.kinds import Specials
 
@@ -45,10 +46,10 @@ def is_json(model: bytes, name: str) -> bool:
 def parse_json(data: bytes, name: str) -> dict[str, Any]:
     """Raises TokenizerError if it is no tokenizer.json, or of a kind whose vocabulary can't be used."""
     try:
-        values = json.loads(data.decode())
+        values = files.parse_json(data)
     except UnicodeDecodeError as error:
         raise TokenizerError(f"{name} is not UTF-8 (byte {error.start:,}); copy it again") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TokenizerError(f"{name} is damaged: {error}; copy it again") from error
     model = values.get("model") if isinstance(values, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:

@@ -7,13 +7,12 @@ was learnt from cased text.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from albert_data.errors import TokenizerError
-from albert_data.files import read_json
+from albert_data.files import read_bytes, read_json
 from albert_data.tokenizer.tokenizer_json import (
     JSON_NAME,
     ROLES,
@@ -79,10 +78,18 @@ def _find_rules(folder: Path, default: BertRules) -> tuple[BertRules, bool]:
 
 
 def _read_tokenizer(path: Path) -> BertRules | None:
-    with suppress(FileNotFoundError):
-        values = parse_json(path.read_bytes(), f"tokenizer {path}")
-        return read_rules(values) if is_wordpiece(values) else None
-    return None
+    try:
+        values = parse_json(read_bytes(path), f"tokenizer {path}")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _can_not_read(path, error) from error
+    return read_rules(values) if is_wordpiece(values) else None
+
+
+def _can_not_read(path: Path, error: OSError | ValueError) -> TokenizerError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return TokenizerError(f"{path} can't be read ({why}); it says whether text is made lower case")
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise TokenizerError(f"{path} can't be read ({error}); it says whether text is made lower case") from error
+        raise _can_not_read(path, error) from error
     for name in _RULES:
         value = settings.get(name)
         if not (isinstance(value, bool) or value is None):

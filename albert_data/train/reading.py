@@ -6,13 +6,14 @@ opened: reading a FIFO waits for a writer, and a device may have no end.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
+from albert_data.files import read_json
+
+_MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 MAX_LEVELS = 32  # of nested lists and objects
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
 
@@ -23,30 +24,11 @@ def check_regular(path: Path) -> None:
         raise OSError(None, "is not a regular file", str(path))
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a regular file. Raises OSError."""
-    check_regular(path)
-    return path.read_bytes()
-
-
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. Raises OSError and ValueError; see `explain`."""
-    check_regular(path)
-    if (num_bytes := path.stat().st_size) > MAX_BYTES:
-        raise ValueError(f"it has {num_bytes:,} bytes; allowed are {MAX_BYTES:,}")
-    value = parse_json(path.read_bytes())
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no JSON object")
+    value = read_json(path, _MAX_BYTES)
     _check_levels(value)
-    return cast(dict[str, Any], value)
-
-
-def parse_json(text: bytes) -> Any:
-    """Parse JSON in UTF-8. Raises ValueError for anything else."""
-    try:
-        return json.loads(text.decode("utf-8"))
-    except RecursionError as error:
-        raise ValueError("its lists and objects are nested too deep") from error
+    return value
 
 
 def _check_levels(value: Any) -> None:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
+from albert_data.files import parse_json
 from albert_data.train.config import TrainConfig
-from albert_data.train.reading import explain, parse_json, show
+from albert_data.train.reading import explain, show
 
 STDIN = "-"
 NO_GROUP = "all"  # the group of a pair that names none

@@ -114,7 +114,7 @@ def test_a_path_that_is_not_a_regular_file_is_named_without_waiting(train, run, 
     train()
     (run / name).unlink()
     os.mkfifo(run / name) if kind == "FIFO" else (run / name).mkdir()
-    with pytest.raises(CheckpointError, match="is not a regular file"):
+    with pytest.raises(CheckpointError, match=f"it is a {kind}; a regular file is needed"):
         train(resume=True)
 
 

@@ -1,0 +1,113 @@
+"""A file that is found by its name, not named by the user, is opened only if it is a regular file of a sane size."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_corpus_saved_datasets import save
+from wordpiece_fixtures import SPECIALS
+
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import AlbertDataError
+from albert_data.interop.masked_lm import load_masked_lm
+from albert_data.tokenizer.model import load_tokenizer
+from albert_data.train.runs.figures import read_run
+
+ODD = {
+    "a FIFO": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.fixture(autouse=True)
+def at_once() -> Iterator[None]:
+    """End a test that waits, or reads without an end."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+
+
+def make_set(folder: Path) -> None:
+    save(folder, ["a", "b"])
+
+
+def make_splits(folder: Path) -> None:
+    save(folder / "train", ["a", "b"])
+    (folder / "dataset_dict.json").write_text('{"splits": ["train"]}')
+
+
+def make_vocab(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "a", "b", ""]))
+
+
+def make_run(folder: Path) -> None:
+    folder.mkdir()
+    for name in ("run.json", "metrics.jsonl"):
+        (folder / name).write_text("{}")
+
+
+def make_model(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "albert"}))
+    (folder / "tokenizer_config.json").write_text("{}")
+    (folder / "spiece.model").touch()
+
+
+def find(folder: Path) -> object:
+    return find_inputs([str(folder)])
+
+
+def load_vocab(folder: Path) -> object:
+    return load_tokenizer(folder / "vocab.txt")
+
+
+# What lies in a folder, the file that is odd, and what reads it.
+PLACES = {
+    "state.json": (make_set, find),
+    "dataset_dict.json": (make_splits, find),
+    "spiece.model": (make_vocab, load_tokenizer),
+    "tokenizer.json": (make_vocab, load_vocab),
+    "tokenizer_config.json": (make_vocab, load_vocab),
+    "vocab.txt": (make_vocab, load_vocab),
+    "run.json": (make_run, read_run),
+    "metrics.jsonl": (make_run, read_run),
+    "config.json": (make_model, load_masked_lm),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("kind", ODD)
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str, kind: str):
+    make, read = PLACES[name]
+    path = tmp_path / "folder" / name
+    make(path.parent)
+    path.unlink(missing_ok=True)
+    ODD[kind](path)
+    with pytest.raises(AlbertDataError, match="it is a|are missing|holds 0"):
+        read(path.parent)
+
+
+@pytest.mark.parametrize("name", [name for name in PLACES if name.endswith(".json")])
+def test_a_file_of_a_terabyte_is_refused_unread(tmp_path: Path, name: str):
+    make, read = PLACES[name]
+    path = tmp_path / "folder" / name
+    make(path.parent)
+    path.touch()
+    os.truncate(path, 1 << 40)  # sparse: it takes no room
+    with pytest.raises(AlbertDataError, match=r"it has 1,099,511,627,776 bytes; at most [0-9,]+ are allowed"):
+        read(path.parent)
+
+
+def test_a_tokenizer_may_be_named_by_a_link_and_may_lie_behind_one(tmp_path: Path, tokenizer_model: bytes):
+    (tmp_path / "real").write_bytes(tokenizer_model)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "spiece.model").symlink_to("../real")
+    assert load_tokenizer(tmp_path / "folder").model == load_tokenizer(tmp_path / "folder/spiece.model").model
