@@ -18,6 +18,7 @@ from audit_reference import RULES as ALL_RULES
 from click.testing import CliRunner
 from hypothesis import given
 from inspect_fixtures import configs, edit_rows, get_tokenizer, make_examples, text_documents
+from test_library_tokenizers import train_roberta
 from toy_language import make_sentences, train_model
 
 from albert_data.cli.main import cli, run
@@ -30,12 +31,14 @@ from albert_data.inspect.audit.corpus import find_lost
 from albert_data.inspect.audit.guesses import guess_order
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
+from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
 NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters"}
 NEED_RANDOM = {"label_shares", "random_from_lengths", "random_from_topic"}  # segments of another document
-RULES = [rule for rule in ALL_RULES if rule.name not in NEED_RANDOM]
+NEED_BYTES = {"byte_pieces"}  # a tokenizer with byte pieces
+RULES = [rule for rule in ALL_RULES if rule.name not in NEED_RANDOM | NEED_BYTES]
 NOT_TOLD = {"labels_against_quotes"}  # no quotation of the made-up documents goes on across sentences
 Documents = list[str]
 
@@ -281,6 +284,35 @@ def test_stripped_accents_are_lost_characters(tmp_path: Path):
     assert [(one.character, one.count, one.how) for one in lost] == [("é", 2, "becomes e"), ("ß", 1, "is removed")]
 
 
+# ---- unknown tokens and byte pieces ----
+
+
+def load_byte_level() -> Tokenizer:
+    return Tokenizer(train_roberta().to_str().encode(), "a byte-level tokenizer")
+
+
+@pytest.mark.parametrize("make", [get_tokenizer, load_byte_level], ids=["byte fallback", "byte-level BPE"])
+def test_a_byte_piece_is_no_lost_text_but_many_are_a_bad_fit(make: Callable[[], Tokenizer], tmp_path: Path):
+    files = {"a.txt": CLEAN[:40], "odd.txt": add_unknown_script([])}
+    audit = build_and_audit(tmp_path, make(), files, with_corpus=True, validation_fraction=0.0)
+    assert get_check(audit, "unknown_rate").figure == get_check(audit, "unknown_by_source").figure == 0
+    found = get_check(audit, "byte_pieces")
+    assert found.verdict == BAD and found.finding.endswith(f" of {tmp_path / 'in' / 'odd.txt'}")
+    assert found.figure is not None and found.figure > found.details["count"] / found.details["of"] > 0
+
+
+@pytest.mark.parametrize("make", [get_tokenizer, load_byte_level, lambda: None], ids=["fallback", "BPE", "no bytes"])
+def test_audit_and_inspect_count_the_same_unknown_tokens(
+    make: Callable[[], Tokenizer | None], tmp_path: Path, tokenizer: Tokenizer
+):
+    files = {"a.txt": [*CLEAN[:20], *add_unknown_script([])[:3]]}
+    audit = build_and_audit(tmp_path, make() or tokenizer, files, with_corpus=False, validation_fraction=0.0)
+    seen = measure(open_shards(tmp_path / "out"))
+    found = get_check(audit, "unknown_rate").details
+    assert (found["count"], found["of"]) == (seen.num_unk, seen.num_maskable)
+    assert (seen.num_unk > 0) == (make() is None)
+
+
 # ---- kernels against plain Python ----
 
 
@@ -290,13 +322,14 @@ def test_rows_are_measured_as_in_plain_python(documents, config):
     inside = np.arange(tokenizer.vocab_size) % 3 == 0
     unknown = np.arange(tokenizer.vocab_size) % 5 == 1
     parting = np.arange(tokenizer.vocab_size) % 2 == 0
+    of_bytes = np.arange(tokenizer.vocab_size) % 7 == 2
     ids, offsets = examples.input_ids.copy(), examples.offsets
     rows = [ids[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
     for i, row in enumerate(rows):
         masks = slice(examples.mask_offsets[i], examples.mask_offsets[i + 1])
         row[examples.masked_positions[masks]] = examples.masked_ids[masks]
-    texts, whole, is_equal, num_inside, num_unknown = measure_rows(
-        examples.arrays, ids, make_traits(inside, unknown, parting), 1
+    texts, whole, is_equal, num_inside, num_unknown, num_bytes = measure_rows(
+        examples.arrays, ids, make_traits(inside, unknown, parting, of_bytes), 1
     )
     parts = [
         (row[1 : 1 + a].tolist(), row[2 + a : -1].tolist()) for row, a in zip(rows, examples.segment_a_len, strict=True)
@@ -308,6 +341,7 @@ def test_rows_are_measured_as_in_plain_python(documents, config):
         goes_on = bool(second) and inside[second[0]] and not parting[first[-1]]
         assert count == int(inside[first[0]]) + int(goes_on)
     assert num_unknown.tolist() == [int(unknown[row].sum()) for row in rows]
+    assert num_bytes.tolist() == [int(of_bytes[row].sum()) for row in rows]
     assert len(set(zip(ordered, texts.tolist(), strict=True))) == len(set(ordered)) == len(set(texts.tolist()))
     spans = [slice(begin, end) for begin, end in zip(offsets, offsets[1:], strict=False)]
     shown = [

@@ -20,6 +20,7 @@ from albert_data.tokenizer.words import SPACE
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTE_PIECES = re.compile(rf"{SPACE}?(<0x[0-9A-F]{{2}}>)+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,14 @@ def read_byte(piece: str) -> int | None:
     """The byte that a piece such as <0xE2> stands for; None for any other piece."""
     match = _BYTE_PIECE.fullmatch(piece)
     return int(match[1], 16) if match else None
+
+
+def find_byte_pieces(tokenizer: Tokenizer) -> np.ndarray:
+    """Which pieces are bytes that are no whole characters: bool, over the vocabulary.
+
+    SentencePiece's byte fallback has one for each byte, as <0xE2>; byte-level BPE may have longer ones.
+    """
+    return np.array([_BYTE_PIECES.fullmatch(piece) is not None for piece in tokenizer.piece_texts])
 
 
 def name_piece(piece: str) -> str:

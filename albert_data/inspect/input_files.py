@@ -1,7 +1,7 @@
-"""How many tokens each input file of a build has, and how many of these are unknown.
+"""How many tokens each input file of a build has, and how many of these are unknown, or parts of characters.
 
 In: the rows, and the files that a build read, as a row does not say which file it comes from. Out: figures of each
-file. Unknown are <unk> and byte pieces: text for which the vocabulary has no piece.
+file.
 """
 
 from __future__ import annotations
@@ -26,17 +26,25 @@ _SHORT = 40  # columns
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A file, or several as one. num_tokens: of text, in all rows; share: of the tokens of all files."""
+    """A file, or several as one. num_tokens: of text, in all rows; share: of the tokens of all files.
+
+    num_bytes: byte pieces.
+    """
 
     name: str
     num_tokens: int
     num_unknown: int
     share: float
     num_files: int = 1
+    num_bytes: int = 0
 
     @property
     def unknown_rate(self) -> float | None:
         return self.num_unknown / self.num_tokens if self.num_tokens else None
+
+    @property
+    def byte_rate(self) -> float:
+        return self.num_bytes / self.num_tokens if self.num_tokens else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -100,11 +108,11 @@ def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
     found = owners >= 0
     if not found.any():
         raise InputError("--corpus has none of the shards' documents; give the inputs that they were built from")
-    tokens, unknown = (
+    totals = [
         np.bincount(owners[found], subject.add_by_document(values)[found], len(corpus.names))
-        for values in (subject.facts.num_text, subject.facts.num_unknown)
-    )
-    return _list_files(corpus.names, tokens, unknown, found)
+        for values in (subject.facts.num_text, subject.facts.num_unknown, subject.facts.num_bytes)
+    ]
+    return _list_files(corpus.names, totals, found)
 
 
 def attribute_sources(subject: Subject) -> InputFiles | None:
@@ -112,19 +120,21 @@ def attribute_sources(subject: Subject) -> InputFiles | None:
     names = subject.shards[0].manifest.sources
     if names is None:
         return None
-    tokens, unknown = (
+    totals = [
         np.bincount(subject.facts.sources, values, len(names))
-        for values in (subject.facts.num_text, subject.facts.num_unknown)
-    )
-    return _list_files([f"source {name}" for name in names], tokens, unknown, np.ones(len(subject.documents), bool))
+        for values in (subject.facts.num_text, subject.facts.num_unknown, subject.facts.num_bytes)
+    ]
+    return _list_files([f"source {name}" for name in names], totals, np.ones(len(subject.documents), bool))
 
 
-def _list_files(names: Sequence[str], tokens: np.ndarray, unknown: np.ndarray, found: np.ndarray) -> InputFiles:
-    """tokens, unknown: float64, of each name; found: bool, whether each document is of one of these."""
-    shares = tokens / max(tokens.sum(), 1.0)
+def _list_files(names: Sequence[str], totals: Sequence[np.ndarray], found: np.ndarray) -> InputFiles:
+    """totals: tokens, unknown ones, byte pieces of each name; found: bool, whether each document is of one of these."""
+    all_tokens = max(float(totals[0].sum()), 1.0)
     files = [
-        InputFile(name=name, num_tokens=int(tokens[i]), num_unknown=int(unknown[i]), share=float(shares[i]))
-        for i, name in enumerate(names)
+        InputFile(name=name, num_tokens=int(tokens), num_unknown=int(unknown), num_bytes=int(of_bytes), share=share)
+        for name, tokens, unknown, of_bytes, share in zip(
+            names, *totals, (totals[0] / all_tokens).tolist(), strict=True
+        )
     ]
     return InputFiles(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
 

@@ -47,7 +47,6 @@ class Statistics:
     position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
     piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces; num_unk: those of <unk>.
     by_source: empty where the rows have no sources.
-    (For input files and in the audit, a token is unknown if it is <unk> or a byte piece.)
     """
 
     config: ExampleConfig
@@ -190,7 +189,7 @@ class Statistics:
             "num_spans": sum(self.span_lens),
             **{f"num_{name.replace(' ', '_')}": n for name, n in zip(self.config.task.orders, labels, strict=True)},
             "num_unpaired": unpaired,
-            "num_unknown": self.num_unk,  # <unk> alone, without byte pieces; JSON names are stable
+            "num_unknown": self.num_unk,
             "padding_share": self.padding_share,
             "padding_by_group": [  # a group is a bucket; the names are stable
                 {"group_len": bucket_len, "padding_share": share}

@@ -24,7 +24,8 @@ from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_
 from albert_data.inspect.audit.random_segments import check_random
 from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
-from albert_data.inspect.input_files import attribute, attribute_sources
+from albert_data.inspect.decoding import find_byte_pieces
+from albert_data.inspect.input_files import InputFiles, attribute, attribute_sources
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.pipeline.advice import advise_on
@@ -306,6 +307,8 @@ def _check_text(subject: Subject) -> Iterator[Check]:
 
 def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     input_files = attribute_sources(subject) if corpus is None else attribute(subject, corpus)
+    if find_byte_pieces(subject.tokenizer).any():
+        yield _check_bytes(subject, input_files)
     if input_files is None:
         for rule in (rules.UNKNOWN_BY_FILE, rules.LARGEST_FILE):
             yield Check(rule=rule, figure=None, finding=_NEEDS_CORPUS)
@@ -329,6 +332,16 @@ def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
         finding=f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}",
         details={**coverage, "shares": {file.name: file.share for file in input_files.files}},
     )
+
+
+def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
+    facts = subject.facts
+    check = _check_share(rules.BYTE_PIECES, int(facts.num_bytes.sum()), int(facts.num_text.sum()), "token")
+    if input_files is None or check.figure is None:
+        return check
+    worst = max(input_files.files, key=lambda file: file.byte_rate)
+    finding = f"{check.finding}; {format_share(worst.byte_rate)} of {worst.name}" if worst.num_bytes else check.finding
+    return dataclasses.replace(check, figure=max(check.figure, worst.byte_rate), finding=finding)
 
 
 def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_data.draws import mix, threshold
 from albert_data.examples.ragged import ExampleArrays
-from albert_data.inspect.decoding import read_byte
+from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
 from albert_data.pair_tasks import SWAPPED
 from albert_data.shards.reader import Shards
@@ -26,15 +26,15 @@ MAX_WINDOWS = 1_000_000  # the sample of windows; sorting them takes half a seco
 MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
 _SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
 _APOSTROPHES = ("'", "\u2019", "\u2581'")  # punctuation, yet inside a word
-_STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS = 1, 2, 4
+_STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS, _IS_BYTES = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
     """Arrays of one value a row.
 
-    lens_a, lens_b: int32; labels: int8; keys, keys_b: uint64, of the documents of A and of B; num_unknown: int32,
-    original ids that are <unk> or a byte piece.
+    lens_a, lens_b: int32; labels: int8; keys, keys_b: uint64, of the documents of A and of B; num_unknown, num_bytes:
+    int32, original ids that are <unk>, or a byte piece.
     texts: uint64, hash of the text in the order of the document, wherever the boundary between A and B is.
     rows: uint64, hash of the row with its masks.
     is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
@@ -47,6 +47,7 @@ class RowFacts:
     keys: np.ndarray
     keys_b: np.ndarray
     num_unknown: np.ndarray
+    num_bytes: np.ndarray
     texts: np.ndarray
     rows: np.ndarray
     is_equal: np.ndarray
@@ -91,7 +92,9 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
     for batch in shards.batches():
         original = restore_ids(batch)
         lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
-        texts, rows, is_equal, num_inside, num_unknown = measure_rows(batch.arrays, original, traits, swapped)
+        texts, rows, is_equal, num_inside, num_unknown, num_bytes = measure_rows(
+            batch.arrays, original, traits, swapped
+        )
         keys_b = batch.document_keys if batch.document_keys_b is None else batch.document_keys_b
         parts.append(
             RowFacts(
@@ -101,6 +104,7 @@ def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
                 keys=batch.document_keys.copy(),
                 keys_b=keys_b.copy(),
                 num_unknown=num_unknown,
+                num_bytes=num_bytes,
                 texts=texts,
                 rows=rows,
                 is_equal=is_equal,
@@ -141,13 +145,17 @@ def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float
     return Windows(hashes=hashes, rows=rows, positions=positions)
 
 
-def make_traits(starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: np.ndarray) -> np.ndarray:
+def make_traits(
+    starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: np.ndarray, is_bytes: np.ndarray
+) -> np.ndarray:
     """Traits of pieces, uint8 over the vocabulary.
 
     starts_inside: a segment that begins with such a piece begins inside a word, except after a piece that parts words;
-    is_unknown: stands for text that the vocabulary lacks; parts_words: a word begins after it, such as a dash.
+    is_unknown: stands for text that is lost; parts_words: a word begins after it, such as a dash; is_bytes: is a part
+    of a character.
     """
     traits: np.ndarray = starts_inside * _STARTS_INSIDE + is_unknown * _IS_UNKNOWN + parts_words * _PARTS_WORDS
+    traits += is_bytes * _IS_BYTES
     return traits.astype(np.uint8)
 
 
@@ -181,12 +189,10 @@ def gather_subject(opened: list[Shards]) -> Subject:
     tokenizer = opened[0].tokenizer
     # The words of language, also where the build masks single pieces.
     words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.piece_texts
-    is_byte = np.array([read_byte(piece) is not None for piece in pieces])
-    is_unknown = is_byte.copy()
-    is_unknown[tokenizer.unk_id] = True
-    starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown)
+    is_bytes, is_unknown = find_byte_pieces(tokenizer), np.arange(len(pieces)) == tokenizer.unk_id
+    starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown | is_bytes)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
-    traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe)
+    traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe, is_bytes)
     parts = [gather_facts(shards, traits) for shards in opened]
     begins = np.cumsum([0, *map(len, parts)]).tolist()
     facts = join_facts(parts)
@@ -199,15 +205,15 @@ def gather_subject(opened: list[Shards]) -> Subject:
 @kernel
 def measure_rows(
     batch: ExampleArrays, original: np.ndarray, traits: np.ndarray, swapped: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """RowFacts.texts, rows, is_equal, num_inside and num_unknown.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """RowFacts.texts, rows, is_equal, num_inside, num_unknown and num_bytes.
 
     original: the ids before masking; swapped: the label of swapped pairs.
     """
     num_rows = len(batch.sop_label)
     texts, rows = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint64)
     is_equal, num_inside = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.int8)
-    num_unknown = np.zeros(num_rows, np.int32)
+    num_unknown, num_bytes = np.zeros(num_rows, np.int32), np.zeros(num_rows, np.int32)
     for row in range(num_rows):
         begin, end = batch.offsets[row], batch.offsets[row + 1]
         sep = begin + 1 + batch.segment_a_len[row]
@@ -215,6 +221,7 @@ def measure_rows(
         for at in range(begin, end):
             whole = mix(whole ^ (np.uint64(batch.input_ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
             num_unknown[row] += (traits[original[at]] & _IS_UNKNOWN) > 0
+            num_bytes[row] += (traits[original[at]] & _IS_BYTES) > 0
         is_swapped = batch.sop_label[row] == swapped
         text = np.uint64(0)
         for part in range(2):
@@ -234,7 +241,7 @@ def measure_rows(
             later, before = (begin + 1, end - 2) if is_swapped else (sep + 1, sep - 1)
             if traits[original[later]] & _STARTS_INSIDE and traits[original[before]] & _PARTS_WORDS:
                 num_inside[row] -= 1
-    return texts, rows, is_equal, num_inside, num_unknown
+    return texts, rows, is_equal, num_inside, num_unknown, num_bytes
 
 
 @kernel

@@ -18,7 +18,7 @@ import numpy as np
 
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_SWAPPED
 from albert_data.examples.ragged import ExampleArrays, Examples
-from albert_data.inspect.decoding import read_byte
+from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
@@ -63,10 +63,10 @@ def show_pieces(tokenizer: Tokenizer) -> list[str]:
 
     A build writes U+FFFD in place of invalid bytes too: a piece of that is taken for an unknown one.
     """
-    hidden = tokenizer.specials.is_special.copy()
+    hidden = tokenizer.specials.is_special | find_byte_pieces(tokenizer)
     hidden[tokenizer.unk_id] = True
     return [
-        "\ufffd" if is_hidden or read_byte(piece) is not None else piece.replace(SPACE, "")
+        "\ufffd" if is_hidden else piece.replace(SPACE, "")
         for piece, is_hidden in zip(tokenizer.piece_texts, hidden.tolist(), strict=True)
     ]
 
