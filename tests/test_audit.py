@@ -297,8 +297,9 @@ def test_a_byte_piece_is_no_lost_text_but_many_are_a_bad_fit(make: Callable[[], 
     audit = build_and_audit(tmp_path, make(), files, with_corpus=True, validation_fraction=0.0)
     assert get_check(audit, "unknown_rate").figure == get_check(audit, "unknown_by_source").figure == 0
     found = get_check(audit, "byte_pieces")
-    assert found.verdict == BAD and found.finding.endswith(f" of {tmp_path / 'in' / 'odd.txt'}")
-    assert found.figure is not None and found.figure > found.details["count"] / found.details["of"] > 0
+    assert found.verdict == BAD
+    assert found.finding.endswith(f" of {tmp_path / 'in' / 'odd.txt'}")
+    assert (found.figure or 0.0) > found.details["count"] / found.details["of"] > 0
 
 
 @pytest.mark.parametrize("make", [get_tokenizer, load_byte_level, lambda: None], ids=["fallback", "BPE", "no bytes"])

@@ -42,6 +42,7 @@ _SIZES = (  # tensors of V x E, H x E and H x H
     "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.dense.weight",
 )
 _TANH_GELUS = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh")  # one function under three names
+_CAPITALS = 0.01  # English: a tenth and more of the pieces with letters; the single letters A to Z of 8,000: 0.003
 _VOCABULARY = ("embeddings.token.weight", "mlm_head.bias")  # the parameters with a row for each piece
 
 
@@ -117,14 +118,34 @@ def _tell_tokenizer(tokenizer: Path, shards: Path, say: Say) -> None:
     elif tokenizer.name != MODEL_NAME:
         _tell_rules(tokenizer, shards, say)
     elif (found := find_normalization(folder)) is None:
-        say(
-            f"the tokenizer of {folder} makes text lower case or removes accents before it applies {MODEL_NAME}; "
-            "the text of the shards should be prepared in the same way"
-        )
+        _tell_case(tokenizer, shards, say)
     elif found != normalization:
         say(
             f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the "
             f"weights fit better to shards that are built with --normalization {found}"
+        )
+
+
+def _tell_case(tokenizer: Path, shards: Path, say: Say) -> None:
+    """Tell if the shards' text has another case than the folder's pieces.
+
+    Settings that are missing, or name a part of what is done, don't tell on what text the weights were trained. The
+    pieces do: a vocabulary has capital letters if, and only if, the text that it was made of had them.
+    """
+    theirs, ours = load_tokenizer(tokenizer, to_encode=False), open_shards(shards).tokenizer
+    pieces = [theirs.piece_texts[i] for i in theirs.ordinary_ids.tolist()]
+    cased = [piece for piece in pieces if piece.lower() != piece.upper()]
+    has_capitals = sum(piece != piece.lower() for piece in cased) > _CAPITALS * len(cased)
+    is_kept = any(map(str.isupper, ours.normalise("ABC")))
+    if has_capitals and not is_kept:
+        say(
+            f"the pieces of {tokenizer.parent} have capital letters, and the text of the shards is made lower case; "
+            "the weights fit better to shards that keep them"
+        )
+    elif cased and is_kept and not has_capitals:
+        say(
+            f"the pieces of {tokenizer.parent} have no capital letters, and the text of the shards keeps them; the "
+            "weights fit better to text in lower case, as --normalization albert-v2 makes it, which removes accents too"
         )
 
 

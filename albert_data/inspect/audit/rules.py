@@ -212,9 +212,9 @@ BYTE_PIECES = Rule(
     title="tokens that spell parts of characters",
     look=0.05,
     bad=0.25,
-    why="no text is lost in byte pieces, but characters without a piece take two to four tokens, and masks hide parts of "
-    "them. The figure is that of the worst file or source where these are known. A vocabulary of 8,000 pieces made of "
-    "the same text has 0.03 to 3 % of such tokens (books, classics; byte fallback, byte-level BPE), one of another "
+    why="no text is lost in byte pieces, but characters without a piece take two to four tokens, and masks hide parts "
+    "of them. The figure is that of the worst file or source where these are known. A vocabulary of 8,000 pieces made "
+    "of the same text has 0.03 to 3 % of such tokens (books, classics; byte fallback, byte-level BPE), one of another "
     "script 79 to 96 %",
     advice="train the vocabulary on this corpus, or choose a tokenizer for its scripts",
 )
