@@ -8,13 +8,13 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import OutputError
-from albert_data.storage import FILE, find_kind, find_storage, is_remote, remember_listings
+from albert_data.storage import FILE, Address, find_kind, find_storage, is_remote, remember_listings
 from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
 from albert_data.storage.cache_folder import find_cache_folder as find_cache_folder  # for kernel_cache.py
 
@@ -77,16 +77,47 @@ def write_json(path: Path, value: object, *, sync: bool = True) -> None:
     write_bytes(path, to_json(value), sync=sync)
 
 
-def check_output(path: Path, inputs: Iterable[Path]) -> None:
-    """Raise OutputError if an output file that the user named is a folder, or the same file as one of `inputs`."""
-    if path.is_dir():
+def check_output(path: Path, read: Iterable[Address]) -> None:
+    """Raise OutputError if a file that the user named for output can't be written, or is one that the command reads.
+
+    read: all that the command has read or will read: files, and folders, in which a new file may be written, but none
+    that is there. "-" is stdin. A file is recognised under any name: through links, hard links, `..` and other cases.
+    What the shell has opened (/dev/stdout), a pipe and a device can always be written.
+    """
+    real = os.path.realpath(path)
+    if os.path.isdir(real):
         raise OutputError(f"{path} is a folder; name a file to write")
-    for other in inputs:
-        if is_remote(other):
+    if not os.path.isdir(os.path.dirname(real)):
+        raise OutputError(f"{path} can't be written: {path.parent} is not a folder; make it, or name another file")
+    if _find_descriptor(path) is not None or (os.path.exists(real) and not os.path.isfile(real)):
+        return
+    file = _identify(real)
+    # The file that is there, and the folders around it.
+    known = {file, *map(_identify, Path(real).parents)} if file else set()
+    for other in read:
+        there = "/dev/stdin" if other == "-" else other
+        if is_remote(there):
             continue
-        with suppress(OSError):  # one of the two does not exist
-            if path.samefile(other):
-                raise OutputError(f"{path} is {other}, which is read here; name another file to write")
+        is_read = _identify(there) in known or _holds_link(there, real) if file else os.path.realpath(there) == real
+        if is_read:
+            raise OutputError(f"{path} is, or is in, {other}, which is read here; name another file to write")
+
+
+def _identify(path: Address) -> tuple[int, int] | None:
+    """Equal for two names of one file or folder. None for nothing."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _holds_link(folder: Address, path: str) -> bool:
+    """Whether a folder holds a hard link to a file."""
+    if os.stat(path).st_nlink == 1:
+        return False
+    files = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
+    return any(_identify(file) == _identify(path) for file in files)
 
 
 def _find_descriptor(path: Path) -> int | None:

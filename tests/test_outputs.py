@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from inspect_fixtures import write_small
+from test_corpus_saved_datasets import save
 
 from albert_data.cli.main import run
 from albert_data.errors import OutputError
@@ -63,6 +64,8 @@ def test_what_cannot_be_written_is_named(tmp_path: Path):
     for path in (tmp_path / "nowhere/file", tmp_path):
         with pytest.raises(OutputError, match=f"{path} can't be written: (No such file|Is a directory)"):
             write_output(path, DATA)
+        with pytest.raises(OutputError, match="is a folder; name a file|is not a folder; make it"):
+            check_output(path, [])
 
 
 def test_what_is_read_is_not_written_over_whatever_it_is_called(tmp_path: Path):
@@ -74,9 +77,40 @@ def test_what_is_read_is_not_written_over_whatever_it_is_called(tmp_path: Path):
     for name in ("source", "link", "second", "folder/../source"):
         with pytest.raises(OutputError, match="which is read here; name another file"):
             check_output(tmp_path / name, [tmp_path / "gone", source])
-    with pytest.raises(OutputError, match="is a folder"):
-        check_output(tmp_path / "folder", [])
     check_output(tmp_path / "other", [source])
+
+
+def test_no_file_of_a_folder_that_is_read_is_written_over_but_a_new_one_may_be_written(tmp_path: Path):
+    folder = tmp_path / "model"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner/file").write_bytes(DATA)
+    (tmp_path / "folder").symlink_to(folder)
+    (tmp_path / "link").symlink_to("model/inner/file")
+    os.link(folder / "inner/file", tmp_path / "second")
+    (tmp_path / "to second").symlink_to("second")
+    for read in (folder, tmp_path / "folder", folder / "inner/.."):
+        for name in ("model/inner/file", "folder/inner/file", "link", "second", "to second", "model/../link"):
+            with pytest.raises(OutputError, match="is, or is in, .*, which is read here; name another file"):
+                check_output(tmp_path / name, [tmp_path / "gone", read])
+        check_output(folder / "inner/new", [read])
+        check_output(tmp_path / "new", [read])
+
+
+def test_a_file_that_will_be_looked_for_is_not_made(tmp_path: Path):
+    (tmp_path / "link").symlink_to("missing")
+    for name in ("missing", "link"):
+        with pytest.raises(OutputError, match="which is read here"):
+            check_output(tmp_path / name, [tmp_path / "missing"])
+
+
+def test_stdin_from_a_file_is_not_written_over(tmp_path: Path):
+    (tmp_path / "file").write_bytes(DATA)
+    script = "import sys, pathlib, albert_data.files as f; f.check_output(pathlib.Path(sys.argv[1]), ['-'])"
+    for name, code in {"file": 1, "new": 0, "/dev/stdout": 0, "/dev/null": 0}.items():
+        with (tmp_path / "file").open() as stdin:
+            command = [sys.executable, "-c", script, str(tmp_path / name)]
+            done = subprocess.run(command, stdin=stdin, check=False, capture_output=True, text=True)
+        assert (done.returncode, "which is read here" in done.stderr) == (code, bool(code)), done.stderr
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "README.md", "tokenizer/spiece.model", "train/shard-00000.arrow"])
@@ -98,6 +132,28 @@ def test_a_report_is_not_written_over_the_corpus(tmp_path: Path, capsys: pytest.
     assert run(["inspect", str(out), "--corpus", str(corpus), "--html", str(corpus)]) == 1
     assert "which is read here" in capsys.readouterr().err
     assert corpus.read_bytes() == DATA
+
+
+def test_a_report_is_not_written_over_what_names_the_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = write_small(tmp_path / "shards")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_bytes(DATA)
+    (tmp_path / "inner.txt").write_text("b.txt\n")
+    (tmp_path / "list.txt").write_text("a.txt\n")
+    source = '[[source]]\nname = "{}"\npaths = ["{}"]\n'
+    (tmp_path / "mix.toml").write_text(source.format("one", "a.txt") + source.format("two", "@inner.txt"))
+    save(tmp_path / "ds/train", ["a"], indices=[0])
+    (tmp_path / "ds/dataset_dict.json").write_text('{"splits": ["train"]}')
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    names = ["ds/train/state.json", "ds/train/dataset_info.json", "ds/train/indices.arrow", "ds/dataset_dict.json"]
+    read = {"mix.toml": ["mix.toml", "inner.txt", "b.txt"], "@list.txt": ["list.txt", "a.txt"], "ds": names}
+    for corpus, paths in read.items():
+        mark, name = corpus[: corpus.startswith("@")], corpus.removeprefix("@")
+        for path in paths:
+            command = ["inspect", str(out), "--corpus", f"{mark}{tmp_path / name}", "--html", str(tmp_path / path)]
+            assert run(command) == 1, path
+            assert "which is read here" in capsys.readouterr().err, path
+    assert files == {path: path.read_bytes() for path in files}
 
 
 def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):

@@ -91,13 +91,14 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
         raise click.UsageError(f"{shards} is a training run; `albert-data runs {shards}` shows it")
     _refuse_conflicts()
     with fast_imports():
+        from albert_data.corpus.inputs import list_read
         from albert_data.files import check_output, write_output
         from albert_data.inspect.report import inspect_folder
         from albert_data.shards.paths import list_files
 
     inputs = find_corpus(shards, corpus)
     if html:  # before the work: it must not replace the corpus or a shard
-        check_output(html, [*(Path(item.path) for item in inputs or ()), *list_files(shards)])
+        check_output(html, [*list_read(inputs or ()), *list_files(shards)])
     chosen = _make_choice(shards, NUM_IN_HTML if html else NUM_SHOWN, **choice)
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
     if html:

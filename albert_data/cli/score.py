@@ -61,11 +61,11 @@ def score(
     config = ScoreConfig(**settings)
     require_packages("torch", "safetensors", extra="train")
     from albert_data.files import check_output, write_output
-    from albert_data.interop.masked_lm import load_masked_lm
+    from albert_data.interop.masked_lm import list_read, load_masked_lm
     from albert_data.train.scoring import score_pairs
 
     if output is not None:
-        check_output(output, [Path(pairs)])
+        check_output(output, [pairs, *list_read(model, checkpoint=checkpoint, tokenizer=tokenizer)])
     found = read_pairs(pairs)
     loaded, origin = load_masked_lm(model, checkpoint=checkpoint, tokenizer=tokenizer)
     bar = Bar(tells_stages=False)

@@ -57,7 +57,8 @@ class Input:
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
     nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
     if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
-    language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs.
+    language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs;
+    found_by: the lists and the mixture that name it.
     """
 
     path: str
@@ -70,6 +71,7 @@ class Input:
     language: str | None = None
     indices: str | None = None
     source: Source | None = None
+    found_by: tuple[str, ...] = ()
 
     @property
     def is_splittable(self) -> bool:
@@ -102,7 +104,7 @@ def find_inputs(
 
 def _find_all(names: Sequence[str], say: Callable[[str], None], text: TextConfig) -> Iterable[Input]:
     found: dict[object, Input] = {}
-    for name, language in _split_names(names):
+    for name, language, found_by in _split_names(names):
         paths = {path: _identify(path) for path in _expand(name, say)}
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
@@ -113,8 +115,21 @@ def _find_all(names: Sequence[str], say: Callable[[str], None], text: TextConfig
                 raise InputError(
                     f"input {path} is given two languages, {item.language} and {language}; name it with one of them"
                 )
-            found[identity] = replace(item, language=language or item.language)
+            found_by = tuple(dict.fromkeys((*item.found_by, *found_by)))
+            found[identity] = replace(item, language=language or item.language, found_by=found_by)
     return found.values()
+
+
+def list_read(inputs: Iterable[Input]) -> Iterator[str]:
+    """All files that decide what inputs give, for a command that writes a file beside reading them.
+
+    Also the names at which such a file would be looked for: the descriptions of data sets.
+    """
+    inputs = list(inputs)
+    folders = {os.path.dirname(item.path) for item in inputs if not item.is_stream}
+    folders |= {os.path.join(folder, "..") for folder in folders}
+    yield from {path for item in inputs for path in (item.path, item.indices, *item.found_by) if path}
+    yield from (os.path.join(folder, name) for folder in folders for name in DESCRIPTIONS)
 
 
 def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
@@ -126,19 +141,19 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
         )
 
 
-def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Names and those of lists, each with its language; one of a list may have that of the list.
+def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
+    """Names and those of lists, each with its language and its list; one of a list may have the language of the list.
 
     Raises StorageError for the URL of no store.
     """
     for name in map(strip_file_scheme, names):
         find_storage(name)  # raises StorageError
         if not is_list(name):
-            yield split_language(name)
+            yield *split_language(name), ()
             continue
         path, language = split_language(strip_file_scheme(name[1:]))
         for inner, own in map(split_language, read_list(path)):
-            yield inner, own or language
+            yield inner, own or language, (path,)
 
 
 def split_language(name: str) -> tuple[str, str | None]:

@@ -58,7 +58,7 @@ def find_sources(
             'write language = "de" in the source'
         )
     return [
-        dataclasses.replace(item, source=source)
+        dataclasses.replace(item, source=source, found_by=(mixtures[0], *item.found_by))
         for source in read_mixture(mixtures[0], text)
         for item in _find_files(source, mixtures[0], say)
     ]

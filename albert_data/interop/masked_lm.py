@@ -8,6 +8,7 @@ tokenizer's pre-tokeniser.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 from albert_data.errors import CheckpointError, ConfigError, TokenizerError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
-from albert_data.train.folder import RUN_FILE
+from albert_data.tokenizer.tokenizer_json import JSON_NAME
+from albert_data.train.folder import RUN_FILE, list_files
 from albert_data.train.reading import explain, read_object, show
 from albert_data.train.scoring import AlbertLm, EncodedSentence, MaskedLm
 
@@ -45,6 +47,15 @@ def load_masked_lm(
     if settings.get("model_type") == "albert" and (normalization := find_normalization(path)):
         return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME, normalization=normalization)), path
     return TransformersLm(path, settings), path
+
+
+def list_read(path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Iterator[Path]:
+    """The files and folders that `load_masked_lm` reads; of a Hugging Face folder transformers may read any file."""
+    yield from list_files(path) if (path / RUN_FILE).is_file() else [path]
+    if checkpoint is not None:
+        yield checkpoint
+    if tokenizer is not None:  # a file beside it may say what is done with case
+        yield from (tokenizer, *(tokenizer.parent / name for name in (JSON_NAME, _TOKENIZER_SETTINGS)))
 
 
 def find_normalization(folder: Path) -> str | None:

@@ -59,12 +59,6 @@ def check_folder(folder: Path) -> None:
 
 
 def list_files(folder: Path) -> Iterator[Path]:
-    """All paths that a build may own in a shard folder, folders included.
-
-    A command that writes another file into the folder must not write to one of these.
-    """
+    """The files and folders that a build may own in a shard folder, whether they exist or not."""
     # README.md is the card; its name is defined in pipeline/card.py, which imports from this package.
-    yield from (folder / name for name in ("manifest.json", "README.md"))
-    for name in ("tokenizer", "train", "validation"):
-        for parent, folders, files in find_storage(folder).walk(folder / name, lambda error: None):
-            yield from (make_path(parent) / inner for inner in (*folders, *files))
+    yield from (folder / name for name in ("manifest.json", "README.md", "tokenizer", "train", "validation", ".build"))

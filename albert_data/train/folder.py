@@ -265,6 +265,5 @@ _KINDS = {
 
 
 def list_files(run: Path) -> Iterator[Path]:
-    """Yield the files of a run that its readers use, which an output must not replace. Some may be missing."""
-    yield from (run / name for name in (RUN_FILE, METRICS_FILE, PAGE_FILE, TRACE_FILE, *_TOKENIZER_FILES))
-    yield from (run / CHECKPOINTS_FOLDER).rglob("*")
+    """Yield the files and folders of a run that its readers use. Some may be missing."""
+    yield from (run / name for name in (RUN_FILE, *_KINDS, EVENTS_FOLDER))

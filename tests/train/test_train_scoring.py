@@ -295,6 +295,28 @@ def test_the_command_prints_a_table_of_at_most_80_columns(trained, tmp_path, cap
     assert "\x1b" not in "".join(rows)
 
 
+def test_the_scores_are_not_written_over_what_the_command_reads(trained, tmp_path, capsys):
+    run, pairs = Path(shutil.copytree(trained, tmp_path / "run")), tmp_path / "pairs.jsonl"
+    write_pairs(pairs)
+    model = tmp_path / "model"
+    huggingface.export_model(run, model)
+    tokenizer, step = tmp_path / "tokenizer", tmp_path / "step"
+    shutil.move(run / "tokenizer", tokenizer)
+    shutil.copytree(list_checkpoints(run)[-1], step)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    used = {
+        model: ("config.json", "model.safetensors", "tokenizer.json", "README.md"),
+        run: ("run.json", "checkpoints/step-00000001/state.json", "../step/model.safetensors"),
+    }
+    for place, names in used.items():
+        more = ("--tokenizer", tokenizer, "--checkpoint", step) if place == run else ()
+        for name in (*names, "../pairs.jsonl", *(["../tokenizer/spiece.model"] if more else [])):
+            assert command(place, pairs, *more, "-o", place / name) == 1
+            assert "which is read here; name another file" in capsys.readouterr().err, name
+    assert files == {path: path.read_bytes() for path in files}
+    assert command(model, pairs, "-o", model / "scores.jsonl") == 0
+
+
 def test_the_command_writes_the_scores_of_each_pair(trained, tmp_path, capsys):
     made, out = write_pairs(tmp_path / "pairs.jsonl"), tmp_path / "scores.jsonl"
     assert command(trained, tmp_path / "pairs.jsonl", "--json", "-o", out) == 0

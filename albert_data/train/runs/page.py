@@ -221,17 +221,14 @@ def _plain(value: Any) -> str:
 # ---- layers of several runs ----
 
 
-def check_plot(path: Path, spared: Iterable[Path]) -> None:
-    """Raise, before the work begins, for a plot that can't be written.
+def check_plot(path: Path, read: Iterable[Path]) -> None:
+    """Raise, before the work begins, ConfigError if the name does not end in .html, and as `check_output`.
 
-    ConfigError if its name does not end in .html, OutputError if its folder is missing. spared: files that are read,
-    which it must not replace.
+    read: what the command reads.
     """
     if path.suffix.lower() != ".html":
         raise ConfigError(f"--plot {path}: the plot is an HTML page; give it a name that ends in .html")
-    if not path.parent.is_dir():
-        raise OutputError(f"--plot {path}: {path.parent} is not a folder; make it, or choose another")
-    check_output(path, spared)
+    check_output(path, read)
 
 
 def draw_layers(measured: Sequence[Layers], path: Path) -> None:
