@@ -23,6 +23,7 @@ MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE)
 NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/albert_text.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
+MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give more than --validation-fraction
 SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS] A [SEP]
 
 
@@ -255,7 +256,8 @@ def _normalise_shares(text: str) -> str:
 class BuildConfig:
     """Every setting that affects the bytes of a build, except the documents and the tokenizer.
 
-    validation_fraction: the share of the documents in the validation split.
+    validation_fraction: the share of the documents in the validation split. Small corpora give more, unless it is 0:
+    MIN_VALIDATION documents, but at most a tenth.
     num_shards: shards of the training split. None: it depends on the amount of data.
     compression: of the shards. Only uncompressed shards can be mapped into memory.
     keep_duplicates: keep all of several equal documents. By default one is kept.

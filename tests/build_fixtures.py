@@ -31,6 +31,7 @@ from albert_data.corpus.inputs import find_inputs
 from albert_data.pipeline import plan
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.engine import Engine
+from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
 WORDS = re.findall(
@@ -190,6 +191,19 @@ def run_build(
     return build_shards(
         find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite
     )
+
+
+def keys_of(out: Path) -> tuple[set[int], set[int]]:
+    """The document keys in training and in validation."""
+    train, validation = ({row.document_key for row in open_shards(out, name)} for name in ("train", "validation"))
+    return train, validation
+
+
+def check_split(out: Path, documents: Iterable[str], fraction: float, seed: int = 0) -> None:
+    """The build has all documents, in the splits that the slow rule gives them."""
+    keys = set(map(document_key, documents))
+    validation = references.choose_validation(keys, fraction, seed)
+    assert keys_of(out) == (keys - validation, validation)
 
 
 def digest_folder(folder: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ from albert_data.config import ExampleConfig
 WHITESPACE = b" \t\n\r\x0b\x0c"
 BITS_64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
-PAIRING, MASKING = 2, 3
+SPLITTING, PAIRING, MASKING = 1, 2, 3
 
 # ---- draws.py: SplitMix64 ----
 
@@ -36,6 +36,22 @@ def stream(seed: int, purpose: int, key: int, pass_index: int, index: int) -> in
     for part in (purpose, key, pass_index):
         state = (mix(state ^ part) + GOLDEN) & BITS_64
     return mix(state ^ index)
+
+
+def split_key(key: int, seed: int) -> int:
+    return stream(seed, SPLITTING, key, 0, 0)
+
+
+def choose_validation(keys: set[int], fraction: float, seed: int = 0) -> set[int]:
+    """The documents of validation, by their keys: the rule of docs/format.md, over the set of all documents."""
+    ranked = sorted(keys, key=lambda key: split_key(key, seed))
+    drawn = [key for key in ranked if split_key(key, seed) < fraction * 2**64]
+    wanted = min(30, len(keys) // 10)
+    if wanted == 0 and len(keys) > 1:
+        wanted = 1
+    if fraction and (len(drawn) < wanted or len(drawn) == len(keys)):
+        drawn = ranked[:wanted]
+    return set(drawn)
 
 
 def draw(state: int, counter: int) -> int:

@@ -1,18 +1,21 @@
-"""No split is empty if there are enough documents; a hash chooses the document that is moved for that."""
+"""Small corpora give validation more documents than are drawn; hashes choose which."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import build_fixtures as fixtures
-import numpy as np
 import pytest
-from build_fixtures import InterruptedEngine, digest_shards, run_build
+from build_fixtures import InterruptedEngine, check_split, digest_shards, keys_of, run_build
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from references import choose_validation, split_key
 
-from albert_data.draws import split_keys
 from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.pipeline.progress import NullProgress
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -25,43 +28,101 @@ def small_tasks() -> Iterator[None]:
         yield
 
 
-def keys_of(out: Path) -> tuple[set[int], set[int]]:
-    """The document keys in training and in validation."""
-    train, validation = ({row.document_key for row in open_shards(out, name)} for name in ("train", "validation"))
-    return train, validation
+some_documents = st.integers(1, 120).flatmap(
+    lambda count: st.lists(st.integers(0, count), min_size=1, max_size=120).map(
+        lambda numbers: [f"Document {number}.\nThe water." for number in numbers]
+    )
+)
 
 
-def sort_by_split_key(documents: list[str], seed: int) -> list[int]:
-    keys = np.array([fixtures.document_key(document) for document in documents], np.uint64)
-    return [int(key) for key in keys[np.argsort(split_keys(np.uint64(seed), keys))]]
+@settings(max_examples=30)
+@given(
+    documents=some_documents,
+    fraction=st.sampled_from((0.0, 1e-9, 0.005, 0.1, 0.5)),
+    seed=st.integers(0, 2**63 - 1),
+    layout=st.sampled_from(fixtures.LAYOUTS),
+    options=st.sampled_from(({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})),
+)
+def test_the_set_of_documents_alone_decides_who_is_validation(
+    documents: list[str],
+    fraction: float,
+    seed: int,
+    layout: str,
+    options: dict[str, Any],
+    tokenizer: Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    folder = tmp_path_factory.mktemp("split")
+    fixtures.write_corpus(folder / "in", documents, layout, random.Random(seed))
+    run_build(folder / "in", folder / "out", tokenizer, seed=seed, validation_fraction=fraction, **options)
+    check_split(folder / "out", documents, fraction, seed)
+
+
+@pytest.mark.parametrize("count", [299, 340])
+def test_validation_has_thirty_documents_and_at_most_a_tenth(count: int, tokenizer: Tokenizer, tmp_path: Path):
+    documents = [f"Document {number}.\nThe water." for number in range(count)]
+    fixtures.write_corpus(tmp_path / "in", documents, "mixed", random.Random(0))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.005)
+    check_split(tmp_path / "out", documents, 0.005)
+    assert len(keys_of(tmp_path / "out")[1]) == {299: 29, 340: 30}[count]
+
+
+def test_documents_beyond_the_sample_of_sizes_are_many(tokenizer: Tokenizer, tmp_path: Path):
+    documents = [f"Document {number}." for number in range(1100)]
+    fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=1e-9)
+    check_split(tmp_path / "out", documents, 1e-9)
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, []), (40, ["4 documents"]), (400, [])])
+def test_few_validation_documents_are_said(
+    count: int, said: list[str], tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lines: list[str] = []
+    monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))
+    fixtures.write_corpus(tmp_path / "in", [f"Document {i}." for i in range(count)], "txt", random.Random(0))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.01)
+    few = [line for line in lines if line.startswith("validation: ")]
+    assert [line.partition(": ")[2].partition(",")[0] for line in few] == said
+    run_build(tmp_path / "in", tmp_path / "none", tokenizer, validation_fraction=0.0)
+    assert [line for line in lines if line.startswith("validation: ")] == few
 
 
 @pytest.mark.parametrize("layout", fixtures.LAYOUTS)
 @pytest.mark.parametrize("count", [2, 3, 40])
-def test_validation_gets_the_document_of_the_smallest_split_key(
-    layout: str, count: int, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_copies_move_no_other_documents(layout: str, count: int, tokenizer: Tokenizer, tmp_path: Path):
     documents = DOCUMENTS[:count]
     fixtures.write_corpus(tmp_path / "in", documents, layout, random.Random(layout))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, MultiprocessEngine(2), validation_fraction=1e-9)
-    first, *others = sort_by_split_key(documents, seed=0)
-    assert keys_of(tmp_path / "out") == (set(others), {first})
+    check_split(tmp_path / "out", documents, 1e-9)
     fixtures.write_corpus(tmp_path / "again", documents * 2, "txt", random.Random(1))
     run_build(tmp_path / "again", tmp_path / "again-out", tokenizer, validation_fraction=1e-9, num_shards=None)
     assert digest_shards(tmp_path / "again-out") == digest_shards(tmp_path / "out")
 
 
-def test_training_gets_the_document_of_the_largest_split_key(tokenizer: Tokenizer, tmp_path: Path):
-    """Seeds for which the split keys of all documents are below the threshold."""
+def test_training_is_not_empty_if_all_documents_are_drawn(tokenizer: Tokenizer, tmp_path: Path):
     documents = DOCUMENTS[:3]
     fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
-    keys = np.array([fixtures.document_key(document) for document in documents], np.uint64)
-    seeds = [seed for seed in range(200) if (split_keys(np.uint64(seed), keys) < np.uint64(2**63)).all()]
+    keys = set(map(fixtures.document_key, documents))
+    seeds = [seed for seed in range(200) if all(split_key(key, seed) < 2**63 for key in keys)]
     assert len(seeds) > 5
     for seed in seeds[:6]:
         run_build(tmp_path / "in", tmp_path / f"{seed}", tokenizer, seed=seed, validation_fraction=0.5)
-        *others, last = sort_by_split_key(documents, seed)
-        assert keys_of(tmp_path / f"{seed}") == ({last}, set(others))
+        check_split(tmp_path / f"{seed}", documents, 0.5, seed)
+
+
+def test_documents_whose_keys_collide_move_together(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """All documents have one of three keys: one of these goes to validation, however the corpus is laid out."""
+    monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
+    digests = []
+    for name in ("txt", "mixed"):
+        fixtures.write_corpus(tmp_path / name, DOCUMENTS, name, random.Random(name))
+        run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, validation_fraction=1e-9)
+        assert keys_of(tmp_path / f"{name}-out")[1] == choose_validation({0, 1, 2}, 1e-9)
+        digests.append(digest_shards(tmp_path / f"{name}-out"))
+    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -85,18 +146,18 @@ def test_a_validation_fraction_of_zero_moves_no_document(tokenizer: Tokenizer, t
 
 
 def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer: Tokenizer, tmp_path: Path):
-    """Each training shard has the same rows as without the move, minus those of the moved document."""
+    """Each training shard has the same rows as without the move, minus those of the moved documents."""
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     for name, fraction in (("moved", 1e-9), ("whole", 0.0)):
         run_build(tmp_path / "in", tmp_path / name, tokenizer, validation_fraction=fraction, dupe_factor=2)
-    first = sort_by_split_key(DOCUMENTS, seed=0)[0]
+    moved = choose_validation(set(map(fixtures.document_key, DOCUMENTS)), 1e-9)
     rows = {
         name: [(row.document_key, row.input_ids.tobytes()) for row in open_shards(tmp_path / name)]
         for name in ("moved", "whole")
     }
-    assert rows["moved"] == [row for row in rows["whole"] if row[0] != first]
+    assert rows["moved"] == [row for row in rows["whole"] if row[0] not in moved]
     validation = [row.input_ids.tobytes() for row in open_shards(tmp_path / "moved", "validation")]
-    assert validation == [ids for key, ids in rows["whole"] if key == first]
+    assert validation == [ids for key, ids in rows["whole"] if key in moved]
 
 
 def test_a_large_training_section_is_read_in_parts_for_validation(
@@ -116,7 +177,7 @@ def test_a_large_training_section_is_read_in_parts_for_validation(
 
 
 @pytest.mark.parametrize("results", [1, 3, 5])
-def test_a_killed_build_moves_the_same_document(results: int, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_killed_build_moves_the_same_documents(results: int, tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     options = {"validation_fraction": 1e-9, "num_shards": 3}
     run_build(tmp_path / "in", tmp_path / "whole", tokenizer, **options)

@@ -94,6 +94,7 @@ def test_each_document_has_the_rows_of_its_first_source_as_often_as_that_says(
         return
     report = build_mixture(path, folder / "out", tokenizer, dupe_factor=dupe_factor)
     assert read_rows(folder / "out") == wanted
+    fixtures.check_split(folder / "out", expect(sources, dupe_factor), 0.1)
     assert not list(verify(folder / "out"))
     check_counts(report.manifest.mixture or (), sources, dupe_factor)
     assert report.manifest.documents_digest == f"{sum(wanted) % 2**64:016x}"

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.pipeline import sizes
 from albert_data.pipeline.sizes import SAMPLE, SizeSample
 
 documents = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
 
 
-def make_sample(*parts: list[tuple[int, int]]) -> SizeSample:
-    sample = SizeSample()
+def make_sample(*parts: list[tuple[int, int]], limit: int = SAMPLE) -> SizeSample:
+    sample = SizeSample(limit=limit)
     for part in parts:
         hashes, found = np.array(part, np.int64).reshape(-1, 2).T
         sample.add(hashes.astype(np.uint64), found)
@@ -32,16 +31,16 @@ def list_sample(sample: SizeSample) -> list[tuple[int, int]]:
 def test_a_sample_holds_the_least_hashes_of_a_set_in_whatever_order_it_grows(
     capacity: int, documents: list[tuple[int, int]], data: st.DataObject
 ):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "SAMPLE", capacity)
-        shuffled = data.draw(st.permutations(documents))
-        at = data.draw(st.integers(0, len(documents)))
-        joined = make_sample(shuffled[at:])
-        rest = make_sample(shuffled[:at])
-        joined.add(rest.hashes, rest.sizes)
-        wanted = sorted(set(documents))[:capacity]
-        for sample in (make_sample(documents), make_sample(shuffled[:at], shuffled[at:]), joined):
-            assert list_sample(sample) == wanted
+    shuffled = data.draw(st.permutations(documents))
+    at = data.draw(st.integers(0, len(documents)))
+    joined = make_sample(shuffled[at:], limit=capacity)
+    rest = make_sample(shuffled[:at], limit=capacity)
+    joined.add(rest.hashes, rest.sizes)
+    wanted = sorted(set(documents))[:capacity]
+    grown = make_sample(shuffled[:at], shuffled[at:], limit=capacity)
+    for sample in (make_sample(documents, limit=capacity), grown, joined):
+        assert list_sample(sample) == wanted
+        assert sample.count() == len({number for number, _ in wanted})
 
 
 @given(documents)

@@ -335,7 +335,8 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
             for low, high in ((0, LAST), (0, 2**62), (2**63, LAST)):
                 rows = sort_range(opened, split, low, high)
                 (folder / split / str(low)).mkdir(parents=True, exist_ok=True)
-                fetched = merging.fetch_range(paths, split, low, high, scratch, folder / split / str(low))
+                sections = [(path, split) for path in paths]
+                fetched = merging.fetch_range(sections, split, low, high, scratch, folder / split / str(low))
                 assert sort_range([SortedRun(path) for path in fetched], split, low, high) == rows
                 merged = sort_range([SortedRun(folder / "merged")], split, low, high)
                 if keep_copies:
@@ -375,5 +376,5 @@ def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.Mo
     reads: list[int] = []
     inner = Disk.read_into
     monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
-    merging.fetch_range([tmp_path / "run"], "train", 2**60, 2**61, RecordScratch(np.uint16), tmp_path)
+    merging.fetch_range([(tmp_path / "run", "train")], "train", 2**60, 2**61, RecordScratch(np.uint16), tmp_path)
     assert len(reads) == 2

@@ -65,7 +65,11 @@ from albert_data.pair_tasks import PAIR_TASKS
 @setting(ExampleConfig, "--short-seq-prob", "Share of the rows that get a random shorter length.")
 @setting(ExampleConfig, "--whole-word/--pieces", "Mask whole words, or treat each piece as a word.")
 @setting(ExampleConfig, "--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
-@setting(BuildConfig, "--validation-fraction", "Share of the documents to keep for validation.")
+@setting(
+    BuildConfig,
+    "--validation-fraction",
+    "Share of the documents to keep for validation; at least 30 or a tenth of all, unless it is 0.",
+)
 @setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
 @setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so]", type=int)
 @setting(

@@ -43,7 +43,9 @@ from albert_data.pipeline.reducing import (
     GroupJob,
     ReduceJob,
     ReduceReceipt,
+    ReduceRules,
     ReduceTask,
+    describe_validation,
     group_tasks,
     make_rules,
     plan_reduce,
@@ -224,9 +226,11 @@ class _Build:
         places, packages = (str(work.plan_path), *list_samples(self._inputs)), tokenizer.packages
         total, resumed = self._map(PreparedJob(job=job, prepare=warming, places=places, packages=packages))
         choice = self._choose(total, tokenizer) if self._sources else None
-        shards = self._reduce(total, tokenizer, choice, exchange)
+        rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
+        shards = self._reduce(total, rules, exchange)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards, choice)
-        for note in [*publish(self._work, manifest, tokenizer), *describe_shortages(manifest)]:
+        notes = publish(self._work, manifest, tokenizer)
+        for note in [*notes, *describe_shortages(manifest), *describe_validation(total, rules)]:
             self._progress.say(note)
         return manifest, resumed
 
@@ -319,9 +323,8 @@ class _Build:
         return choice
 
     def _reduce(
-        self, total: TaskReceipt, tokenizer: Tokenizer, choice: Choice | None, exchange: Exchange | None
+        self, total: TaskReceipt, rules: ReduceRules, exchange: Exchange | None
     ) -> list[tuple[ReduceTask, ShardReceipt]]:
-        rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
         tasks = plan_reduce(total, self._config, rules)
         check_targets(self._work.out, [task.file for task in tasks], self._work.records())
         runs = [self._work.runs / name for name in sorted(total.runs)]
@@ -348,7 +351,7 @@ class _Build:
                 raise
         for outcome in synced:
             outcome.result()
-        if choice is None:  # else all copies are counted already
+        if rules.choice is None:  # else all copies are counted already
             total.drop(reduce(Dropped.add, (receipt.dropped for _, receipt in shards)))
         return [(task, receipt.shard) for task, receipt in shards]
 

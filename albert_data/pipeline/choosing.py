@@ -24,8 +24,9 @@ from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
 from albert_data.pipeline.document_lists import DocumentList, Limits, map_list, map_u64
 from albert_data.pipeline.mapping import measure_rows
-from albert_data.pipeline.receipts import EdgeDocument, TaskReceipt
+from albert_data.pipeline.receipts import TaskReceipt, make_nearest
 from albert_data.pipeline.records import RowKeys
+from albert_data.pipeline.sizes import SizeSample
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 
@@ -94,7 +95,7 @@ def choose_documents(
     """Decide what is used of each source.
 
     folder: that of the lists, which gets the files of shared keys; id_bytes: of a token in a shard. total: of all map
-    tasks; its digest, counts of copies and extreme documents become those of what is used. With `keep_duplicates` each
+    tasks; its digest, counts of copies and samples become those of what is used. With `keep_duplicates` each
     copy belongs to the source in which it is. Raises InputError if nothing is used.
     """
     counting = _Counting(folder, sources, config, total.lists, id_bytes)
@@ -134,7 +135,7 @@ class _Counting:
         self._num_bytes = np.zeros(len(SPLITS), np.int64)
         self._num_copies = self._copied_tokens = self._digest = 0
         self._has_shared = False
-        self._edges: list[EdgeDocument] = []
+        self._samples, self._nearest = {split: SizeSample() for split in SPLITS}, make_nearest()
 
     def read(self) -> Iterator[_Listed]:
         """All documents, in ranges of keys."""
@@ -216,15 +217,16 @@ class _Counting:
         is_validation = bits < threshold(self._config.validation_fraction)
         np.add.at(self._num_bytes, is_validation.astype(np.int64), sizes)  # in the order of SPLITS
         self._digest = (self._digest + int(keys.sum(dtype=np.uint64))) % _KEYS
-        for at in {int(bits.argmin()), int(bits.argmax())} if len(bits) else ():
-            self._edges.append(EdgeDocument(int(bits[at]), int(keys[at]), int(sizes[at])))
+        for sample, is_here in zip(self._samples.values(), (~is_validation, is_validation), strict=True):
+            sample.add(bits[is_here], sizes[is_here])
+        self._nearest.add(bits, sizes)
 
     def finish(self, limits: Sequence[int], total: TaskReceipt) -> Choice:
-        if not self._edges:
+        if not self._nearest.count():
             raise InputError("the mixture uses no document; raise the weights or budgets of its sources")
         total.documents_digest = self._digest
         total.counts.update(duplicate_documents=self._num_copies, duplicate_tokens=self._copied_tokens)
-        total.least, total.greatest = min(self._edges), max(self._edges)
+        total.samples, total.nearest = self._samples, self._nearest
         return Choice(
             seed=int(self._seed),
             limits=Limits.divide(limits),

@@ -23,7 +23,7 @@ from albert_data.pipeline.document_lists import choose_passes, list_documents, w
 from albert_data.pipeline.merging import merge_runs
 from albert_data.pipeline.parts import split_lines
 from albert_data.pipeline.plan import MapTask
-from albert_data.pipeline.receipts import EdgeDocument, TaskReceipt, write_receipt
+from albert_data.pipeline.receipts import TaskReceipt, write_receipt
 from albert_data.pipeline.records import RecordScratch, RowKeys
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
 from albert_data.pipeline.stages import Stages
@@ -153,6 +153,7 @@ class MapJob:
             runs, keep_copies = [folder / run for run in receipt.runs], self._config.keep_duplicates
             dropped = merge_runs(runs, self._runs / name, self._scratch, folder, keep_copies=keep_copies)
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
+        receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
 
     def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
         with receipt.seconds.time("sort"):
@@ -191,23 +192,9 @@ def _count_rows(
         here = is_here[firsts]
         # The sample needs hashes that are random, and equal for equal documents: so are the keys of their first rows.
         receipt.samples[split].add(keys.shuffle_keys[firsts[here]], sizes[here])
-    if len(firsts):
-        receipt.add_edges(*_find_edges(row_split_keys[firsts], keys.document_keys[firsts], sizes))
-
-
-def _find_edges(
-    split_keys: np.ndarray, document_keys: np.ndarray, sizes: np.ndarray
-) -> tuple[EdgeDocument, EdgeDocument]:
-    """The documents of the least and the greatest split key.
-
-    Documents share a split key if they are copies, or if their document keys collide. Then the smallest size counts for
-    the least and the largest for the greatest, so the result does not depend on the order of the documents.
-    """
-    least, greatest = (np.flatnonzero(split_keys == bound) for bound in (split_keys.min(), split_keys.max()))
-    return (
-        EdgeDocument(int(split_keys[least[0]]), int(document_keys[least[0]]), int(sizes[least].min())),
-        EdgeDocument(int(split_keys[greatest[0]]), int(document_keys[greatest[0]]), int(sizes[greatest].max())),
-    )
+    receipt.nearest.add(row_split_keys[firsts], sizes)
+    if not is_validation.all():
+        receipt.least[receipt.runs[-1]] = int(row_split_keys[~is_validation].min())
 
 
 def _count_documents(lines: Lines, documents: Documents, receipt: TaskReceipt) -> int:

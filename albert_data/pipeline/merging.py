@@ -69,11 +69,12 @@ def merge_runs(
 
 
 def fetch_range(
-    paths: Sequence[Path], split: str, low: int, high: int, scratch: RecordScratch, folder: Path
+    sections: Sequence[tuple[Path, str]], split: str, low: int, high: int, scratch: RecordScratch, folder: Path
 ) -> list[Path]:
-    """Copy the rows of a split with shuffle keys in [low, high] into sorted runs in `folder`, and return their paths.
+    """Copy the rows with shuffle keys in [low, high] into sorted runs in `folder`, and return their paths.
 
-    Each run is read by two reads: head and records.
+    sections: the runs, and the split under which each holds the rows; the copies hold them under `split`. Each is read
+    by two reads: head and records.
     """
     fetched, runs, ranges, num_u64 = list[Path](), list[SortedRun](), list[RecordRange](), 0
 
@@ -82,10 +83,11 @@ def fetch_range(
         fetched.append(folder / f"{len(fetched)}.run")
         write_sorted_run(fetched[-1], _sort_again(*found, split, scratch, keep_copies=True))
 
-    storage = find_storage(paths[0])
-    for run in storage.at_once(partial(SortedRun, checks_size=False), paths):
+    paths, held_under = zip(*sections, strict=True)
+    opened = find_storage(paths[0]).at_once(partial(SortedRun, checks_size=False), paths)
+    for run, section in zip(opened, held_under, strict=True):
         runs.append(run)
-        ranges.append(runs[-1].find_coarsely(split, low, high))
+        ranges.append(run.find_coarsely(section, low, high))
         num_u64 += ranges[-1].end - ranges[-1].begin
         if num_u64 * 8 >= MERGE_BYTES:
             write()

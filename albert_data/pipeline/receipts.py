@@ -12,8 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from albert_data.config import MIN_VALIDATION
 from albert_data.corpus.fields import Fields
 from albert_data.files import read_json, write_json
 from albert_data.pipeline.document_lists import DocumentList
@@ -44,19 +45,13 @@ def _hash(values: dict[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-class EdgeDocument(NamedTuple):
-    """The document with the least or the greatest split key, which may have to change its split (see reducing.py).
-
-    num_bytes: of its rows of one pass.
-    """
-
-    split_key: int
-    document_key: int
-    num_bytes: int
-
-
 def _make_samples() -> dict[str, SizeSample]:
     return {split: SizeSample() for split in SPLITS}
+
+
+def make_nearest(text: str = "") -> SizeSample:
+    """A sample by split keys: of the documents that validation gets at least, and of the next one."""
+    return SizeSample.from_text(text, limit=MIN_VALIDATION + 1)
 
 
 @dataclass(kw_only=True)
@@ -70,7 +65,8 @@ class TaskReceipt:
     language field; num_labelled: how many records have the language field.
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
     samples: for each split, a sample of the documents' sizes: the bytes of a document's rows of one pass.
-    least, greatest: the documents with the extreme split keys; None where there is no row.
+    nearest: the documents with the least split keys, and the bytes of their rows of one pass: they may have to change
+    their split (see reducing.py). least: of each sorted run, the least split key of a row that lies under train.
     source_codes: of documents with rows; empty where the build has one language.
     dropped: copies that were dropped before a run was written.
     seconds: of each stage.
@@ -86,8 +82,8 @@ class TaskReceipt:
     num_labelled: int = 0
     documents_digest: int = 0
     samples: dict[str, SizeSample] = field(default_factory=_make_samples)
-    least: EdgeDocument | None = None
-    greatest: EdgeDocument | None = None
+    nearest: SizeSample = field(default_factory=make_nearest)
+    least: dict[str, int] = field(default_factory=dict)
     source_codes: set[int] = field(default_factory=set)
     dropped: Dropped = Dropped()
     seconds: Stages = field(default_factory=Stages)
@@ -108,15 +104,11 @@ class TaskReceipt:
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
         for split, sample in other.samples.items():
             self.samples[split].add(sample.hashes, sample.sizes)
-        if other.least and other.greatest:
-            self.add_edges(other.least, other.greatest)
+        self.nearest.add(other.nearest.hashes, other.nearest.sizes)
+        self.least |= other.least
         self.source_codes |= other.source_codes
         self.dropped = self.dropped.add(other.dropped)
         self.seconds.add(other.seconds)
-
-    def add_edges(self, least: EdgeDocument, greatest: EdgeDocument) -> None:
-        self.least = min(self.least or least, least)
-        self.greatest = max(self.greatest or greatest, greatest)
 
     def drop(self, dropped: Dropped) -> None:
         """Take all dropped copies out of the digest, and count them. Call it once, on the sum of all receipts.
@@ -136,7 +128,8 @@ class TaskReceipt:
         """The receipt as JSON values."""
         samples = {split: sample.to_text() for split, sample in self.samples.items()}
         fields = {"fields": self.fields.to_dict(), "unlabelled": self.unlabelled.to_dict()}
-        return {**vars(self), **fields, "samples": samples, "source_codes": sorted(self.source_codes)}
+        samples_of = {"samples": samples, "nearest": self.nearest.to_text()}
+        return {**vars(self), **fields, **samples_of, "source_codes": sorted(self.source_codes)}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
@@ -146,8 +139,7 @@ class TaskReceipt:
             "fields": Fields.from_dict(values["fields"]),
             "unlabelled": Fields.from_dict(values["unlabelled"]),
             "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
-            "least": values["least"] and EdgeDocument(*values["least"]),
-            "greatest": values["greatest"] and EdgeDocument(*values["greatest"]),
+            "nearest": make_nearest(values["nearest"]),
             "source_codes": set(values["source_codes"]),
             "lists": [DocumentList(*item) for item in values["lists"]],
             "dropped": Dropped(*values["dropped"]),

@@ -12,17 +12,17 @@ is read at once is computed from what the sorted runs hold, copies included, sin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.config import BuildConfig
-from albert_data.draws import threshold
+from albert_data.config import MIN_VALIDATION, BuildConfig
+from albert_data.draws import split_keys
 from albert_data.examples.ragged import Examples
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
 from albert_data.pipeline.exchanging import Exchange
@@ -46,6 +46,7 @@ from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import SHARD_SUFFIX, ShardReceipt, shard_schema, write_shard
 from albert_data.storage import find_storage, is_remote
 from albert_data.storage.scratch import machine_scratch
+from albert_data.wording import count_of
 
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
@@ -100,16 +101,24 @@ class ReduceGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """All rows of one document go to `to_split`, which gets no other document.
+    """Documents change their split: those of validation are now all with split keys below `bound`.
 
-    In the sorted runs these rows lie among those of `from_split`. num_bytes: of the document's rows of one pass, in a
-    mixture of all passes.
+    In the sorted runs, the rows of those that change lie under `from_split`, and only in `runs`, by their names.
+    num_documents: of validation; num_bytes: of their rows of one pass, in a mixture of all passes.
     """
 
-    document_key: int
-    num_bytes: int
+    seed: int
+    bound: int
     from_split: str
     to_split: str
+    runs: frozenset[str]
+    num_documents: int
+    num_bytes: int
+
+    def find_rows(self, document_keys: np.ndarray, split: str) -> np.ndarray:
+        """Which rows belong to a split: bool."""
+        is_validation = split_keys(np.uint64(self.seed), document_keys) < np.uint64(self.bound)
+        return is_validation if split == "validation" else ~is_validation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,57 +153,70 @@ def make_rules(
         id_dtype=id_dtype,
         compression=config.compression,
         keep_duplicates=config.keep_duplicates,
-        move=find_move(total, config.validation_fraction),
+        move=find_move(total, config),
         sources=total.sources if choice is None else tuple(range(len(choice.counts))),
         choice=choice,
     )
 
 
-def find_move(total: TaskReceipt, validation_fraction: float) -> Move | None:
-    """The document that must change its split, so that neither split is empty; None where none must.
+def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
+    """The documents that must change their split; None where none must.
 
-    Documents with split keys below a bound go to validation. If all are on one side of it, the one nearest to the bound
-    changes. A lone document goes to training.
+    Documents with split keys below a bound go to validation. If these are too few, those with the next split keys
+    follow until there are MIN_VALIDATION, or a tenth of all, or one. If all are below the bound, validation keeps only
+    so many. A lone document goes to training.
     """
-    least, greatest, bound = total.least, total.greatest, threshold(validation_fraction)
-    if least is None or greatest is None:
+    num_train, num_validation = (total.samples[split].count() for split in SPLITS)
+    num_documents = num_train + num_validation
+    wanted = min(MIN_VALIDATION, num_documents // 10) or int(num_documents > 1)
+    if not config.validation_fraction or (num_train and num_validation >= wanted):
         return None
-    if greatest.split_key < bound:
-        found, from_split, to_split = greatest, "validation", "train"
-    elif validation_fraction > 0 and least.split_key >= bound and least.document_key != greatest.document_key:
-        found, from_split, to_split = least, "train", "validation"
-    else:
-        return None
-    return Move(document_key=found.document_key, num_bytes=found.num_bytes, from_split=from_split, to_split=to_split)
+    nearest, keys = total.nearest, np.unique(total.nearest.hashes)
+    bound = int(keys[min(wanted, len(keys) - 1)])  # the last has a part if the keys of many documents collide
+    runs = (run for run, least in total.least.items() if least < bound) if num_train else total.runs
+    return Move(
+        seed=config.examples.seed,
+        bound=bound,
+        from_split="train" if num_train else "validation",
+        to_split="validation" if num_train else "train",
+        runs=frozenset(runs),
+        num_documents=int(np.count_nonzero(keys < bound)),
+        num_bytes=int(nearest.sizes[nearest.hashes < bound].sum()),
+    )
+
+
+def describe_validation(total: TaskReceipt, rules: ReduceRules) -> list[str]:
+    """A line if validation has few documents."""
+    num_documents = rules.move.num_documents if rules.move else total.samples["validation"].count()
+    if not 0 < num_documents < MIN_VALIDATION:
+        return []
+    return [
+        f"validation: {count_of(num_documents, 'document')}, fewer than {MIN_VALIDATION}, so its figures are rough; "
+        "use more documents or a larger --validation-fraction"
+    ]
 
 
 def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> list[ReduceTask]:
     """The shards of all splits that have rows."""
-    tasks, move, choice = [], rules.move, rules.choice
-    for split in SPLITS:
-        # section: the split under which the runs hold the rows.
-        section = move.from_split if move and move.to_split == split else split
-        held_bytes = _measure_section(total, section, np.dtype(rules.id_dtype).itemsize)
-        if move and move.to_split == split:
-            num_bytes = move.num_bytes * (1 if choice else config.examples.dupe_factor)
-        elif choice:
-            num_bytes = choice.num_bytes[section]
-        elif config.keep_duplicates:
-            num_bytes = held_bytes
-        else:
-            num_bytes = total.samples[split].estimate() * config.examples.dupe_factor
-        is_emptied = move and move.from_split == split and not _has_others(total)  # by moving a lone document
-        if total.counts[f"{section}_rows"] and num_bytes and not is_emptied:
-            tasks += plan_shards(split, num_bytes, config.num_shards if split == "train" else None, held_bytes)
+    move, choice, passes = rules.move, rules.choice, config.examples.dupe_factor
+    id_bytes = np.dtype(rules.id_dtype).itemsize
+    held = {split: _measure_section(total, split, id_bytes) for split in SPLITS}
+    if choice:
+        sizes, passes = choice.num_bytes, 1
+    elif config.keep_duplicates:
+        sizes = held
+    else:
+        sizes = {split: total.samples[split].estimate() * passes for split in SPLITS}
+    if move:
+        num_bytes = move.num_bytes * passes
+        sizes = {"train": max(1, sum(sizes.values()) - num_bytes), "validation": num_bytes}
+        held = {**held, move.to_split: sum(held.values())}
+    tasks = []
+    for split in reversed(SPLITS):  # with documents that move, the shard of validation takes longest
+        if held[split] and sizes[split]:
+            count = config.num_shards if split == "train" else None
+            tasks += plan_shards(split, sizes[split], count, held[split])
     return tasks
-
-
-def _has_others(total: TaskReceipt) -> bool:
-    """Whether there is another document than the one that is moved.
-
-    Sizes are not compared: documents whose keys collide may differ in size, and all of them are moved.
-    """
-    return total.least is not None and total.greatest is not None and total.least[:2] != total.greatest[:2]
 
 
 def _measure_section(total: TaskReceipt, section: str, id_bytes: int) -> int:
@@ -220,7 +242,7 @@ def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: 
 def group_tasks(tasks: list[ReduceTask], num_runs: int, most_reads: int = MOST_READS) -> list[ReduceGroup]:
     """Join consecutive shards, so that the runs are read by at most so many reads: two of each run for each group."""
     size = max(1, -(-_READS_OF_RUN * num_runs * len(tasks) // most_reads))
-    parts = [[task for task in tasks if task.split == split] for split in SPLITS]
+    parts = [list(part) for _, part in groupby(tasks, key=lambda task: task.split)]
     return [ReduceGroup(tuple(part[i : i + size])) for part in parts for i in range(0, len(part), size)]
 
 
@@ -279,8 +301,9 @@ class ReduceJob:
 
     def fetch(self, group: ReduceGroup, scratch: Path) -> ReduceJob:
         """A job for the shards of a group alone, which reads their rows from `scratch`."""
-        split = group.tasks[0].split if self._rules.move is None else self._rules.move.from_split
-        runs = fetch_range(self._paths, split, *group.key_range, self._scratch, scratch)
+        split = group.tasks[0].split
+        sections = _list_sections(self._paths, split, self._rules.move)
+        runs = fetch_range(sections, split, *group.key_range, self._scratch, scratch)
         return ReduceJob(runs, self._folder, self._rules, self._exchange, syncs=self._syncs)
 
     def find_receipt(self, task: ReduceTask) -> ReduceReceipt | None:
@@ -375,8 +398,18 @@ class _Merge:
         move = self._rules.move
         if move is None:
             return read_range(self._runs, self._split, low, high, self._scratch)
-        # The runs hold all rows under `from_split`. `to_split` takes those of the moved document, `from_split` the
-        # rest.
-        records, found = read_range(self._runs, move.from_split, low, high, self._scratch)
-        is_moved = found.keys.document_keys == np.uint64(move.document_key)
-        return records, found.take(is_moved if self._split == move.to_split else ~is_moved)
+        opened = {run.path: run for run in self._runs}
+        sections = [(opened[path], section) for path, section in _list_sections(opened, self._split, move)]
+        ranges = list(self._runs[0].storage.at_once(lambda part: part[0].find(part[1], low, high), sections))
+        runs = [run for run, _ in sections]
+        records, found = read_range(runs, self._split, low, high, self._scratch, ranges)
+        return records, found.take(move.find_rows(found.keys.document_keys, self._split))
+
+
+def _list_sections(paths: Iterable[Path], split: str, move: Move | None) -> list[tuple[Path, str]]:
+    """The sorted runs, and the split under which each holds rows of `split`; a run may be there twice."""
+    paths = list(paths)
+    sections = [(path, split) for path in paths]
+    if move is not None and move.to_split == split:
+        sections += [(path, move.from_split) for path in paths if path.name in move.runs]
+    return sections

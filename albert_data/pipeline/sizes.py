@@ -25,15 +25,16 @@ def _make_empty() -> np.ndarray:
 
 @dataclass(kw_only=True)
 class SizeSample:
-    """hashes, sizes: uint64, of the documents in the sample, in ascending order of hashes."""
+    """hashes, sizes: uint64, of the documents in the sample, in ascending order of hashes. limit: of their number."""
 
     hashes: np.ndarray = field(default_factory=_make_empty)
     sizes: np.ndarray = field(default_factory=_make_empty)
+    limit: int = SAMPLE
 
     def add(self, hashes: np.ndarray, sizes: np.ndarray) -> None:
         """Add documents. hashes: uint64, equal for equal documents, otherwise random; sizes: bytes of each."""
-        # Sort only what can enter the sample: hashes up to its largest if it is full, else the SAMPLE least new ones.
-        largest = self.hashes[-1:] if len(self.hashes) == SAMPLE else np.unique(hashes)[:SAMPLE][-1:]
+        # Sort only what can enter the sample: hashes up to its largest if it is full, else the least new ones.
+        largest = self.hashes[-1:] if len(self.hashes) == self.limit else _find_largest(hashes, self.limit)
         is_low = hashes <= largest
         hashes = np.append(self.hashes, hashes[is_low])
         sizes = np.append(self.sizes, sizes[is_low].astype(_U64))
@@ -42,20 +43,34 @@ class SizeSample:
         # Equal hashes with different sizes are different documents whose hashes collide, so both are new. The slice is
         # for no documents at all, since `append` gives at least one item.
         is_new = np.append(True, (hashes[1:] != hashes[:-1]) | (sizes[1:] != sizes[:-1]))[: len(hashes)]
-        self.hashes, self.sizes = hashes[is_new][:SAMPLE], sizes[is_new][:SAMPLE]
+        self.hashes, self.sizes = hashes[is_new][: self.limit], sizes[is_new][: self.limit]
 
     def estimate(self) -> int:
         """The sum of the sizes of all documents, each once."""
-        if len(self.hashes) < SAMPLE:
+        if len(self.hashes) < self.limit:
             return int(self.sizes.sum())
-        # The first SAMPLE - 1 documents are all those with hashes below the sample's largest one, so they are the share
+        # All but the last are all documents with hashes below the sample's largest one, so they are the share
         # largest / 2**64 of all. Counting the last as well would bias the estimate upwards.
         return int(self.sizes[:-1].sum()) * _HASHES // max(int(self.hashes[-1]), 1)
+
+    def count(self) -> int:
+        """The number of documents; of a full sample, as many as it holds."""
+        return len(np.unique(self.hashes))
 
     def to_text(self) -> str:
         return (self.hashes.tobytes() + self.sizes.tobytes()).hex()
 
     @classmethod
-    def from_text(cls, text: str) -> SizeSample:
+    def from_text(cls, text: str, limit: int = SAMPLE) -> SizeSample:
         hashes, sizes = np.frombuffer(bytes.fromhex(text), _U64).reshape(2, -1)
-        return cls(hashes=hashes, sizes=sizes)
+        return cls(hashes=hashes, sizes=sizes, limit=limit)
+
+
+def _find_largest(hashes: np.ndarray, limit: int) -> np.ndarray:
+    """The largest of the `limit` least distinct hashes, as an array of one; empty for no hashes."""
+    # To sort all of many hashes would take ten times as long.
+    least = np.partition(hashes, 2 * limit)[: 2 * limit] if len(hashes) > 2 * limit else hashes
+    if len(distinct := np.unique(least)) < limit:  # there are many copies
+        distinct = np.unique(hashes)
+    largest: np.ndarray = distinct[:limit][-1:]
+    return largest
