@@ -196,6 +196,21 @@ def test_inputs_work_folders_and_shards_are_touched_through_the_storage_alone():
     assert found == set(DIRECT)
 
 
+def test_transformers_loads_in_one_place_and_never_the_code_of_a_folder():
+    """One function of the package and one of the examples may call from_pretrained, or something would ask on stdin."""
+    root = PACKAGE.parent
+    paths = [*MODULES, *(path for name in ("benchmarks", "docs/examples") for path in (root / name).rglob("*.py"))]
+    calls = {
+        (path.relative_to(root).as_posix(), ast.unparse(node))
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("from_pretrained")
+    }
+    assert {path for path, _ in calls} == {"albert_data/interop/masked_lm.py", "docs/examples/toy_tasks.py"}
+    assert len(calls) == 2
+    assert all("local_files_only=True" in call and "trust_remote_code=False" in call for _, call in calls)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -21,10 +21,11 @@ from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME
 from albert_data.train.folder import RUN_FILE, list_files
-from albert_data.train.reading import explain, read_object, show
+from albert_data.train.reading import check_regular, explain, read_object, show
 from albert_data.train.scoring import AlbertLm, EncodedSentence, MaskedLm
 
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
+_READ_WHOLE, _MAX_BYTES = (".json", ".txt", ".model", ".jinja"), 1 << 27  # kinds of files, and bytes of each
 
 
 def load_masked_lm(
@@ -91,7 +92,8 @@ class TransformersLm:
             ) from error
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
-        self._model = _load_model(transformers, folder)
+        _check_files(folder)
+        self._model = _load_model(transformers, folder, settings)
         self._tokenizer = _load_tokenizer(transformers, folder)
         _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
         self.mask_id: int = self._tokenizer.mask_token_id
@@ -124,13 +126,39 @@ class TransformersLm:
         return logits_B1V[:, 0]
 
 
-def _load_model(transformers: Any, folder: Path) -> Any:
-    options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+def _check_files(folder: Path) -> None:
+    """Raise CheckpointError for what transformers would open and wait for, or read without an end."""
+    for path in sorted(folder.iterdir()):
+        try:
+            if not path.is_dir():
+                check_regular(path)
+            if path.suffix in _READ_WHOLE and (num_bytes := path.stat().st_size) > _MAX_BYTES:
+                raise ValueError(f"it has {num_bytes:,} bytes; at most {_MAX_BYTES:,} are allowed")
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path}: {explain(error)}; move it out of the model's folder") from error
+
+
+def _load(kind: Any, folder: Path, **options: Any) -> Any:
+    """Load something through transformers, as all here is loaded: from a folder, without its code and its pickles.
+
+    Left to its default, trust_remote_code asks on stdin whether to run the code that an `auto_map` names.
+    Raises what transformers raises, of many types: a folder of others may be damaged in any way.
+    """
+    return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, **options)
+
+
+def _explain(error: Exception, settings: dict[str, Any]) -> str:
+    if "auto_map" in settings:
+        return "its auto_map names code of the folder, which is never run; give a model that transformers knows itself"
+    return explain(error)
+
+
+def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> Any:
     try:
-        model, report = transformers.AutoModelForMaskedLM.from_pretrained(folder, **options)
-    except Exception as error:  # of any type: a folder of others may be damaged in any way, and it raises many
+        model, report = _load(transformers.AutoModelForMaskedLM, folder, dtype=torch.float32, output_loading_info=True)
+    except Exception as error:
         raise CheckpointError(
-            f"{folder}: transformers can't load a masked language model ({explain(error)})"
+            f"{folder}: transformers can't load a masked language model ({_explain(error, settings)})"
         ) from error
     if lacking := sorted(report["missing_keys"]):  # transformers would draw them at random
         raise CheckpointError(f"{folder}: lacks the weights {lacking[0]}; give a model with its MLM head")
@@ -138,10 +166,13 @@ def _load_model(transformers: Any, folder: Path) -> Any:
 
 
 def _load_tokenizer(transformers: Any, folder: Path) -> Any:
+    settings = _read_object(path) if (path := folder / _TOKENIZER_SETTINGS).exists() else {}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # of any type, for the same reason as in _load_model
-        raise TokenizerError(f"{folder}: transformers can't load its tokenizer ({explain(error)})") from error
+        tokenizer = _load(transformers.AutoTokenizer, folder)
+    except Exception as error:
+        raise TokenizerError(
+            f"{folder}: transformers can't load its tokenizer ({_explain(error, settings)})"
+        ) from error
     if not tokenizer.is_fast:
         raise TokenizerError(
             f"{folder}: its tokenizer does not tell which pieces make a word; save it as tokenizer.json"

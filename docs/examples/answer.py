@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from toy_tasks import Labelled, make_questions, model_folder, read_tsv
+from toy_tasks import Labelled, load, make_questions, model_folder, read_tsv
 from transformers import (
     AutoConfig,
     AutoModelForQuestionAnswering,
@@ -130,11 +130,11 @@ def main() -> None:
         rows, held_out = make_questions(2000), make_questions(400, test=True)
 
     torch.manual_seed(arguments.seed)
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    tokenizer = load(AutoTokenizer, arguments.model)
     model = (
-        AutoModelForQuestionAnswering.from_config(AutoConfig.from_pretrained(arguments.model))
+        AutoModelForQuestionAnswering.from_config(load(AutoConfig, arguments.model))
         if arguments.scratch
-        else AutoModelForQuestionAnswering.from_pretrained(arguments.model)
+        else load(AutoModelForQuestionAnswering, arguments.model)
     ).to("cuda" if torch.cuda.is_available() else "cpu")
     train(model, tokenizer, rows, steps=arguments.steps, lr=arguments.lr)
     answers = predict(model, tokenizer, held_out)

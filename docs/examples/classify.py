@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from toy_tasks import Labelled, make_pairs, make_remarks, model_folder, read_tsv
+from toy_tasks import Labelled, load, make_pairs, make_remarks, model_folder, read_tsv
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -99,12 +99,12 @@ def main() -> None:
         raise SystemExit(f"{arguments.test}: the label {unknown[0]!r} is not in {arguments.train}")
 
     torch.manual_seed(arguments.seed)
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    config = AutoConfig.from_pretrained(arguments.model, num_labels=len(names))
+    tokenizer = load(AutoTokenizer, arguments.model)
+    config = load(AutoConfig, arguments.model, num_labels=len(names))
     model = (
         AutoModelForSequenceClassification.from_config(config)
         if arguments.scratch
-        else AutoModelForSequenceClassification.from_pretrained(arguments.model, config=config)
+        else load(AutoModelForSequenceClassification, arguments.model, config=config)
     ).to("cuda" if torch.cuda.is_available() else "cpu")
     train(model, tokenizer, rows, names, steps=arguments.steps, lr=arguments.lr)
     chosen = predict(model, tokenizer, held_out, names)

@@ -24,7 +24,7 @@ import random
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from toy_tasks import make_remark, model_folder
+from toy_tasks import load, make_remark, model_folder
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, get_linear_schedule_with_warmup, logging
 
 NUM_TASKS = 2
@@ -111,10 +111,10 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-4, help="highest learning rate (2e-5 for a model of size base)")
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    tokenizer = load(AutoTokenizer, arguments.model)
     for conditional in (False, True):
         torch.manual_seed(0)
-        model = AutoModelForSequenceClassification.from_pretrained(arguments.model)
+        model = load(AutoModelForSequenceClassification, arguments.model)
         tasks_B = add_condition(model) if conditional else None
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         judgement, subject = learn(model, tokenizer, tasks_B, steps=arguments.steps, lr=arguments.lr)

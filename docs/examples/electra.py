@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from toy_tasks import Labelled, make_remarks, model_folder
+from toy_tasks import Labelled, load, make_remarks, model_folder
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel, AutoTokenizer, logging
 
 from albert_data.interop import ShardDataset
@@ -131,8 +131,8 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    config = AlbertConfig.from_pretrained(arguments.model)
+    tokenizer = load(AutoTokenizer, arguments.model)
+    config = load(AlbertConfig, arguments.model)
     rows = ShardDataset(arguments.shards, AlbertForMaskedLM(config))
     remarks, held_out = make_remarks(600), make_remarks(400, test=True)
     for kind in (Mlm, Electra):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from toy_tasks import model_folder
-from transformers import pipeline
+from toy_tasks import load, model_folder
+from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 
 def main() -> None:
@@ -20,7 +20,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.text.count("[MASK]") != 1:
         parser.error("the text needs one [MASK]")
-    fill = pipeline("fill-mask", model=arguments.model, tokenizer=arguments.model)
+    model, tokenizer = load(AutoModelForMaskedLM, arguments.model), load(AutoTokenizer, arguments.model)
+    fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
     for guess in fill(arguments.text, top_k=arguments.top):
         print(f"{guess['score']:6.1%}  {guess['token_str']}")
 

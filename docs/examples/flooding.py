@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from classify import encode
 from torch import Tensor
-from toy_tasks import Labelled, make_remarks, model_folder
+from toy_tasks import Labelled, load, make_remarks, model_folder
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, logging
 
 NAMES = ["blame", "praise"]
@@ -76,11 +76,11 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-4, help="learning rate (2e-5 for a model of size base)")
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    tokenizer = load(AutoTokenizer, arguments.model)
     rows, held_out = spoil(make_remarks(64), every=5), make_remarks(400, test=True)
     for level in (0.0, arguments.level):
         torch.manual_seed(0)
-        model = AutoModelForSequenceClassification.from_pretrained(arguments.model, num_labels=len(NAMES))
+        model = load(AutoModelForSequenceClassification, arguments.model, num_labels=len(NAMES))
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         train(model, tokenizer, rows, held_out, level=level, epochs=arguments.epochs, lr=arguments.lr)
 

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, Subset
-from toy_tasks import model_folder
+from toy_tasks import load, model_folder
 from transformers import (
     AlbertForMaskedLM,
     AttentionInterface,
@@ -122,7 +122,7 @@ def main() -> None:
         print(num_tokens, *(f"{microseconds:.1f}" for microseconds in time_attentions(num_tokens).values()))
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = AlbertForMaskedLM.from_pretrained(arguments.model).to(device)
+    model = load(AlbertForMaskedLM, arguments.model).to(device)
     rows = ShardDataset(arguments.shards, model)
     validation = ShardDataset(arguments.shards, model, split="validation")
     print(f"softmax: MLM loss {measure_loss(model, validation):.3f}")

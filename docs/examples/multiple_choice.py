@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from toy_tasks import model_folder
+from toy_tasks import load, model_folder
 from transformers import AlbertForMultipleChoice, AlbertTokenizer
 
 QUESTIONS = [
@@ -46,8 +46,8 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=5e-4, help="learning rate")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    tokenizer = AlbertTokenizer.from_pretrained(arguments.model)
-    model = AlbertForMultipleChoice.from_pretrained(arguments.model)
+    tokenizer = load(AlbertTokenizer, arguments.model)
+    model = load(AlbertForMultipleChoice, arguments.model)
 
     batch = encode(tokenizer, [(question, choices) for question, choices, _ in QUESTIONS])
     labels = torch.tensor([right for _, _, right in QUESTIONS])

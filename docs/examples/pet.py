@@ -23,7 +23,7 @@ import statistics
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from toy_tasks import make_remarks, model_folder
+from toy_tasks import load, make_remarks, model_folder
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, logging
 
 PATTERN = "{} It was [MASK]."
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5, help="repetitions with other examples")
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    tokenizer = load(AutoTokenizer, arguments.model)
     held_out = make_remarks(400, test=True)
     ways = {
         "cloze, untrained": (AutoModelForMaskedLM, score_words, 0),
@@ -90,7 +90,7 @@ def main() -> None:
         shares = []
         for draw in range(arguments.draws if epochs else 1):
             torch.manual_seed(draw)
-            model = kind.from_pretrained(arguments.model).to("cuda" if torch.cuda.is_available() else "cpu")
+            model = load(kind, arguments.model).to("cuda" if torch.cuda.is_available() else "cpu")
             rows = make_remarks(len(NAMES) * arguments.examples, seed=draw)
             shares.append(learn(model, tokenizer, score, rows, held_out, epochs=epochs, lr=arguments.lr))
         print(f"{name}: right {statistics.mean(shares):.1%} ({min(shares):.1%} to {max(shares):.1%})")

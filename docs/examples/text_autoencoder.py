@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler
-from toy_tasks import model_folder
+from toy_tasks import load, model_folder
 from transformers import AlbertForMaskedLM, AutoTokenizer, get_linear_schedule_with_warmup, logging
 
 from albert_data.interop import ShardDataset
@@ -132,8 +132,8 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    model = AlbertForMaskedLM.from_pretrained(arguments.model).to(device).eval()
+    tokenizer = load(AutoTokenizer, arguments.model)
+    model = load(AlbertForMaskedLM, arguments.model).to(device).eval()
     validation = ShardDataset(arguments.shards, model, split="validation", remask=False)
     pairs = make_pairs(validation, arguments.tokens, device)
     if not pairs:

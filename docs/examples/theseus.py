@@ -23,7 +23,7 @@ import copy
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler, Subset
-from toy_tasks import model_folder
+from toy_tasks import load, model_folder
 from transformers import AlbertForMaskedLM, AutoTokenizer, get_linear_schedule_with_warmup, logging
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.5, help="probability of replacing at the first step")
     arguments = parser.parse_args()
     logging.set_verbosity_error()  # no report of the weights that a head adds or leaves out
-    model = AlbertForMaskedLM.from_pretrained(arguments.model).to("cuda" if torch.cuda.is_available() else "cpu")
+    model = load(AlbertForMaskedLM, arguments.model).to("cuda" if torch.cuda.is_available() else "cpu")
     num_layers = model.config.num_hidden_layers
     if model.config.num_hidden_groups > 1:
         raise SystemExit(f"{arguments.model}: has {model.config.num_hidden_groups} groups of layers; one is needed")
@@ -128,7 +128,7 @@ def main() -> None:
         print(f"{num_layers // 2} layers {name}: {measure_loss(half, validation):.3f}")
     if arguments.output:
         finish_half(half).save_pretrained(arguments.output)
-        AutoTokenizer.from_pretrained(arguments.model).save_pretrained(arguments.output)
+        load(AutoTokenizer, arguments.model).save_pretrained(arguments.output)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import math
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -449,6 +451,44 @@ def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_pat
     transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(TokenizerError, match="tokenizer has . pieces, but the model has 20|can't load its tokenizer"):
         masked_lm.load_masked_lm(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_path, name):
+    """As a command: transformers would ask on stdin, where somebody answers "y" to everything."""
+    folder = shutil.copytree(foreign, tmp_path / "model")
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'attacked')!r}, 'w')\n")
+    names = {"AutoConfig": "code.C", "AutoModelForMaskedLM": "code.M", "AutoTokenizer": ["code.T", "code.T"]}
+    settings = json.loads((folder / name).read_text()) | {"auto_map": names}
+    is_config = name == "config.json"
+    settings |= {"model_type": "unknown"} if is_config else {"tokenizer_class": "CodeTokenizer"}
+    if not is_config:  # transformers knows a tokenizer for the other kinds of models
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"tokenizer_class": None}))
+    (folder / name).write_text(json.dumps(settings))
+    write_pairs(tmp_path / "pairs.jsonl")
+    arguments = [sys.executable, "-m", "albert_data", "score", folder, tmp_path / "pairs.jsonl"]
+    done = subprocess.run(arguments, input="y\n" * 9, capture_output=True, text=True, timeout=120, check=False)
+    assert not (tmp_path / "attacked").exists()
+    assert "custom code" not in done.stdout + done.stderr
+    if is_config:
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert "its auto_map names code of the folder, which is never run" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device", "large"])
+def test_files_that_transformers_would_wait_for_are_refused(foreign, tmp_path, kind):
+    for name in ("tokenizer.json", "added_tokens.json"):
+        folder = Path(shutil.copytree(foreign, tmp_path / name))
+        (folder / name).unlink(missing_ok=True)
+        make = {
+            "FIFO": os.mkfifo,
+            "device": lambda path: path.symlink_to("/dev/zero"),
+            "large": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+        }
+        make[kind](folder / name)
+        with pytest.raises(CheckpointError, match=f"{name}: (is not a regular file|it has [0-9,]+ bytes)"):
+            masked_lm.load_masked_lm(folder)
 
 
 def test_an_albert_whose_text_is_lowered_first_is_tokenised_by_transformers(trained, tmp_path):
