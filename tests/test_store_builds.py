@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -189,6 +190,27 @@ def test_commands_read_and_write_a_store(
     assert run(["build", f"{stored.url}/in/*.txt", "-o", f"{stored.url}/few", "--tokenizer", str(vocab)]) == 0
     assert run(["verify", f"{stored.url}/few"]) == 0
     assert run(["inspect", shards, "--html", str(tmp_path / "report.html"), "--corpus", f"{stored.url}/in"]) == 0
+
+
+@both
+def test_verify_names_a_flipped_bit_in_a_store_as_on_a_disk(
+    shards: str, stored: Bucket, corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    here = Path(shutil.copytree(corpus.path.parent / "reference", tmp_path / "here"))
+    shard = here / "train/shard-00000.arrow"
+    for place in ("an id", "the padding of Arrow"):
+        data = bytearray(shard.read_bytes())
+        at = len(data) // 2 if place == "an id" else data.index(bytes(8), 8)
+        data[at] ^= 1
+        shard.write_bytes(data)
+        stored.put("shards/train/shard-00000.arrow", bytes(data))
+        outputs = []
+        for folder in (shards, str(here)):
+            assert run(["verify", folder]) == 1
+            outputs.append(capsys.readouterr())
+        assert outputs[0].out == outputs[1].out.replace(str(here), shards)
+        assert "train/shard-00000.arrow: has the SHA-256" in outputs[0].out
+        assert "not on a disk" not in outputs[0].err
 
 
 def test_a_list_and_a_mixture_may_name_objects_and_lie_in_a_store(

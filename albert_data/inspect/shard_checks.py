@@ -27,6 +27,7 @@ from albert_data.inspect.row_checks import RowRules, find_row_faults
 from albert_data.shards.manifest import TOTALS, ShardEntry, TokenizerEntry, WordsEntry
 from albert_data.shards.paths import find_file
 from albert_data.shards.schema import DOCUMENT_KEY_B, describe_columns, explain_damage, has_nulls, map_file
+from albert_data.storage import find_storage
 from albert_data.wording import count_of
 
 MAX_SHARD_FAULTS = 10
@@ -204,7 +205,7 @@ def find_changed_byte(path: Path, schema: pyarrow.Schema, compression: str, expe
     Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
     themselves changed, or this version of Arrow writes other bytes than the build's.
     """
-    with path.open("rb") as file:
+    with find_storage(path).open(path) as file:
         comparison = _Comparison(file.read)
         try:
             codec = None if compression == "none" else compression

@@ -8,7 +8,8 @@ run.json holds the settings, the model's shape, and the run's identity (everythi
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
 If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, trace.json,
-checkpoints/ or another tokenizer there belongs to the user, and the run does not start. All other files stay.
+checkpoints/ or another tokenizer there belongs to the user, and the run does not start. All other files stay. None of
+these files and folders may be a link, nor what lies in the folders: RUN itself may be one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -246,15 +248,22 @@ def check_folder(run: Path, *, resume: bool) -> None:
 
 
 def _check_kind(path: Path, *, is_folder: bool) -> None:
+    """Raise OutputError for another kind of file, and for a link, also inside a folder: a run would write through."""
     if os.path.lexists(path) and not (path.is_dir() if is_folder else path.is_file()):
         wanted = "folder" if is_folder else "regular file"
         raise OutputError(
             f"{path}: is not a {wanted}, which a run needs there; move it away, or choose another --output"
         )
+    inner = (Path(root, name) for root, *names in os.walk(path) for name in chain(*names))
+    if link := next((one for one in chain([path], inner) if one.is_symlink()), None):
+        raise OutputError(
+            f"{link}: is a link, and a run would write there; put there what it leads to, or choose another --output"
+        )
 
 
 # What `check_folder` checks in every run, and whether each is a folder.
 _KINDS = {
+    RUN_FILE: False,
     METRICS_FILE: False,
     PAGE_FILE: False,
     TRACE_FILE: False,
@@ -266,4 +275,4 @@ _KINDS = {
 
 def list_files(run: Path) -> Iterator[Path]:
     """Yield the files and folders of a run that its readers use. Some may be missing."""
-    yield from (run / name for name in (RUN_FILE, *_KINDS, EVENTS_FOLDER))
+    yield from (run / name for name in (*_KINDS, EVENTS_FOLDER))

@@ -242,14 +242,41 @@ def test_only_remains_of_a_killed_save_are_removed(train, run, tmp_path):
     assert (tmp_path / "out" / "tokenizer" / "spiece.model").exists()
 
 
-def test_a_folder_of_checkpoints_may_be_a_link(train, run, tmp_path):
+LINKS = [
+    *("run.json", "metrics.jsonl", "report.html", ".lock", "tokenizer", "tokenizer/spiece.model", "checkpoints"),
+    *("checkpoints/step-00000004", "checkpoints/step-00000004/state.json", "tensorboard", "tensorboard/events"),
+]
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_resumed_run_writes_through_no_link(train, run, tmp_path, name):
+    config = dataclasses.replace(CONFIG, tensorboard=name.startswith("tensorboard"))
+    if config.tensorboard:
+        pytest.importorskip("tensorboard", reason="the tensorboard extra is not installed")
+    train(config)
+    path, elsewhere = run / name, tmp_path / "elsewhere"
+    shutil.move(path, elsewhere) if path.exists() else elsewhere.mkdir()
+    path.symlink_to(elsewhere)
+    before = names_of(elsewhere) if elsewhere.is_dir() else elsewhere.read_bytes()
+    with pytest.raises(OutputError, match=f"{name}: is a link, and a run would write there"):
+        train(config, resume=True)
+    assert (names_of(elsewhere) if elsewhere.is_dir() else elsewhere.read_bytes()) == before
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "tensorboard"])
+def test_a_new_run_writes_through_no_link_and_may_itself_be_one(train, run, tmp_path, name):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run.mkdir()
+    (run / name).symlink_to(elsewhere)
+    config = dataclasses.replace(CONFIG, tensorboard=name == "tensorboard")
+    with pytest.raises(OutputError, match=f"{name}: is a link, and a run would write there"):
+        train(config)
+    assert list(elsewhere.iterdir()) == []
+    shutil.rmtree(run)
+    run.symlink_to(elsewhere)
     train()
-    shutil.move(run / "checkpoints", tmp_path / "disk")
-    (run / "checkpoints").symlink_to(tmp_path / "disk")
-    shutil.rmtree(list_checkpoints(run)[-1])
-    train(resume=True)
-    assert names_of(tmp_path / "disk") == names_of(run / "checkpoints")
-    assert (tmp_path / "disk" / "step-00000004" / "state.json").is_file()
+    assert (elsewhere / "run.json").is_file()
 
 
 def test_the_files_of_a_checkpoint_have_the_usual_mode(train, run):
