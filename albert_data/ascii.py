@@ -8,7 +8,6 @@ TAB, LINE_FEED, CARRIAGE_RETURN, SPACE = b"\t\n\r "
 HYPHEN_MINUS, FULL_STOP = b"-."
 DIGIT_0, DIGIT_9, CAPITAL_A, CAPITAL_Z, SMALL_A, SMALL_Z = b"09AZaz"
 CASE_BIT = 0x20  # the difference between a capital letter and its small one
-WHITE_SPACE = b" \t\n\v\f\r"  # what is stripped from the ends of lines
 
 
 @helper

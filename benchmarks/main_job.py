@@ -32,7 +32,6 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from albert_data import load_tokenizer, open_shards
-from albert_data.ascii import WHITE_SPACE
 from albert_data.shards.manifest_file import read_manifest
 from benchmarks.corpora import count_bytes, read_texts, repeat_documents, split_lines
 from benchmarks.jobs import build, command, peak_of_workers
@@ -147,9 +146,9 @@ def count_wrong_documents(out: Path, texts: list[str], tokenizer: Path) -> int:
     processor = load_tokenizer(tokenizer)
     want: Counter[int] = Counter()
     for text in texts:
-        lines = [line.strip(WHITE_SPACE) for line in text.encode().split(b"\n") if line.strip(WHITE_SPACE)]
-        ids, _ = processor.encode([line.decode() for line in lines])
-        key = xxh3_64_intdigest(b"".join(line + b"\n" for line in lines))
+        lines = [" ".join(line.split()) for line in text.split("\n") if line.split()]
+        ids, _ = processor.encode(lines)
+        key = xxh3_64_intdigest("".join(line + "\n" for line in lines))
         want[key] += checksum(ids)
     found: Counter[int] = Counter()
     special = processor.specials.is_special

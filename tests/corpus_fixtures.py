@@ -28,7 +28,20 @@ PIECES = [
     *(b"\n", b"\r\n", b"\r", b"\n\n", b"\n \t\n", b" ", b"\t", b"\x0b", b"\x0c", b"\x00", b"\x1c"),
     *(b"a", b"word", b"a longer run of words ", b"x" * 20, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"),
     *(character.encode() for character in ("é", "中文", "。", "😀")),
-    *(b"\xff", b"\xe4", b"\xe4\xb8", b"\xf0\x9f", b"\xe2", b"\xe2\x80", b"\xc2", b"\xe2\x80\xa9", b"\xe2\x80\x9d"),
+    *(character.encode() for character in ("\u3000", "\u00a0", "\u2009", "\u1680", "\u205f", "\u3001", "\n\u3000\n")),
+    *(
+        b"\xff",
+        b"\xe4",
+        b"\xe3",
+        b"\xe3\x80",
+        b"\xe4\xb8",
+        b"\xf0\x9f",
+        b"\xe2",
+        b"\xe2\x80",
+        b"\xc2",
+        b"\xe2\x80\xa9",
+        b"\xe2\x80\x9d",
+    ),
 ]
 any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), st.binary(max_size=60))
 block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it

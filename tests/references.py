@@ -17,7 +17,6 @@ from xxhash import xxh3_64_intdigest
 
 from albert_data.config import ExampleConfig
 
-WHITESPACE = b" \t\n\r\x0b\x0c"
 BITS_64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 SPLITTING, PAIRING, MASKING = 1, 2, 3
@@ -70,10 +69,10 @@ def threshold(probability: float) -> int:
 
 
 def read_txt(data: bytes) -> list[bytes]:
-    """Documents, parted by lines of white space, each a text of stripped lines."""
+    """Documents, parted by lines of white space, each a canonical text."""
     documents: list[list[bytes]] = [[]]
     for line in split_lines(data.removeprefix(b"\xef\xbb\xbf")):
-        if line.strip(WHITESPACE):
+        if line.decode(errors="replace").split():
             documents[-1].append(line)
         else:
             documents.append([])
@@ -99,9 +98,9 @@ def replace_surrogates(text: str) -> str:
 
 
 def canonical(text: str) -> bytes:
-    """Lines without white space around them, blank ones left out, each with a line feed."""
-    lines = [line.strip(WHITESPACE) for line in split_lines(text.encode())]
-    return b"".join(line + b"\n" for line in lines if line)
+    """Lines with one space for each run of white space and none around them, blank ones left out."""
+    lines = [" ".join(line.decode().split()) for line in split_lines(text.encode())]
+    return "".join(line + "\n" for line in lines if line).encode()
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -125,12 +124,12 @@ def cut_line(line: bytes, max_line: int) -> list[bytes]:
     """Cut at the last white space of the first `max_line` bytes, or else between two characters."""
     pieces = []
     while len(line) > max_line:
-        spaces = [at for at in range(max_line) if line[at] in WHITESPACE]
+        spaces = [at for at in range(max_line) if line[at] == ord(" ")]
         cut = spaces[-1] if spaces else max_line
         while 0x80 <= line[cut] < 0xC0:
             cut -= 1
-        pieces.append(line[:cut].strip(WHITESPACE))
-        line = line[cut:].strip(WHITESPACE)
+        pieces.append(line[:cut].strip())
+        line = line[cut:].strip()
     return [*pieces, line]
 
 

@@ -11,7 +11,6 @@ from albert_data.sentences import words as w
 
 CASELESS = (k.OTHER, k.HANGUL, k.IDEO)
 STOPS = (k.DOT, k.EXCLAIM, k.FULL, k.ELLIPSIS, k.WIDE_DOT, k.DOUBLE)
-WHITE = " \t\n\r\v\f\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 @dataclass
@@ -291,9 +290,9 @@ class Segmenter(Line):
         if self.ends and not self.has_word(len(self.text)):
             self.ends.pop()
         bounds = [0, *self.ends, len(self.text)]
-        return [self.text[begin:end].strip(WHITE) or self.text for begin, end in zip(bounds, bounds[1:], strict=False)]
+        return [self.text[begin:end].strip(" ") for begin, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def segment_line(text: str, language: str) -> list[str]:
     """The sentences of a canonical line."""
-    return Segmenter(text.strip(WHITE) or text, language).segment()
+    return Segmenter(text, language).segment()

@@ -40,7 +40,7 @@ def test_quotes_hold_line_ends_delimiters_and_quotes(tmp_path: Path):
     )
     assert (found, counts) == ([b'four "4"\n', b'one, "two"\nthree\n'], Counter(empty_document=1))
     found, counts = read_text(tmp_path, "a.tsv", 'id\ttext\n1\t"a\tb"\n2\tc, d')
-    assert (found, counts) == ([b"a\tb\n", b"c, d\n"], Counter())
+    assert (found, counts) == ([b"a b\n", b"c, d\n"], Counter())
 
 
 def test_rows_of_another_width_are_counted(tmp_path: Path):

@@ -146,7 +146,7 @@ def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, bloc
     text = text.lstrip("\ufeff")
     for sizes in ({}, {"max_line": 1 << 20, "max_document": 4 << 20}):
         with small_sizes(**sizes):
-            lines = as_jsonl([text] if text.strip(reference.WHITE) else [], ensure_ascii=ensure_ascii)
+            lines = as_jsonl([text] if text.strip() else [], ensure_ascii=ensure_ascii)
             found = read(lines, "jsonl", config=FILE)[0]
             assert read(text.encode(), config=FILE)[0] == found
             assert read(text.encode(), config=FILE, block_bytes=block_bytes)[0] == found
@@ -155,7 +155,7 @@ def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, bloc
 
 @given(st.lists(any_lines, max_size=5), block_sizes)
 def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str], block_bytes: int):
-    texts = ["\n".join(line for line in text.split("\n") if line.strip(reference.WHITE)) for text in texts]
+    texts = ["\n".join(line for line in text.split("\n") if line.strip()) for text in texts]
     texts = [text for text in texts if text]
     joined = "\n\n".join(texts).encode()
     expected = read(as_jsonl(texts), "jsonl", config=BLANK_LINE)[0]
@@ -168,5 +168,5 @@ def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str]
 def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text: str):
     config = TextConfig(documents="file")
     found = read(text.encode(), config=config)[0]
-    assert found == read(as_jsonl([text] if text.strip(reference.WHITE) else []), "jsonl", config=config)[0]
-    assert len(found) == bool(text.strip(reference.WHITE))
+    assert found == read(as_jsonl([text] if text.strip() else []), "jsonl", config=config)[0]
+    assert len(found) == bool(text.strip())

@@ -31,10 +31,10 @@ SPACED = "abé1.,“–\n"
 
 def remove_slowly(text: str, separator: str) -> str:
     """The slow reference: white space goes beside a character without spaces, any other separator everywhere."""
-    runs = f"(?:{re.escape(separator)})+"
     if separator.isspace():
-        return re.sub(rf"(?<=[{UNSPACED}]){runs}|{runs}(?=[{UNSPACED}])", "", text)
-    return re.sub(runs, "", text)
+        runs = r"(?<!\s)[^\S\n]+(?!\s)"
+        return re.sub(rf"(?<=[{UNSPACED}]){runs}|(?<=.){runs}(?=[{UNSPACED}])", "", text)
+    return re.sub(f"(?:{re.escape(separator)})+", "", text)
 
 
 @given(
@@ -42,7 +42,7 @@ def remove_slowly(text: str, separator: str) -> str:
     st.sampled_from([" ", "|", "\u3000", "\u200b", " | ", "  "]),
 )
 def test_separators_go_as_in_the_slow_reference_and_documents_end_where_they_did(texts: list[str], separator: str):
-    documents = [text + "\n" for text in texts]
+    documents = [text + "\n" for text in ("first", *texts)]
     ends = np.cumsum([len(document.encode()) for document in documents], dtype=np.int64)
     data, found = remove_separators("".join(documents).encode(), ends, separator)
     expected = [remove_slowly(document, separator) for document in documents]
@@ -54,13 +54,14 @@ def test_words_of_scripts_with_spaces_keep_theirs():
     assert data.decode() == "我用New York地图，2024年。"
 
 
-@pytest.mark.parametrize("languages", [None, (1, 2, 3)])
+@pytest.mark.parametrize("languages", [None, (1, 2, 3, 4)])
 def test_a_document_of_separators_alone_is_dropped_with_its_language(languages: tuple[int, ...] | None):
-    data = b"one|\n||\nt|wo\n"
-    block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13), source_codes=languages)
+    data = b"one|\n||\nt|wo\nthree\n"
+    block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13, 19), source_codes=languages)
     lines = read_documents(block, TextConfig(word_separator="|"), Damage())
-    assert bytes(lines.utf8) == b"one\ntwo\n"
-    assert (lines.source_codes is None) if languages is None else lines.source_codes.tolist() == [1, 3]
+    assert bytes(lines.utf8) == b"one\ntwo\nthree\n"
+    assert lines.document_offsets.tolist() == [0, 1, 2, 3]
+    assert (lines.source_codes is None) if languages is None else lines.source_codes.tolist() == [1, 3, 4]
 
 
 @pytest.mark.parametrize("separator", ["", "\n", " \n", "a", "space", "2", "\u2028", "\ud800"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from albert_data.unicode_tables import category, script
 
-WHITE = " \t\n\r\x0b\x0c"
+WHITE = " \t\n\r\x0b\x0c"  # between words; at the ends of lines any white space counts
 GLUED_SCRIPTS = {
     *("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"),
 }
@@ -63,14 +63,13 @@ class Line:
     raw: str
 
     def __post_init__(self) -> None:
-        self.content = self.raw.strip(WHITE)
-        self.text = self.content.lstrip(WHITE + "\u3000\u00a0")
+        self.text = self.raw.strip()
         indent = 0
-        stripped = self.raw.rstrip(WHITE)
+        stripped = self.raw.rstrip()
         for character in stripped[: len(stripped) - len(self.text)]:
             indent = (indent // 8 + 1) * 8 if character == "\t" else indent + (2 if character == "\u3000" else 1)
         self.indent = min(indent, 60)
-        self.is_blank = not self.content
+        self.is_blank = not self.text
         self.width = self.indent + count_columns(self.text) if self.text else 0
         first = re.split(f"[{WHITE}]", self.text)[0]
         if self.text and is_glued(self.text[0]):
@@ -265,14 +264,12 @@ def unwrap(text: str) -> str:
         begin = end + 1
     undecided = [place for place, join in joins.items() if join == "undecided"]
     joins |= resolve(lines, undecided)
-    out, goes_on = "", False
+    out = ""
     for place, line in enumerate(lines):
         if line.is_blank:
             continue
-        content = line.text if goes_on else line.content
-        goes_on = place in joins
         join = joins.get(place, "\n")
-        out += content[:-1] if join == "drop" else content + join
+        out += line.text[:-1] if join == "drop" else line.text + join
     return out
 
 

@@ -8,28 +8,24 @@ become line feeds here (line_ends.py); the lines of a JSON lines file end at lin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 from typing import NamedTuple
 
-from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.compression import STREAM_ERRORS
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.line_ends import break_lines, count_unfinished
 from albert_data.corpus.long_documents import cut_document
 from albert_data.corpus.valid_utf8 import repair_parts
+from albert_data.corpus.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
 from albert_data.errors import InputError
 
 RECORDS = "records"  # the format of a block of texts that a reader took out of records
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
-_WHITE_IN_LINE = WHITE_SPACE.replace(b"\n", b"")
-BLANK_LINE = re.compile(rb"\n[%b]*\n" % _WHITE_IN_LINE)
-_REST_OF_BLANK_LINE = re.compile(rb"[%b]*\n" % _WHITE_IN_LINE)
 _MAX_INDENTATION = 4096  # bytes of the first line of a stream; more changes nothing for --unwrap
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
@@ -127,7 +123,7 @@ class _Source:
         self.path, self.format, self._language = origin
         self.start, self.ended = start, False
         self.pending = b""
-        self._unfinished = b""  # the last bytes read, held back because they may begin a line end
+        self._unfinished = b""  # the last bytes read, held back because they may begin a line end or white space
         self._stream, self._damage, self._left = stream, damage, length
         if start == 0:
             self._look_at_beginning()
@@ -139,7 +135,7 @@ class _Source:
             self.take(len(_BOM))
         if self.format == "auto":
             white = b""
-            while self.fill(1) and (size := len(self.pending) - len(self.pending.lstrip(WHITE_SPACE))):
+            while self.fill(1) and (size := len(self.pending) - len(self.pending.lstrip())):
                 white = (white + self.take(size))[-_MAX_INDENTATION:]
             self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
             if self.format == "txt" and self.pending:  # --unwrap looks at the indentation of the first line
@@ -214,7 +210,7 @@ def _find_last_blank_line(data: bytes) -> int:
     end = data.rfind(b"\n")
     while end > 0:
         begin = data.rfind(b"\n", 0, end)
-        if begin >= 0 and not data[begin:end].strip(WHITE_SPACE):
+        if begin >= 0 and not has_text(data[begin:end]):
             return end + 1
         end = begin
     return 0
@@ -246,12 +242,12 @@ def _take_document(source: _Source) -> Iterator[bytes]:
     """Take the bytes up to the next blank line, in parts."""
     is_blank = False  # whether part of the present line is already taken, and all of it was white space
     while source.fill(1):
-        found = _REST_OF_BLANK_LINE.match(source.pending) if is_blank else None
+        found = REST_OF_BLANK_LINE.match(source.pending) if is_blank else None
         found = found or BLANK_LINE.search(source.pending)
         if found:
             yield source.take(found.end())
             return
         line_begin = source.pending.rfind(b"\n") + 1
-        is_blank = (is_blank or line_begin > 0) and not source.pending[line_begin:].strip(WHITE_SPACE)
+        is_blank = (is_blank or line_begin > 0) and not has_text(source.pending[line_begin:])
         yield source.take(len(source.pending))
         source.fill(_CHUNK)

@@ -1,8 +1,8 @@
 """Blocks into documents of canonical text, each with its key.
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
-Damage is repaired, lines are stripped of white space at both ends, blank lines dropped, long documents cut, and each
-line ends with a line feed. Before that, separators of words are removed (separators.py), and with `unwrap` the lines of
+Damage is repaired, long documents are cut, and each line becomes `" ".join(line.split())` and a line feed; lines that
+are empty then are dropped. Before that, separators of words are removed (separators.py), and with `unwrap` the lines of
 hard-wrapped paragraphs are joined (unwrapping.py).
 
 A document's key is the XXH3 of its canonical text, 64 bits, seed 0. It is ten times as fast as SHA-256, which took half
@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from albert_data.ascii import LINE_FEED, is_white
+from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import BLANK_LINE, RECORDS, Block
+from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
@@ -31,13 +31,13 @@ from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, cut_docume
 from albert_data.corpus.separators import remove_separators
 from albert_data.corpus.unwrapping import unwrap
 from albert_data.corpus.valid_utf8 import is_utf8, repair
+from albert_data.corpus.white_space import BLANK_LINE, find_odd_white, skip_white
 from albert_data.kernels import (
     U64,
     Pointer,
     copy_items,
     count_ones,
     count_trailing_zeros,
-    find_bytes,
     helper,
     item,
     kernel,
@@ -45,6 +45,8 @@ from albert_data.kernels import (
     put,
 )
 from albert_data.languages import pack_language
+
+_ALL = U64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ class Lines:
 
 
 class _Texts(NamedTuple):
-    """Documents of valid UTF-8, not yet stripped of white space and blank lines.
+    """Documents of valid UTF-8, with their white space and blank lines.
 
     ends: int64, where each ends, after a line feed; None where blank lines end them. source_codes: as in Lines; None if
     `ends` is None.
@@ -88,14 +90,12 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
         texts = _cut(texts, block, damage, keep_layout=False)
         found = _find_lines(texts)
         assert found is not None, "a cut document fits"
-    utf8, line_offsets, document_offsets = found
+    utf8, line_offsets, document_offsets, numbers = found
     keys = _hash_documents(utf8, line_offsets[document_offsets])
-    source_codes = texts.source_codes
+    source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
     if source_codes is None and (block.language or config.language_field):
         source_codes = np.full(len(keys), pack_language(block.language or config.language), np.uint32)
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
-    # parse_lines drops the lines without text, so no language is left without a document.
-    assert source_codes is None or len(source_codes) == len(keys), "each document has text"
     return Lines(
         utf8=utf8,
         line_offsets=line_offsets,
@@ -133,15 +133,9 @@ def _repair(block: Block, damage: Damage) -> _Texts:
 
 
 def _remove_separators(texts: _Texts, separator: str) -> _Texts:
-    """The texts as if they had never been divided into words. A document of nothing else has no language any more."""
+    """The texts as if they had never been divided into words."""
     data, ends = remove_separators(texts.data, np.zeros(0, np.int64) if texts.ends is None else texts.ends, separator)
-    if texts.ends is None:
-        return texts._replace(data=data)
-    source_codes = texts.source_codes
-    if source_codes is not None:
-        has_text = [bool(data[begin:end].strip()) for begin, end in pairwise([0, *ends.tolist()])]
-        ends, source_codes = ends[has_text], source_codes[has_text]
-    return _Texts(data, ends, source_codes)
+    return _Texts(data, None if texts.ends is None else ends, texts.source_codes)
 
 
 def _join(documents: list[bytes], source_codes: np.ndarray | None = None) -> _Texts:
@@ -179,8 +173,11 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
     return _join(parts, None if texts.source_codes is None else np.repeat(texts.source_codes, counts))
 
 
-def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Canonical text, line offsets, document offsets; None if a line or document is so long that it must be cut."""
+def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Canonical text, line offsets, document offsets, and which of the texts the documents are.
+
+    None if a line or document is so long that it must be cut.
+    """
     ends = texts.ends
     # A document of over twice the limit goes to the slower `_cut` without being stripped here first: if it were mostly
     # line feeds, its offsets would take many times its bytes. Where stripping makes it short enough, `_cut` returns it
@@ -188,91 +185,86 @@ def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:
         return None
     no_ends = np.zeros(0, np.int64)
-    utf8, line_offsets, document_offsets, longest_line = strip_lines(
+    utf8, line_offsets, document_offsets, numbers, longest_line = strip_lines(
         np.frombuffer(texts.data, np.uint8), no_ends if ends is None else ends, ends is None
     )
     longest_document = int(np.diff(line_offsets[document_offsets]).max(initial=0))
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
         return None
-    return utf8, line_offsets, document_offsets
+    return utf8, line_offsets, document_offsets, numbers
 
 
 @helper
-def find_feeds(raw: Pointer, at: int, end: int) -> U64:
-    """The line feeds among the next 64 bytes, or the fewer that are left of the text, as bits."""
-    if at + 64 <= end:
-        return find_bytes(raw, at, np.uint8(0), np.uint8(LINE_FEED), np.uint8(1))
-    found = U64(0)
-    for i in range(at, end):
-        if item(raw, i) == LINE_FEED:
-            found |= U64(1) << U64(i - at)
-    return found
-
-
-@helper
-def count_feeds(raw: Pointer, size: int) -> int:
-    count = 0
-    for at in range(0, size, 64):
-        count += count_ones(find_feeds(raw, at, size))
+def mark_odd_white(raw: Pointer, size: int, marks: np.ndarray) -> int:
+    """Write what `find_odd_white` finds in each 64 bytes, and count it. All of the last bytes are marked."""
+    count, carry = 0, U64(0)
+    for i in range(len(marks)):
+        marked = _ALL
+        if 64 * i + 66 <= size:
+            marked, carry = find_odd_white(raw, 64 * i, carry)
+        marks[i] = marked
+        count += count_ones(marked)
     return count
 
 
 @helper
-def strip(raw: Pointer, begin: int, end: int) -> tuple[int, int]:
-    """Where a line begins and ends without the white space around it."""
-    while begin < end and is_white(item(raw, begin)):
-        begin += 1
-    while end > begin and is_white(item(raw, end - 1)):
-        end -= 1
-    return begin, end
+def pass_ends(ends: np.ndarray, number: int, at: int) -> int:
+    """The number of the document at a position, which is document `number` or a later one."""
+    while number < len(ends) and ends[number] <= at:
+        number += 1
+    return number
 
 
 @kernel
 def strip_lines(
     raw: np.ndarray, ends: np.ndarray, ends_at_blank: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Copy the lines without the white space around them, and drop blank ones.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+    """Copy text with each run of white space as one space, or as one line feed if it holds any.
 
-    Returns the text, line offsets, document offsets, and the bytes of the longest line. ends_at_blank: whether blank
-    lines end documents; ends: where they end otherwise. Most lines have nothing to strip, so text is copied in long
-    stretches: `uncopied` is where the present one begins, and all from there to `start` is kept as it is.
+    Returns the text, line offsets, document offsets, the number of each document in `ends`, and the bytes of the
+    longest line. ends_at_blank: whether blank lines end documents; ends: where they end otherwise.
+
+    Most runs are single spaces, which are not looked at, or single line feeds, so text is copied in long stretches:
+    `uncopied` is where the present one begins. It will be copied `shift` bytes to the left.
     """
-    out = np.empty(len(raw) + 1, np.uint8)
+    out, marks, size = np.empty(len(raw) + 1, np.uint8), np.empty(len(raw) // 64 + 1, np.uint64), len(raw)
     source, target = pointer(raw), pointer(out)
-    capacity = count_feeds(source, len(raw)) + 2
+    capacity = mark_odd_white(source, size, marks) + 2  # line feeds are marked
     line_offsets, document_offsets = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    numbers = np.empty(len(ends) + 1, np.int64)
     line_offsets[0], document_offsets[0] = 0, 0
-    num_lines, num_documents, filled, longest_line, start, uncopied = 0, 0, 0, 0, 0, 0
-    block, feeds = -64, U64(0)  # the line feeds that are left of the 64 bytes from `block` on
-    while start < len(raw):
-        while feeds == 0 and block + 64 < len(raw):
-            block += 64
-            feeds = find_feeds(source, block, len(raw))
-        stop = block + count_trailing_zeros(feeds) if feeds != 0 else len(raw)
-        feeds &= feeds - U64(1)  # clears the lowest bit
-        begin, end = strip(source, start, stop)
-        if begin > start or end < stop or begin == end or stop == len(raw):
-            # The stretch is counted in `filled`, but not yet copied: it goes before the position `filled`.
-            copy_items(target, filled - (start - uncopied), source, uncopied, start - uncopied)
-            copy_items(target, filled, source, begin, end - begin)
-            put(target, filled + end - begin, LINE_FEED)
-            uncopied = stop + 1
-        if end > begin:
-            longest_line = max(longest_line, end - begin)
-            filled += end - begin + 1
+    num_lines, num_documents, longest_line, line_begin, filled = 0, 0, 0, 0, 0
+    end, _ = skip_white(source, 0, size)  # of the last run
+    uncopied, shift, number = end, end, pass_ends(ends, 0, end)
+    block, found = 0, marks[0]  # the marks that are left of 64 bytes
+    while end < size:
+        while found == 0 and block + 1 < len(marks):
+            block += 1
+            found = marks[block]
+        at = min(64 * block + count_trailing_zeros(found), size)
+        found &= found - U64(1)  # clears the lowest bit
+        after, num_feeds = skip_white(source, at, size)
+        if at < end or after == at < size:  # in the last run; no white space
+            continue
+        begin = at - 1 if at > end and item(source, at - 1) == SPACE else at
+        end, filled = after, begin - shift + 1
+        ends_line = num_feeds > 0 or end == size
+        if num_feeds != 1 or end - begin > 1:
+            copy_items(target, uncopied - shift, source, uncopied, begin - uncopied)
+            put(target, filled - 1, LINE_FEED if ends_line else SPACE)
+            uncopied, shift = end, end - filled
+        if ends_line:
+            longest_line = max(longest_line, filled - 1 - line_begin)
             num_lines += 1
-            line_offsets[num_lines] = filled
-        is_end = begin == end if ends_at_blank else num_documents < len(ends) and stop + 1 == ends[num_documents]
-        start = stop + 1
-        if is_end and num_lines > document_offsets[num_documents]:
-            num_documents += 1
-            document_offsets[num_documents] = num_lines
-    if num_lines > document_offsets[num_documents]:  # the last one, which ends with the text
-        num_documents += 1
-        document_offsets[num_documents] = num_lines
-    if uncopied < len(raw):
-        copy_items(target, filled - (len(raw) - uncopied), source, uncopied, len(raw) - uncopied)
-    return out[:filled], line_offsets[: num_lines + 1], document_offsets[: num_documents + 1], longest_line
+            line_offsets[num_lines] = line_begin = filled
+            last, number = number, pass_ends(ends, number, end)
+            if end == size or (num_feeds > 1 if ends_at_blank else number > last):
+                numbers[min(num_documents, len(ends))] = last
+                num_documents += 1
+                document_offsets[num_documents] = num_lines
+    copy_items(target, uncopied - shift, source, uncopied, size - uncopied)
+    line_offsets, document_offsets = line_offsets[: num_lines + 1], document_offsets[: num_documents + 1]
+    return out[:filled], line_offsets, document_offsets, numbers[:num_documents], longest_line
 
 
 def _hash_documents(utf8: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -32,8 +32,8 @@ from albert_data.corpus.json_scanning import (
     scan,
 )
 from albert_data.corpus.labels import Labels
-from albert_data.corpus.line_ends import has_text
 from albert_data.corpus.valid_utf8 import is_utf8, repair, repair_parts
+from albert_data.corpus.white_space import has_text
 
 LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
 _LONGEST_CODE = 64  # bytes of a language that are read; a code has at most three letters

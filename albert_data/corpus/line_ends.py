@@ -11,16 +11,15 @@ import re
 
 import numpy as np
 
-from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED, WHITE_SPACE
+from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED
 from albert_data.corpus.valid_utf8 import find_range
 from albert_data.kernels import Pointer, copy_items, helper, kernel, pointer
 
 _LONE_RETURN = re.compile(rb"\r(?!\r?\n)")
-# U+0085, U+2028, U+2029. Three others must agree with this list: _UNFINISHED (all proper prefixes), `has_break`, and
-# _FIRST_BYTES.
+# U+0085, U+2028, U+2029. Two others must agree with this list: _UNFINISHED (all proper prefixes) and `has_break`.
 _MARKS = ((b"\xc2\x85", b" \n"), (b"\xe2\x80\xa8", b"  \n"), (b"\xe2\x80\xa9", b"  \n"))
-_FIRST_BYTES = (b"\xc2", b"\xe2")
-_UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe2\x80?)\Z")  # it depends on the next bytes whether this is a line end
+# It depends on the next bytes whether this is a line end, or white space (white_space.py) that makes a line blank.
+_UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe1\x9a?|\xe2[\x80\x81]?|\xe3\x80?)\Z")
 
 
 def break_lines(data: bytes) -> bytes:
@@ -32,16 +31,8 @@ def break_lines(data: bytes) -> bytes:
     return _LONE_RETURN.sub(b"\n", data)
 
 
-def has_text(text: bytes, margin: int = 0) -> bool:
-    """Whether more than `margin` bytes of UTF-8 are left without the white space and line ends at its beginning."""
-    rest = text.lstrip(WHITE_SPACE)
-    if rest[:1] in _FIRST_BYTES:  # perhaps U+0085, U+2028 or U+2029, which are line ends
-        rest = break_lines(text).lstrip(WHITE_SPACE)
-    return len(rest) > margin
-
-
 def count_unfinished(data: bytes) -> int:
-    """How many of the last bytes, 0 to 2, may belong to a line end: that depends on the next bytes."""
+    """How many of the last bytes, 0 to 2, may belong to a line end or white space: that depends on the next bytes."""
     found = _UNFINISHED.search(data, max(0, len(data) - 2))
     return len(found.group()) if found else 0
 

@@ -18,11 +18,10 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.labels import Labels
-from albert_data.corpus.line_ends import has_text
+from albert_data.corpus.white_space import has_text
 from albert_data.languages import unpack_language
 
 Value = bytes | memoryview | None  # UTF-8, or what is damaged of it; None for no text
-_BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")  # U+0085, U+2028, U+2029
 _SURE_BYTES = 4096  # most texts have some text in so many bytes
 
 
@@ -160,9 +159,5 @@ class _ViewReader(io.RawIOBase):
 
 
 def _has_text(value: bytes | memoryview) -> bool:
-    if not len(value):
-        return False
-    if value[0] > 0x20 and not bytes(value[:3]).startswith(_BREAKS):
-        return True
-    # The last two bytes may be the beginning of a break.
+    # The last two bytes may be the beginning of a white space character.
     return has_text(bytes(value[:_SURE_BYTES]), 2) or has_text(bytes(value))

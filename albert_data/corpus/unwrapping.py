@@ -35,7 +35,6 @@ from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.corpus.hyphens import resolve_hyphens
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE
 from albert_data.corpus.wrapped_lines import (
-    BEGIN,
     BLANK,
     DASH_END,
     DASH_START,
@@ -244,7 +243,7 @@ def write_paragraphs(
     for document in range(len(ends)):
         first, join = filled, ENDS
         for i in range(document_lines[document], document_lines[document + 1]):
-            begin, end = facts[i, BEGIN] if join == ENDS else facts[i, TEXT], facts[i, END]
+            begin, end = facts[i, TEXT], facts[i, END]
             join = joins[i]
             if begin == end:
                 continue

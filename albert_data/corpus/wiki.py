@@ -8,13 +8,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-from albert_data.ascii import WHITE_SPACE
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.compression import STREAM_ERRORS
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.records import Records, make_blocks
+from albert_data.corpus.white_space import has_text
 
 BEGINNING = b"<doc "
 _OPEN, _CLOSE = b"\n" + BEGINNING, b"\n</doc>"
@@ -72,7 +72,7 @@ class _Articles:
         self._pending, self._at, self._ended = rest + data, 0, not data
 
     def _check_gap(self, end: int) -> None:
-        if self._pending[self._at : end].strip(WHITE_SPACE):
+        if has_text(self._pending[self._at : end]):
             self._count("text outside of <doc> and </doc>")
 
     def _count(self, detail: str) -> None:

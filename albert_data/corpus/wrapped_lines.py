@@ -22,18 +22,18 @@ from albert_data.ascii import (
     is_letter,
     is_white,
 )
+from albert_data.corpus.white_space import skip_white, skip_white_back
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.unicode_tables import categories, scripts
 from albert_data.utf8 import read_character, step_back
 
 # The columns of `facts`, an int64 row for each line.
-BEGIN, END = 0, 1  # the line without ASCII white space around it
-TEXT = 2  # position of its first character that is no ASCII white space, no-break space or ideographic space
-INDENT = 3  # columns before TEXT, at most MAX_INDENT
-WIDTH = 4  # columns, INDENT included
-WORD = 5  # columns of the first word
-FLAGS = 6
-NUM_FACTS = 7
+TEXT, END = 0, 1  # the line without the white space around it
+INDENT = 2  # columns before TEXT, at most MAX_INDENT
+WIDTH = 3  # columns, INDENT included
+WORD = 4  # columns of the first word
+FLAGS = 5
+NUM_FACTS = 6
 MAX_INDENT = 60
 
 # Bits of FLAGS.
@@ -53,7 +53,7 @@ LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case le
 ENDS, WITH_SPACE, WITH_NOTHING, WITHOUT_HYPHEN, UNDECIDED = range(5)
 
 UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
-_IDEOGRAPHIC_SPACE, _NO_BREAK_SPACE = 0x3000, 0xA0
+_IDEOGRAPHIC_SPACE = 0x3000
 # The properties of a character, as bits. ALPHA: letters and marks; _WORD: these and numbers; UNSPACED: of a script
 # without spaces.
 _LOWER, _UPPER, ALPHA, _WORD, UNSPACED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
@@ -96,25 +96,13 @@ def character_properties() -> np.ndarray:
 
 
 @helper
-def skip_indent(raw: Pointer, start: int, end: int) -> tuple[int, int, int]:
-    """Where the ASCII white space at the beginning of a line ends, where all of its indentation ends, and its columns.
-
-    Beyond ASCII, the no-break space and the ideographic space are indentation.
-    """
-    at, begin, indent = start, -1, 0
+def measure_indent(raw: Pointer, start: int, end: int) -> int:
+    """The columns of white space, at most MAX_INDENT."""
+    at, indent = start, 0
     while at < end:
-        byte = item(raw, at)
-        if is_white(byte):
-            indent = (indent // 8 + 1) * 8 if byte == TAB else indent + 1
-            at += 1
-            continue
-        begin = at if begin < 0 else begin
-        code, after = read_character(raw, at)
-        if code != _IDEOGRAPHIC_SPACE and code != _NO_BREAK_SPACE:
-            break
-        indent += 2 if code == _IDEOGRAPHIC_SPACE else 1
-        at = after
-    return end if begin < 0 else begin, at, min(indent, MAX_INDENT)
+        code, at = read_character(raw, at)
+        indent = (indent // 8 + 1) * 8 if code == TAB else indent + (2 if code == _IDEOGRAPHIC_SPACE else 1)
+    return min(indent, MAX_INDENT)
 
 
 _NUMERALS = tuple(b"ivxlc")
@@ -275,10 +263,11 @@ def measure_text(raw: Pointer, begin: int, end: int, table: Pointer) -> tuple[in
 @helper
 def measure_line(fact: np.ndarray, raw: Pointer, start: int, end: int, table: Pointer) -> None:
     """Write the facts of the line start .. end, which has no white space at its end."""
-    begin, text, indent = skip_indent(raw, start, end)
-    fact[BEGIN], fact[TEXT], fact[END], fact[INDENT] = begin, text, end, indent
+    text, _ = skip_white(raw, start, end)
+    indent = measure_indent(raw, start, text)
+    fact[TEXT], fact[END], fact[INDENT] = text, end, indent
     if text == end:
-        fact[FLAGS] = BLANK if begin == end else NOT_PROSE
+        fact[FLAGS] = BLANK
         return
     columns, word, is_row = measure_text(raw, text, end, table)
     fact[WIDTH], fact[WORD] = indent + columns, word
@@ -307,11 +296,9 @@ def measure_lines(
         stop = start
         while stop < len(raw) and item(source, stop) != LINE_FEED:
             stop += 1
-        end = stop
-        while end > start and is_white(item(source, end - 1)):
-            end -= 1
+        end = skip_white_back(source, start, stop)
         measure_line(facts[row], source, start, end, properties)
-        longest_line = max(longest_line, end - facts[row, BEGIN])
+        longest_line = max(longest_line, end - facts[row, TEXT])
         row, start = row + 1, stop + 1
         if ends_at_blank:
             is_end = facts[row - 1, FLAGS] == BLANK

@@ -19,7 +19,6 @@ from itertools import groupby, islice
 from pathlib import PurePath
 from typing import BinaryIO
 
-from albert_data.ascii import WHITE_SPACE
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
@@ -29,6 +28,7 @@ from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.sources import Source
 from albert_data.corpus.streams import read_stream
 from albert_data.corpus.tables import list_begins, read_table
+from albert_data.corpus.white_space import has_text
 from albert_data.errors import InputError
 from albert_data.pipeline.engine import Engine, spans_machines
 from albert_data.pipeline.progress import Progress
@@ -284,7 +284,7 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
         is_line_end = piece.endswith(b"\n")
         if format == "jsonl" and is_line_begin:
             return file.tell() - len(piece)
-        if is_line_begin and is_line_end and not piece.strip(WHITE_SPACE):
+        if is_line_begin and is_line_end and not has_text(piece):
             return file.tell()
         is_line_begin = is_line_end
     return size

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.ascii import is_white
 from albert_data.kernels import U64, Pointer, count_trailing_zeros, helper, item, load_u64, pointer
 from albert_data.unicode_tables import categories
 from albert_data.utf8 import find_width, read_character, step_back
@@ -120,7 +119,7 @@ class Source(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line in the kernels: `source` (pointers), and its text begin .. end without white space around it.
+    """One line in the kernels: `source` (pointers), and its text begin .. end, which is canonical.
 
     state: what is known of it so far (see marks.py); ends: where the sentences of all lines end; those of this line
     begin at index first_end.
@@ -217,16 +216,6 @@ def is_opening(char_class: int) -> bool:
 @helper
 def is_closing(char_class: int) -> bool:
     return char_class >= FIRST_PAIR and char_class & 1 == 1
-
-
-@helper
-def is_space(source: Source, at: int) -> bool:
-    """Whether white space is at a position, in ASCII or beyond. BLANK has controls, too: a sentence may end in one."""
-    first = item(source.utf8, at)
-    if first < 0xC2:
-        return is_white(first)
-    # Beyond ASCII the controls are 0xC2 0x80 .. 0xC2 0x9F, and the only space that begins with 0xC2 is U+00A0.
-    return read_class(source, at) == BLANK and (first > 0xC2 or item(source.utf8, at + 1) == 0xA0)
 
 
 @helper

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, is_digit
+from albert_data.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, SPACE, is_digit
 from albert_data.kernels import helper, item, kernel, pointer, put
 from albert_data.sentences.characters import (
     ANGLE,
@@ -25,7 +25,6 @@ from albert_data.sentences.characters import (
     Source,
     class_at,
     class_before,
-    is_space,
     is_stop,
     point_to_source,
     read_class,
@@ -160,17 +159,6 @@ def pass_mark(line: Line, at: int) -> None:
 
 
 @helper
-def trim_line(source: Source, begin: int, end: int) -> tuple[int, int]:
-    """A line without the white space at both ends. One of white space alone is kept: no sentence may be empty."""
-    first, last = begin, end
-    while first < last and is_space(source, first):
-        first = step(source, first)
-    while first < last and is_space(source, step_back(source.utf8, last)):
-        last = step_back(source.utf8, last)
-    return (first, last) if first < last else (begin, end)
-
-
-@helper
 def segment_line(line: Line, size: int) -> None:
     """Write where the sentences of a line end. size: of the whole text."""
     state, source = line.state, line.source
@@ -228,15 +216,14 @@ def segment_lines(
     state, offsets, all_begins, all_ends = pointer(states), pointer(line_offsets), pointer(begins), pointer(ends)
     put(state, NUM_ENDS, filled)
     for i in range(len(line_offsets) - 1):
-        begin, end = trim_line(found, item(offsets, i), item(offsets, i + 1) - 1)
+        begin, end = item(offsets, i), item(offsets, i + 1) - 1
         first = item(state, NUM_ENDS)
         line = Line(found, begin, end, state, all_ends, first)
         segment_line(line, size)
         for sentence in range(first, item(state, NUM_ENDS)):
             put(all_begins, sentence, begin)
             begin = item(all_ends, sentence)
-            while begin < end and is_space(found, begin):
-                begin = step(found, begin)
+            begin += begin < end and item(found.utf8, begin) == SPACE  # a canonical line has no other white space
         count = item(state, NUM_ENDS) - first
         counts[i] = count if item(state, LAST_STOP) == end or is_broken_off(line) else -count
     return int(item(state, NUM_ENDS))
