@@ -21,6 +21,14 @@ def as_text(texts: Sequence[str]) -> bytes:
     return b"\n" + b"\n".join(fixtures.canonical(text) for text in texts)
 
 
+MOST_ROWS = 2**31 - 1  # of a record batch that pyarrow writes
+
+
+def declare_nulls(num_rows: int) -> pyarrow.Array:
+    """A column of nulls that takes no memory."""
+    return pyarrow.Array.from_buffers(pyarrow.null(), num_rows, [None])
+
+
 def write_parquet(path: Path, table: pyarrow.Table, **options: object) -> Path:
     pyarrow.parquet.write_table(table, path, **options)
     return path

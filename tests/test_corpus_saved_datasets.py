@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pytest
-from format_fixtures import make_table, write_stream
+from format_fixtures import MOST_ROWS, declare_nulls, make_table, write_stream
 from test_corpus_formats import read_all
 
 from albert_data.corpus.inputs import find_inputs
@@ -64,12 +66,38 @@ def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path: P
     )
 
 
-@pytest.mark.parametrize("indices", [[0, 5], None])
-def test_indices_that_are_wrong_or_no_table_are_named(tmp_path: Path, indices: list[int] | None):
-    folder = save(tmp_path / "set", ["a", "b"], indices=indices or [0])
+@pytest.mark.parametrize(
+    "indices",
+    [
+        *([0, 5], [-1], pyarrow.array([-1, -2], pyarrow.int8()), pyarrow.array([2**63], pyarrow.uint64())),
+        *([0, None], [0.0], [True], ["0"], declare_nulls(MOST_ROWS), None),
+    ],
+    ids=str,
+)
+def test_indices_that_are_wrong_or_no_table_are_named(tmp_path: Path, indices: list[Any] | pyarrow.Array | None):
+    folder = save(tmp_path / "set", ["a", "b"], indices=[0])
     if indices is None:
         (folder / "indices.arrow").write_bytes(b"no table")
+    else:
+        write_stream(folder / "indices.arrow", pyarrow.table({"indices": pyarrow.array(indices)}), rows=MOST_ROWS)
     with pytest.raises(InputError, match=r"indices .*indices\.arrow can't be read: .*; save the data set again"):
+        read(folder)
+
+
+def test_indices_select_rows_of_large_batches_and_count_those_without_text(tmp_path: Path):
+    texts = [f"text {number}" for number in range(10_000)]
+    folder = save(tmp_path / "set", texts, indices=[9999, 0, 4096, 4095, 4096])
+    write_stream(folder / "data-00000-of-00001.arrow", make_table(texts), rows=10_000)
+    assert read(folder) == ["text 0", "text 4095", "text 4096", "text 4096", "text 9999"]
+    write_stream(folder / "data-00000-of-00001.arrow", pyarrow.table({"text": pyarrow.nulls(10_000)}), rows=10_000)
+    assert read_all(folder) == ([], Counter(field_not_text=5))
+
+
+def test_damaged_data_with_indices_is_an_error_because_later_rows_would_have_other_numbers(tmp_path: Path):
+    folder = save(tmp_path / "set", ["a", "b", "c", "d"], indices=[3])
+    path = folder / "data-00000-of-00001.arrow"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"data-00000-of-00001\.arrow can't be read as Arrow: .*; restore it"):
         read(folder)
 
 

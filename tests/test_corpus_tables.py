@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 from base64 import b64decode, b64encode
 from collections import Counter
+from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 
 import build_fixtures as fixtures
 import pyarrow
 import pyarrow.parquet
 import pytest
-from format_fixtures import make_table, write_arrow, write_feather, write_parquet, write_stream
+from format_fixtures import (
+    MOST_ROWS,
+    declare_nulls,
+    make_table,
+    write_arrow,
+    write_feather,
+    write_parquet,
+    write_stream,
+)
 from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks
+from albert_data.corpus import blocks, tables
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.tables import list_begins, read_table
 from albert_data.errors import InputError
 from albert_data.languages import unpack_language
 from albert_data.pipeline.plan import plan_tasks, read_tasks
@@ -154,6 +167,21 @@ def test_a_missing_field_is_an_error_that_lists_the_fields(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", WRITERS)
+def test_a_label_or_field_that_is_no_text_or_there_twice_is_an_error(tmp_path: Path, name: str):
+    table = pyarrow.table({"text": ["a"], "n": [1], "list": [["x"]]})
+    WRITERS[name](tmp_path / name, table)
+    for field in ("n", "list"):
+        with pytest.raises(InputError, match=rf'the field "{field}" is of the type .*, no text; the fields are'):
+            read_all(tmp_path / name, TextConfig(language_field=field))
+    inner = pyarrow.StructArray.from_arrays([["a"], ["b"]], names=["x", "x"])
+    WRITERS[name](tmp_path / name, pyarrow.table([["a"], ["b"], ["c"], inner], names=["text", "lang", "lang", "s"]))
+    assert read_all(tmp_path / name)[0] == [b"a\n"]
+    for settings in ({"language_field": "lang"}, {"text_field": "lang"}, {"text_field": "s.x"}):
+        with pytest.raises(InputError, match=r'has 2 fields "(lang|s\.x|x)"; write it again with a name for each'):
+            read_all(tmp_path / name, TextConfig(**settings))
+
+
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_file_that_is_cut_short_or_no_table_is_named(tmp_path: Path, name: str):
     path = tmp_path / name
     WRITERS[name](path, make_table(["text"] * 50))
@@ -183,6 +211,48 @@ def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path: Path):
     path.write_bytes(data)
     found, counts = read_all(path)
     assert (len(found), counts) == (200, Counter(damaged_table=1))
+
+
+def read_damaged(folder: Path) -> None:
+    """Read Arrow streams of all kinds of columns, in each of which one 32-bit number is replaced."""
+    texts = ["some words of a text", None, "x"]
+    inner = pyarrow.array([text and {"x": text} for text in texts], pyarrow.struct([("x", pyarrow.string())]))
+    columns = [*(pyarrow.array(texts).cast(kind) for kind in KINDS), inner]
+    for column in columns:
+        field = "t.x" if column is inner else "t"
+        whole = write_stream(folder / "a.arrow", pyarrow.table({"t": column, "label": column})).read_bytes()
+        config = TextConfig(text_field=field, language_field=field.replace("t", "label"))
+        for at, value in zip(range(0, len(whole), 4), cycle((9, 0xFFFFFFFF, 0x7FFFFFF8)), strict=False):
+            (folder / "a.arrow").write_bytes(whole[:at] + value.to_bytes(4, "little") + whole[at + 4 :])
+            damage = Damage()
+            with suppress(InputError):
+                list_begins(str(folder / "a.arrow"), "arrow", config)
+                for block in read_table(Origin(str(folder / "a.arrow"), "arrow"), 0, len(whole), config, damage):
+                    assert len(block.data) < 1000
+
+
+def test_damage_in_a_column_is_found_before_its_memory_is_read(tmp_path: Path):
+    """In a process of its own, which reading past the end of a buffer would end."""
+    process = multiprocessing.get_context("spawn").Process(target=read_damaged, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path: Path):
+    write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": declare_nulls(MOST_ROWS)}), rows=MOST_ROWS)
+    assert read_all(tmp_path / "a.arrow") == ([], Counter(field_not_text=MOST_ROWS))
+    with pytest.raises(InputError, match=r"a\.arrow, record batch 0, row 0: field not text"):
+        read_all(tmp_path / "a.arrow", TextConfig(strict=True))
+
+
+def test_a_parquet_file_of_more_rows_than_it_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": pyarrow.nulls(1 << 21, pyarrow.string())}))
+    assert read_all(path) == ([], Counter(field_not_text=1 << 21))
+    monkeypatch.setattr(tables, "_MANY_ROWS", 1000)
+    monkeypatch.setattr(tables, "_MAX_ROWS_PER_BYTE", 100)
+    with pytest.raises(InputError, match=r"can't be read as Parquet: it declares 2097152 rows in \d+ bytes; restore"):
+        read_all(path)
 
 
 def test_tables_of_no_rows_hold_no_document(tmp_path: Path):

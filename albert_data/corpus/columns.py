@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -22,23 +22,36 @@ from albert_data.errors import InputError
 _SHOWN_FIELDS = 8
 
 
-def find_column(schema: pyarrow.Schema, name: str) -> tuple[str, ...] | None:
-    """The path of a field: names of a column and of fields in its structs; None if the schema has no such field."""
-    if name in schema.names:
-        return (name,)
-    path = tuple(name.split("."))
-    return path if find_type(schema, path) is not None else None
+def find_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...] | None:
+    """The path of a text: names of a column and of fields in its structs; None if the schema has no such field.
+
+    Raises InputError, with the fields that there are, if it is no text or there are two of that name.
+    """
+    for column in ((name,), tuple(name.split("."))):
+        kind = _find_type(schema, column, path)
+        if kind is not None and not _is_text(kind):
+            raise InputError(
+                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; "
+                f"{_describe_fields(schema)}"
+            )
+        if kind is not None:
+            return column
+    return None
 
 
-def find_type(schema: pyarrow.Schema, path: tuple[str, ...]) -> pyarrow.DataType | None:
-    """The type of a field, None if the schema has no such field or has it twice."""
-    if schema.get_field_index(path[0]) < 0:
-        return None
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        if not pyarrow.types.is_struct(kind) or kind.get_field_index(name) < 0:
+def _find_type(schema: pyarrow.Schema, column: tuple[str, ...], path: str) -> pyarrow.DataType | None:
+    kind = schema
+    for name in column:
+        if kind is not schema and not pyarrow.types.is_struct(kind):
             return None
-        kind = kind.field(name).type
+        numbers = kind.get_all_field_indices(name)
+        if len(numbers) > 1:
+            raise InputError(
+                f"input {path} has {len(numbers)} fields {name_field(name)}; write it again with a name for each"
+            )
+        if not numbers:
+            return None
+        kind = kind.field(numbers[0]).type
     return kind
 
 
@@ -49,14 +62,9 @@ def find_text_columns(schema: pyarrow.Schema, field: str, path: str) -> list[tup
 
 
 def _find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...]:
-    column = find_column(schema, name)
+    column = find_column(schema, name, path)
     if column is None:
         raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
-    kind = find_type(schema, column)
-    if not _is_text(kind):
-        raise InputError(
-            f"input {path}: the field {name_field(name)} is of the type {kind}, no text; {_describe_fields(schema)}"
-        )
     return column
 
 
@@ -91,13 +99,19 @@ def _is_view(kind: Any) -> bool:
 
 
 def take_column(batch: pyarrow.RecordBatch, path: tuple[str, ...]) -> pyarrow.Array:
-    """A column, or a field of its structs, which is null where a struct is."""
+    """A column, or a field of its structs, which is null where a struct is; its buffers are as long as they must be.
+
+    Raises ArrowInvalid for others. Nothing may read a column that does not come from here.
+    """
     column = batch.column(batch.schema.get_field_index(path[0]))
+    column.validate()  # takes the same time for any number of rows, and leaves the values of offsets to `read_texts`
+    if len(column) != len(batch):
+        raise pyarrow.ArrowInvalid(f"a column has {len(column)} rows, and its batch {len(batch)}")
     if len(path) == 1:
         return column
-    import pyarrow.compute  # which takes a quarter of a second
+    from pyarrow import compute  # which takes a quarter of a second
 
-    return pyarrow.compute.struct_field(column, list(path[1:]))
+    return compute.struct_field(column, list(path[1:]))
 
 
 def join_texts(columns: list[Iterator[Value]]) -> Iterator[Value]:
@@ -108,32 +122,45 @@ def join_texts(columns: list[Iterator[Value]]) -> Iterator[Value]:
     return (b"\n".join(row) if row else None for row in rows)
 
 
+def decode_labels(array: pyarrow.Array) -> Iterator[str | None]:
+    """The values of a short column as str."""
+    return (None if value is None else str(value, "utf-8", "replace") for value in read_texts(array))
+
+
 def read_texts(array: pyarrow.Array) -> Iterator[Value]:
-    """The values of a column of text, each a view of the column's memory; None for nulls."""
-    kind = array.type
-    if pyarrow.types.is_null(kind):
+    """The values of a column of text, each a view of the column's memory; None for nulls.
+
+    array: from `take_column`, or a slice of that. Raises ArrowInvalid before the first value if any is damaged.
+    """
+    if pyarrow.types.is_null(array.type):
         return repeat(None, len(array))
-    if pyarrow.types.is_dictionary(kind):
-        array.validate(full=True)  # an index may be too large in a damaged file
-        values = list(read_texts(array.dictionary))
-        return (None if index is None else values[index] for index in array.indices.to_pylist())
-    if _is_view(kind):
-        array.validate(full=True)
-        array = array.cast(pyarrow.large_string())
-    return _read_strings(array)
+    if not pyarrow.types.is_dictionary(array.type):
+        return _read_values(array, np.arange(len(array)))
+    places, values = array.indices.to_pylist(), array.dictionary
+    used = sorted({place for place in places if place is not None})
+    if used and not 0 <= used[0] <= used[-1] < len(values):
+        raise pyarrow.ArrowInvalid(f"a column has an index that its dictionary of {len(values)} values does not have")
+    found = dict(zip(used, _read_values(values, np.array(used, np.int64)), strict=True))
+    return (None if place is None else found[place] for place in places)
 
 
-def _read_strings(array: pyarrow.Array) -> Iterator[Value]:
-    _, offsets, data = array.buffers()
-    if not len(array) or offsets is None:
+def _read_values(array: pyarrow.Array, places: np.ndarray) -> Iterator[Value]:
+    """The values at some places of a column of strings; nothing is read that belongs to other places."""
+    if not len(places):
         return iter(())
+    if _is_view(array.type):
+        views = array.view(pyarrow.binary_view())
+        views.validate(full=True)
+        return (views[place].as_py() for place in places.tolist())
+    _, offsets, data = array.buffers()
     width = np.int64 if pyarrow.types.is_large_string(array.type) else np.int32
-    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    bounds = np.frombuffer(offsets, width)[array.offset :]
+    begins, ends = bounds[places], bounds[places + 1]
     view = memoryview(data or b"").cast("B")
-    if len(bounds) <= len(array) or bounds[0] < 0 or bounds[-1] > len(view) or (np.diff(bounds) < 0).any():
+    if (begins < 0).any() or (begins > ends).any() or (ends > len(view)).any():
         raise pyarrow.ArrowInvalid("the offsets of a column are not ascending positions in its data")
-    views = (view[begin:end] for begin, end in pairwise(bounds.tolist()))
+    values = (view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
     if not array.null_count:
-        return views
-    is_valid = array.is_valid().to_pylist()
-    return (value if known else None for value, known in zip(views, is_valid, strict=True))
+        return values
+    is_valid = array.is_valid().to_numpy(zero_copy_only=False)[places].tolist()
+    return (value if known else None for value, known in zip(values, is_valid, strict=True))

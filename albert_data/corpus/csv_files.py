@@ -72,6 +72,7 @@ def _make_records(header: list[str], rows: list[list[str]], texts: list[int], la
         names=tuple(header),
         unit="row",
         first=first,
+        num_rows=len(rows),
     )
 
 

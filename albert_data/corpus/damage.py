@@ -51,10 +51,10 @@ class Damage:
     unlabelled: Fields = field(default_factory=Fields)
     num_labelled: int = 0
 
-    def add(self, reason: str, path: str, place: int | str, detail: str = "") -> None:
-        """Count one case, or raise InputError under --strict.
+    def add(self, reason: str, path: str, place: int | str, detail: str = "", count: int = 1) -> None:
+        """Count some cases, or raise InputError under --strict.
 
-        place: a byte of the decompressed and transcoded file, or the words for a place of another kind.
+        place: of the first one: a byte of the decompressed and transcoded file, or words for a place of another kind.
         """
         if self.strict and reason not in _HARMLESS:
             what = f": {detail}" if detail else ""
@@ -62,7 +62,7 @@ class Damage:
                 f"{path}, {f'byte {place}' if isinstance(place, int) else place}: {reason.replace('_', ' ')}{what}; "
                 "fix the file, or leave out --strict to repair or skip such places and count them"
             )
-        self.counts[reason] += 1
+        self.counts[reason] += count
 
     def merge(self, other: Damage) -> None:
         """Add the counts of another reader."""

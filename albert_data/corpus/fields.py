@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_data.escaping import escape_controls
 
-_MAX_NAMES = 100  # names that are kept: the first that were seen
+MAX_NAMES = 100  # names that are kept: the first that were seen
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _DEEPEST = 4
 _FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
@@ -48,12 +48,13 @@ class Fields:
     counts: Counter[str] = field(default_factory=Counter)
     text_len: Counter[str] = field(default_factory=Counter)
 
-    def add(self, record: Mapping[str, object]) -> None:
-        self.num_records += 1
+    def add(self, record: Mapping[str, object], count: int = 1) -> None:
+        """Add a record, or several with the same fields."""
+        self.num_records += count
         for name, value in _flatten("", record):
-            if name in self.counts or len(self.counts) < _MAX_NAMES:
-                self.counts[name] += 1
-                self.text_len[name] += len(value) if isinstance(value, str) else 0
+            if name in self.counts or len(self.counts) < MAX_NAMES:
+                self.counts[name] += count
+                self.text_len[name] += count * len(value) if isinstance(value, str) else 0
 
     def add_first(self, line: np.ndarray) -> None:
         """Add the first field of a line (uint8) that is too large or too odd for json.loads."""
@@ -66,7 +67,7 @@ class Fields:
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
         for name in other.counts:
-            if name in self.counts or len(self.counts) < _MAX_NAMES:
+            if name in self.counts or len(self.counts) < MAX_NAMES:
                 self.counts[name] += other.counts[name]
                 self.text_len[name] += other.text_len[name]
 

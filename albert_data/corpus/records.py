@@ -29,16 +29,17 @@ _SURE_BYTES = 4096  # most texts have some text in so many bytes
 class Records:
     """Consecutive records.
 
-    texts: None stands for a record without text; languages: the values of the language field, None if the settings name
-    none or the records have no such field; names: of all fields; unit, first: what the records are numbered by, and the
-    number of the first: "row", 5.
+    texts: None stands for a record without text; None instead of all: no record has one. languages: the values of the
+    language field, None if the settings name none or the records have no such field; names: of the first fields;
+    unit, first: what the records are numbered by, and the number of the first: "row", 5; num_rows: how many they are.
     """
 
-    texts: Iterable[Value]
+    texts: Iterable[Value] | None
     languages: Iterable[Any] | None
     names: tuple[str, ...]
     unit: str
     first: int
+    num_rows: int
 
 
 def make_blocks(
@@ -56,6 +57,9 @@ def make_blocks(
     want = block_bytes(num_bytes)
     for records in parts:
         gathering.begin(records)
+        if records.texts is None:
+            gathering.count_nulls(records.num_rows)
+            continue
         for value, language in zip(records.texts, records.languages or repeat(None), strict=False):
             giant = gathering.add(value, language)
             if len(gathering.data) >= want or (giant and gathering.data):
@@ -91,11 +95,10 @@ class _Gathering:
 
     def add(self, value: Value, language: Any) -> Value:
         """Add the text of the next record. A long one is returned instead."""
-        self._number += 1
         if value is None:
-            self._damage.fields.add(dict.fromkeys(self._records.names))
-            self._damage.add("field_not_text", self._origin.path, self._place, "no text, but null")
+            self.count_nulls(1)
             return None
+        self._number += 1
         if not _has_text(value):
             self._damage.add("empty_document", self._origin.path, self._place)
             return None
@@ -110,6 +113,12 @@ class _Gathering:
         self._ends.append(len(self.data))
         self._source_codes.append(code)
         return None
+
+    def count_nulls(self, count: int) -> None:
+        """Count the next records, which have no text."""
+        self._number += 1
+        self._damage.fields.add(dict.fromkeys(self._records.names), count)
+        self._damage.add("field_not_text", self._origin.path, self._place, "no text, but null", count)
 
     def _read_language(self, language: Any) -> int:
         if self._text.language_field is None:

@@ -17,6 +17,7 @@ from albert_data.storage import FILE, find_kind, find_storage, make_path
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json")
+_MAX_ROWS = 2**62
 
 
 def list_data_files(folder: str) -> list[str] | None:
@@ -48,17 +49,27 @@ def find_indices(path: str) -> str | None:
     return _find(folder, indices[0])
 
 
-def count_uses(path: str, num_rows: int) -> np.ndarray:
-    """How often a file of indices names each row: int64. Raises InputError if it can't be read, or names others."""
+def read_indices(path: str) -> np.ndarray:
+    """The numbers of rows in a file of indices: int64, ascending. Raises InputError if it can't be read."""
     import pyarrow.ipc
 
-    counts = np.zeros(num_rows, np.int64)
+    found = [np.zeros(0, np.int64)]
     try:
         for batch in pyarrow.ipc.open_stream(find_storage(path).map(make_path(path))):
-            np.add.at(counts, batch.column(0).to_numpy().astype(np.int64), 1)
+            column = batch.column(0)
+            column.validate()
+            if not pyarrow.types.is_integer(column.type) or column.null_count:
+                raise refuse_indices(path, f"they are {column.type} with {column.null_count} nulls, not whole numbers")
+            found.append(column.to_numpy())
+            if len(column) and not 0 <= found[-1].min() <= found[-1].max() < _MAX_ROWS:
+                raise refuse_indices(path, f"they hold {found[-1].min()} to {found[-1].max()}, which number no rows")
     except (pyarrow.ArrowException, OSError, ValueError, IndexError) as error:
-        raise InputError(f"indices {path} can't be read: {error}; save the data set again") from error
-    return counts
+        raise refuse_indices(path, error) from error
+    return np.sort(np.concatenate(found, dtype=np.int64, casting="unsafe"))
+
+
+def refuse_indices(path: str, what: object) -> InputError:
+    return InputError(f"indices {path} can't be read: {what}; save the data set again")
 
 
 def _list_names(folder: str, key: str) -> list[str] | None:

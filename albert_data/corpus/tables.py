@@ -14,17 +14,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow
 import pyarrow.ipc
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
-from albert_data.corpus.columns import find_column, find_text_columns, join_texts, list_fields, read_texts, take_column
+from albert_data.corpus.columns import (
+    decode_labels,
+    find_column,
+    find_text_columns,
+    join_texts,
+    list_fields,
+    read_texts,
+    take_column,
+)
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import MAX_NAMES
 from albert_data.corpus.records import Records, make_blocks
-from albert_data.corpus.saved_datasets import count_uses
+from albert_data.corpus.saved_datasets import read_indices, refuse_indices
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 
@@ -32,7 +42,9 @@ from albert_data.storage import find_storage, make_path
 # may be much longer than the average.
 _BATCH_BYTES = 1 << 20
 _MAX_BATCH_ROWS = 256
+_SLICE_ROWS = 4096  # rows whose values are objects of Python at a time; the values themselves are not copied
 _PAGE_READ_BYTES = 1 << 16
+_MANY_ROWS, _MAX_ROWS_PER_BYTE = 1 << 26, 1000  # a column of nulls has 600 rows in a byte of Parquet
 _ARROW_FILE, _ARROW_MESSAGE, _OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
@@ -40,10 +52,10 @@ _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
     """The bytes at which the parts of a table begin; of the first one 0.
 
-    Raises InputError if the table can't be read, or does not have the text field.
+    Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
     """
     table = _open(path, format)
-    find_text_columns(table.schema, text.text_field, path)
+    _find_columns(table.schema, path, text)
     return table.list_begins()
 
 
@@ -55,42 +67,78 @@ def read_table(
     indices: a file of the rows to read, for the whole table.
     """
     table = _open(origin.path, origin.format)
-    columns = find_text_columns(table.schema, text.text_field, origin.path)
-    label = None if text.language_field is None else find_column(table.schema, text.language_field)
-    wanted = columns if label is None else [*columns, label]
+    wanted = _find_columns(table.schema, origin.path, text)
 
     def read() -> Iterator[Records]:
-        for unit, batches in table.read_parts(start, end, wanted):
+        for unit, batches in table.read_parts(start, end, wanted.all):
             first = 0
             try:
                 for batch in batches:
-                    yield Records(
-                        texts=join_texts([read_texts(take_column(batch, column)) for column in columns]),
-                        languages=None if label is None else take_column(batch, label).to_pylist(),
-                        names=tuple(table.schema.names),
-                        unit=unit,
-                        first=first,
-                    )
-                    first += len(batch)
+                    for records in _read_batch(batch, wanted, unit, first):
+                        yield records
+                        first = records.first + records.num_rows
             except _ERRORS as error:
                 _check_cause(error, origin.path)
+                if indices is not None:  # which number the rows of the whole file
+                    raise _can_not_read(origin.path, origin.format, error) from error
                 damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
 
-    return make_blocks(read() if indices is None else _select(read, indices), origin, text, damage)
+    return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
+
+
+class _Wanted(NamedTuple):
+    """The columns of the text and of the language, and the names of all."""
+
+    texts: list[tuple[str, ...]]
+    label: tuple[str, ...] | None
+    names: tuple[str, ...]
+
+    @property
+    def all(self) -> list[tuple[str, ...]]:
+        return self.texts if self.label is None else [*self.texts, self.label]
+
+
+def _find_columns(schema: Any, path: str, text: TextConfig) -> _Wanted:
+    """Raises InputError for a field that is missing, or no text."""
+    label = None if text.language_field is None else find_column(schema, text.language_field, path)
+    return _Wanted(find_text_columns(schema, text.text_field, path), label, tuple(schema.names[:MAX_NAMES]))
+
+
+def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int) -> Iterator[Records]:
+    """Some rows at a time, because a value as an object of Python takes more than its bytes."""
+    texts = [take_column(batch, column) for column in wanted.texts]
+    labels = None if wanted.label is None else take_column(batch, wanted.label)
+    is_null = all(column.null_count == len(batch) for column in texts)
+    num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
+    for at in range(0, len(batch), num_rows):
+        yield Records(
+            texts=None if is_null else join_texts([read_texts(column.slice(at, num_rows)) for column in texts]),
+            languages=None if labels is None or is_null else decode_labels(labels.slice(at, num_rows)),
+            names=wanted.names,
+            unit=unit,
+            first=first + at,
+            num_rows=min(num_rows, len(batch) - at),
+        )
 
 
 Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch]]]
 
 
-def _select(read: Callable[[], Iterator[Records]], indices: str) -> Iterator[Records]:
+def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
     """The records of a table that a file of indices names, as often as it names each."""
-    uses, first = count_uses(indices, sum(len(list(part.texts)) for part in read())), 0
-    for part in read():
-        texts = list(part.texts)
-        counts = uses[first : first + len(texts)].tolist()
-        first += len(texts)
+    indices, first = read_indices(path), 0
+    for part in parts:
+        chosen = indices[slice(*np.searchsorted(indices, (first, first + part.num_rows)))] - first
+        first += part.num_rows
+        if part.texts is None:
+            yield replace(part, num_rows=len(chosen))
+            continue
+        counts = np.bincount(chosen, minlength=part.num_rows).tolist()
         languages = None if part.languages is None else chain.from_iterable(map(repeat, part.languages, counts))
-        yield replace(part, texts=chain.from_iterable(map(repeat, texts, counts)), languages=languages)
+        texts = chain.from_iterable(map(repeat, part.texts, counts))
+        yield replace(part, texts=texts, languages=languages, num_rows=len(chosen))
+    if len(indices) and indices[-1] >= first:
+        raise refuse_indices(path, f"they name row {indices[-1]}, and the data has {first} rows")
 
 
 class _Table(Protocol):
@@ -110,10 +158,12 @@ def _open(path: str, format: str) -> _Table:
         return table
     except _ERRORS as error:
         _check_cause(error, path)
-        name = "Parquet" if format == "parquet" else "Arrow"
-        raise InputError(
-            f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs"
-        ) from error
+        raise _can_not_read(path, format, error) from error
+
+
+def _can_not_read(path: str, format: str, error: BaseException) -> InputError:
+    name = "Parquet" if format == "parquet" else "Arrow"
+    return InputError(f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs")
 
 
 def _check_cause(error: BaseException, path: str) -> None:
@@ -155,6 +205,9 @@ class _Parquet:
         self._size = storage.status(path).num_bytes
         self._file = pyarrow.parquet.ParquetFile(storage.open(path), pre_buffer=False, buffer_size=_PAGE_READ_BYTES)
         self.schema = self._file.schema_arrow
+        num_rows = self._file.metadata.num_rows
+        if num_rows > max(_MANY_ROWS, _MAX_ROWS_PER_BYTE * self._size):
+            raise pyarrow.ArrowInvalid(f"it declares {num_rows} rows in {self._size} bytes")
 
     def list_begins(self) -> list[int]:
         return _spread(self._file.num_row_groups, self._size)

@@ -26,7 +26,10 @@ def read_wiki(
 ) -> Iterator[Block]:
     """Yield the documents of an open file as blocks."""
     articles = _Articles(stream, origin.path, damage)
-    records = (Records(texts=[text], languages=None, names=(), unit="article", first=i) for i, text in articles.read())
+    records = (
+        Records(texts=[text], languages=None, names=(), unit="article", first=number, num_rows=1)
+        for number, text in articles.read()
+    )
     return make_blocks(records, origin, text, damage, block_bytes)
 
 
