@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ MISTAKES = {
     "[[source]": r"is no TOML: .*line 1.*; see docs/mixtures\.md",
     "a = " + "[" * 2000: "is no TOML",
     "a = " + "9" * 5000: "is no TOML",
+    "a" + ".a" * 33 + " = 1": r"is no TOML: line 1 has a key of over 32 parts; see docs/mixtures\.md",
+    "\n[" + "'.'." * 33 + "a]": "is no TOML: line 2 has a key of over 32 parts",
+    '"\u2028"' + ".a" * 33 + " = 1": "is no TOML: line 1 has a key of over 32 parts",
     '[[source]]\npaths = "alone.txt"': "source 1: name is missing; every source has a name and paths",
     '[[source]]\nname = "a"': "source 'a': paths is missing",
     '[[source]]\nname = 1\npaths = "alone.txt"': "source 1: name is 1; a string is needed",
@@ -132,6 +136,19 @@ def test_each_mistake_is_one_clear_line(text: str, folder: Path):
         find(folder, text)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith((str(folder / "mixture.toml"), f"mixture {folder / 'mixture.toml'}"))
+
+
+def test_points_in_strings_and_comments_are_no_parts_of_keys(folder: Path):
+    text = source("# " + "." * 100).replace('"alone.txt"', '["./alone.txt", ' + "'./alone.txt', " * 40 + "]")
+    assert len(find(folder, text)) == 1
+
+
+def test_strings_without_an_end_are_each_read_once(folder: Path):
+    for quotes in ('"\\' * 300_000, "'\"" * 300_000, '\\"' * 300_000):
+        started = time.process_time()
+        with pytest.raises(InputError, match="is no TOML"):
+            find(folder, "." * 40 + quotes)
+        assert time.process_time() - started < 20
 
 
 def test_bytes_that_are_no_utf_8_and_huge_files_are_refused(folder: Path):

@@ -11,6 +11,8 @@ Nothing is counted in three cases. The hyphen stays where another ASCII hyphen i
 
 from __future__ import annotations
 
+import secrets
+
 import numpy as np
 
 from albert_data.ascii import CASE_BIT, HYPHEN_MINUS, is_capital, is_letter
@@ -24,11 +26,13 @@ from albert_data.corpus.wrapped_lines import (
     WITH_SPACE,
     WITHOUT_HYPHEN,
 )
+from albert_data.draws import mix
 from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
 from albert_data.utf8 import read_character, step_back
 
 _CONJUNCTIONS = np.array([hash_bytes(word) for word in (b"and", b"or", b"to", b"und", b"oder", b"bis")], np.uint64)
+_SEED = U64(secrets.randbits(64))
 JOINED, HYPHENATED, HEAD, TAIL = range(4)  # the two forms of a word, and its halves
 
 
@@ -43,7 +47,7 @@ def resolve_hyphens(
     for document in np.flatnonzero(np.diff(bounds)):
         lines = facts[document_lines[document] : document_lines[document + 1]]
         breaks = undecided[bounds[document] : bounds[document + 1]]
-        joins[breaks] = decide(raw, lines, breaks - document_lines[document], properties, _CONJUNCTIONS)
+        joins[breaks] = decide(raw, lines, breaks - document_lines[document], properties, _CONJUNCTIONS, _SEED)
 
 
 @helper
@@ -84,23 +88,29 @@ def find_word_begin(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
 
 
 @helper
-def find_slot(keys: np.ndarray, key: U64) -> int:
-    """The slot of a key in an open-addressing hash table, or the free slot where it belongs. Keys are not 0."""
-    slot = I64(key & U64(len(keys) - 1))
+def find_slot(keys: np.ndarray, key: U64, seed: U64) -> int:
+    """The slot of a key in an open-addressing hash table, or the free slot where it belongs. Keys are not 0.
+
+    seed: unknown to the author of a text, who could otherwise choose words that share few slots. What the table holds
+    for a key does not depend on it.
+    """
+    slot = I64(mix(key ^ seed) & U64(len(keys) - 1))
     while keys[slot] != U64(0) and keys[slot] != key:
         slot = (slot + 1) & (len(keys) - 1)
     return int(slot)
 
 
 @helper
-def count_word(keys: np.ndarray, counts: np.ndarray, hashed: U64) -> None:
+def count_word(keys: np.ndarray, counts: np.ndarray, hashed: U64, seed: U64) -> None:
     """Count a word if `keys` holds it."""
-    slot = find_slot(keys, hashed | U64(1))
+    slot = find_slot(keys, hashed | U64(1), seed)
     counts[slot] += keys[slot] != U64(0)
 
 
 @helper
-def count_words(raw: Pointer, begin: int, end: int, table: Pointer, keys: np.ndarray, counts: np.ndarray) -> None:
+def count_words(
+    raw: Pointer, begin: int, end: int, table: Pointer, keys: np.ndarray, counts: np.ndarray, seed: U64
+) -> None:
     """Count in a line the words that `keys` holds: runs of letters, and two of them with one hyphen between."""
     at = begin
     pair, pair_at = U64(0), -1  # the hash of the last word and its hyphen, and the position after that hyphen
@@ -109,9 +119,9 @@ def count_words(raw: Pointer, begin: int, end: int, table: Pointer, keys: np.nda
         if after == at:
             _, at = read_character(raw, at)
             continue
-        count_word(keys, counts, word)
+        count_word(keys, counts, word, seed)
         if at == pair_at:
-            count_word(keys, counts, hash_word(raw, at, end, pair, table)[0])
+            count_word(keys, counts, hash_word(raw, at, end, pair, table)[0], seed)
         at = after
         if at < end:
             code, after = read_character(raw, at)
@@ -149,11 +159,17 @@ def read_break(
 
 @kernel
 def decide(
-    raw: np.ndarray, facts: np.ndarray, breaks: np.ndarray, properties: np.ndarray, conjunctions: np.ndarray
+    raw: np.ndarray,
+    facts: np.ndarray,
+    breaks: np.ndarray,
+    properties: np.ndarray,
+    conjunctions: np.ndarray,
+    seed: np.uint64,
 ) -> np.ndarray:
     """How the lines `breaks` of a document, which end in a hyphen, continue: uint8.
 
-    facts: of the document's lines; properties: of all characters; conjunctions: uint64, their hashes.
+    facts: of the document's lines; properties: of all characters; conjunctions: uint64, their hashes; seed: see
+    `find_slot`.
     """
     source, table = pointer(raw), pointer(properties)
     size = 8
@@ -165,20 +181,23 @@ def decide(
     for i in range(len(breaks)):
         joins[i] = read_break(source, facts[breaks[i]], facts[breaks[i] + 1], table, conjunctions, words[i])
         for key in words[i]:
-            keys[find_slot(keys, key)] = key
+            keys[find_slot(keys, key, seed)] = key
         for half in (HEAD, TAIL):  # count_words counts these two halves as words, which they are not
-            counts[find_slot(keys, words[i, half])] -= 1
+            counts[find_slot(keys, words[i, half], seed)] -= 1
     for i in range(len(facts)):
-        count_words(source, facts[i, TEXT], facts[i, END], table, keys, counts)
+        count_words(source, facts[i, TEXT], facts[i, END], table, keys, counts, seed)
     votes = 0
     for i in range(len(breaks)):
         if joins[i] == UNDECIDED:
-            margin = counts[find_slot(keys, words[i, JOINED])] - counts[find_slot(keys, words[i, HYPHENATED])]
+            joined, hyphenated = find_slot(keys, words[i, JOINED], seed), find_slot(keys, words[i, HYPHENATED], seed)
+            margin = counts[joined] - counts[hyphenated]
             if margin != 0:
                 joins[i] = WITHOUT_HYPHEN if margin > 0 else WITH_NOTHING
                 votes += 1 if margin > 0 else -1
-            elif counts[find_slot(keys, words[i, HEAD])] > 0 and counts[find_slot(keys, words[i, TAIL])] > 0:
-                joins[i] = WITH_NOTHING
+            else:
+                head, tail = find_slot(keys, words[i, HEAD], seed), find_slot(keys, words[i, TAIL], seed)
+                if counts[head] > 0 and counts[tail] > 0:
+                    joins[i] = WITH_NOTHING
     for i in range(len(breaks)):
         if joins[i] == UNDECIDED:
             joins[i] = WITHOUT_HYPHEN if votes > 0 else WITH_NOTHING

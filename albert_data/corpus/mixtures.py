@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -22,6 +23,8 @@ from albert_data.storage import FILE, find_kind, find_storage
 _SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
 _TABLE = "source"
+_MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square of a key's parts
+_STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
 TEXT_KEYS = (  # settings of TextConfig
     *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator"),
 )
@@ -97,7 +100,11 @@ def _read_toml(path: str) -> dict[str, Any]:
     if len(data) > _MAX_BYTES:
         raise InputError(f"mixture {path} has over 1 MiB; name folders, globs or lists (@files.txt) in it")
     try:
-        return tomllib.loads(data.decode())
+        text = data.decode()
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.count(".") > _MAX_POINTS and _STRING_OR_COMMENT.sub("", line).count(".") > _MAX_POINTS:
+                raise ValueError(f"line {number} has a key of over {_MAX_POINTS} parts")
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"mixture {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except (ValueError, RecursionError) as error:

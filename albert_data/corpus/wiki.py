@@ -6,6 +6,7 @@ Its first line is the title. Blank lines don't end it. With --json, WikiExtracto
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 
 from albert_data.config import TextConfig
@@ -17,7 +18,8 @@ from albert_data.corpus.records import Records, make_blocks
 from albert_data.corpus.white_space import has_text
 
 BEGINNING = b"<doc "
-_OPEN, _CLOSE = b"\n" + BEGINNING, b"\n</doc>"
+_OPEN = b"\n" + BEGINNING
+_MARK = re.compile(rb"\n(?:<doc |</doc>)")
 _CHUNK = 1 << 20
 
 
@@ -45,16 +47,16 @@ class _Articles:
         while True:
             begin = self._pending.find(_OPEN, self._at)
             line_end = self._pending.find(b"\n", begin + 1) if begin >= 0 else -1
-            end = self._pending.find(_CLOSE, line_end) if line_end >= 0 else -1
-            if end >= 0:
+            # The first of the two marks: to look for the end first would read all that follows for each beginning.
+            mark = _MARK.search(self._pending, line_end) if line_end >= 0 else None
+            if mark:
                 self._check_gap(begin)
-                again = self._pending.find(_OPEN, line_end, end)
-                if again >= 0:
+                if mark[0] == _OPEN:
                     self._count("it has no end")
-                    self._at = again
+                    self._at = mark.start()
                 else:
-                    yield self._number, self._pending[line_end + 1 : end]
-                    self._at = end + len(_CLOSE)
+                    yield self._number, self._pending[line_end + 1 : mark.start()]
+                    self._at = mark.end()
                 self._number += 1
             elif self._ended:
                 self._check_gap(len(self._pending))
@@ -66,13 +68,18 @@ class _Articles:
                 self._fill()
 
     def _fill(self) -> None:
-        rest = self._pending[self._at :]
-        try:  # half as much again, so that all searches take linear time
-            data = self._stream.read1(max(_CHUNK, len(rest) // 2))
-        except STREAM_ERRORS as error:
-            blocks.count_broken(error, self._path, f"article {self._number}", self._damage)
-            data = b""
-        self._pending, self._at, self._ended = rest + data, 0, not data
+        parts = [self._pending[self._at :]]
+        want = max(_CHUNK, len(parts[0]) // 2)  # half as much again, so that all searches take linear time
+        while want > 0 and not self._ended:
+            try:
+                data = self._stream.read1(want)
+            except STREAM_ERRORS as error:
+                blocks.count_broken(error, self._path, f"article {self._number}", self._damage)
+                data = b""
+            parts.append(data)
+            want -= len(data)
+            self._ended = not data
+        self._pending, self._at = b"".join(parts), 0
 
     def _check_gap(self, end: int) -> None:
         if has_text(self._pending[self._at : end]):
