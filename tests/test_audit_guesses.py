@@ -92,6 +92,8 @@ def test_labels_that_agree_with_quotation_marks_are_ok():
     check = audit_pairs(quote_some(11))["labels_against_quotes"]
     assert check.verdict == OK
     assert check.details == {"count": 0, "of": pytest.approx(150, abs=50)}
+    assert check.finding.startswith("100.00 % of ")
+    assert "half of them with random labels" in check.finding
 
 
 def test_inverted_labels_are_bad():

@@ -22,6 +22,7 @@ from albert_data.convert.conversion import convert_shards
 from albert_data.errors import ConfigError, ShardError
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import audit_folder
+from albert_data.inspect.audit.guesses import judge_guess
 from albert_data.inspect.audit.random_segments import check_random
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import Choice
@@ -228,6 +229,12 @@ def test_lengths_that_tell_random_segments_are_found(built):
     assert {check.rule: check for check in check_random(subject)}[rules.LABEL_SHARES].verdict == "bad"
 
 
+@pytest.mark.parametrize(("right", "verdict"), [(0.56, "ok"), (0.71, "look"), (0.87, "look"), (0.97, "bad")])
+def test_random_segments_that_shared_words_tell_are_never_ok(right: float, verdict: str):
+    """Sound sets have 71 to 87 %: the share is in the task, and a user is to know it."""
+    assert judge_guess(rules.RANDOM_FROM_TOPIC, right, 0.005).verdict == verdict
+
+
 def test_a_topic_that_tells_random_segments_is_found(tokenizer: Tokenizer, tmp_path: Path):
     """Each document repeats a few words of its own."""
     words = ["river", "mountain", "water", "people", "animal", "house", "world", "sound", "number", "little"]
@@ -241,6 +248,7 @@ def test_a_topic_that_tells_random_segments_is_found(tokenizer: Tokenizer, tmp_p
     fixtures.run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, pairs="nsp")
     found = {check.rule.name: check for check in audit_folder(tmp_path / "out").checks}
     assert found["random_from_topic"].figure > 0.3
+    assert found["random_from_topic"].verdict != "ok"
     assert found["random_from_lengths"].verdict == "ok"
 
 

@@ -172,7 +172,10 @@ def _check_quotes(surface: Surface) -> Check:
         return Check(rule=rule, figure=None, finding=finding, details=details)
     excess = np.bincount(documents, is_wrong[is_telling] - wrong / count)
     error = math.sqrt(float(excess @ excess)) / count  # by documents, as the pairs of one are not independent
-    finding = f"{format_share(wrong / count)}, {wrong:,} of {pairs} with a quotation or bracket across the segments"
+    finding = (
+        f"{format_share(1 - wrong / count)} of {pairs} with a quotation or bracket across the segments have the order "
+        "that it suggests; 70 to 81 % have in books, and half of them with random labels"
+    )
     return Check(rule=rule, figure=max(0.0, wrong / count - 2 * error), finding=finding, details=details)
 
 
