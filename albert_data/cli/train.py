@@ -13,7 +13,7 @@ import click
 from albert_data.cli.options import PATH, require_packages, shards_argument
 from albert_data.cli.output import tell
 from albert_data.storage import is_remote
-from albert_data.train.config import BUDGETS, OPTIMIZERS, PRECISIONS, RECIPES, TrainConfig
+from albert_data.train.config import BUDGETS, DEFAULT_PRESETS, OPTIMIZERS, PRECISIONS, RECIPES, TrainConfig, fit_cpu
 from albert_data.train.folder import load_config
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -35,6 +35,11 @@ def _setting(flag: str, kind: Any, metavar: str, text: str) -> Callable[[Command
     field = flag.removeprefix("--").replace("-", "_")
     default = _default(field)
     return click.option(flag, field, type=kind, default=None, metavar=metavar, show_default=default or False, help=text)
+
+
+def _interval(flag: str, metavar: str, default: str, text: str) -> Callable[[Command], Command]:
+    """An option for a field that the length of the run decides if it is not given."""
+    return click.option(flag, type=int, default=None, metavar=metavar, show_default=default, help=text)
 
 
 def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Command], Command]:
@@ -133,6 +138,7 @@ def _parse_mask_prob(
 )
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
+@click.option("--threads", type=int, metavar="N", show_default="PyTorch's own number", help="Threads on a CPU.")
 @_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
 @click.option(
     "--compile/--no-compile",
@@ -142,10 +148,10 @@ def _parse_mask_prob(
     help="Use torch.compile.",
 )
 @_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
-@_setting("--log-every", int, "STEPS", "Steps from one line of metrics to the next.")
-@_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.")
-@_setting("--eval-rows", int, "ROWS", "Maximum number of validation rows that an evaluation reads.")
-@_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.")
+@_interval("--log-every", "STEPS", "50, or less for 50 lines in a run", "Steps from one line of metrics to the next.")
+@_interval("--eval-every", "STEPS", "1000, or less for 10 in a run", "Steps from one evaluation to the next.")
+@_interval("--eval-rows", "ROWS", "by the length of the run", "Most validation rows that an evaluation reads.")
+@_interval("--save-every", "STEPS", "1000, or less for 10 in a run", "Steps from one checkpoint to the next.")
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
@@ -191,18 +197,23 @@ def train(
     from albert_data.train.interrupt import Interrupt
     from albert_data.train.precision import choose_preset
 
+    say = tell if read_ranks().is_first else lambda line: None
     if resume:
         stored = load_config(output)
         config = dataclasses.replace(stored, preset=preset or stored.preset, **{"profile": False, **given})
     else:
-        default = TrainConfig.preset if init_from else choose_preset(given.get("device", TrainConfig.device))
-        config = dataclasses.replace(RECIPES[recipe or RECIPE][preset or default], **given)
+        small = choose_preset(given.get("device", TrainConfig.device))
+        config = RECIPES[recipe or RECIPE][preset or (TrainConfig.preset if init_from else small)]
+        if init_from and not recipe and small == DEFAULT_PRESETS["cpu"] and "batch_tokens" not in given:
+            config, large = fit_cpu(config), config
+            if config != large:
+                say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}: the defaults on a CPU")
+        config = dataclasses.replace(config, **given)
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
     initial = None
     if init_from:
-        say = tell if read_ranks().is_first else lambda line: None
         initial = load_initial(init_from, shards, seed=config.seed, say=say)
     interrupt = Interrupt()
     last = loop.train(shards, output, config, resume=resume, initial=initial, interrupt=interrupt)

@@ -10,7 +10,13 @@ from albert_data.train.optimizer import lr_at
 
 SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
 MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
+REST = 9  # times the seconds of an evaluation or a checkpoint: updates before the next one
 FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
+
+
+def count_steps(config: TrainConfig, steps_per_epoch: int) -> int | None:
+    """The updates of a run; None with `minutes`."""
+    return config.steps if config.epochs is None else max(1, round(config.epochs * steps_per_epoch))
 
 
 class Budget:
@@ -40,9 +46,8 @@ class Budget:
         self._first_step, self._first_seconds, self._pause_seconds = 0, 0.0, 0.0
         self.schedule_begin = schedule_begin
         self.steps_per_epoch = steps_per_epoch
-        self.num_steps = config.steps
-        if config.epochs is not None:
-            self.num_steps = max(1, round(config.epochs * steps_per_epoch))
+        self.num_steps = count_steps(config, steps_per_epoch)
+        self._last_end: dict[str, float] = {}  # of an evaluation or a checkpoint, by `seconds`
 
     @property
     def seconds(self) -> float:
@@ -71,10 +76,16 @@ class Budget:
         """Remember how long an "evaluation" or a "checkpoint" took, as an estimate for the last one."""
         self.work_seconds[work] = seconds
         self._pause_seconds += seconds
+        self._last_end[work] = self.seconds
 
     def has_time(self, work: str) -> bool:
         """Whether an "evaluation" or a "checkpoint" that begins now ends before the last ones begin."""
         return not self.is_timed or self.seconds + self._expect(work) <= self._updates_end
+
+    def is_rested(self, work: str) -> bool:
+        """Whether so long passed since the last "evaluation" or "checkpoint" that one takes a tenth of the time."""
+        rest = self.seconds - self._last_end.get(work, self._first_seconds)
+        return not self.is_timed or rest >= REST * self.work_seconds.get(work, 0.0)
 
     def begin(self, step: int) -> None:
         """Begin the updates of this process, and the schedule of a run with `minutes`, unless it has begun."""

@@ -84,7 +84,7 @@ def warm_up(
     """
     work = [(shape, True) for shape in loader.shapes()]
     if validation is not None:
-        num_rows = session.config.eval_rows
+        num_rows = session.config.eval_rows or len(validation)
         shapes = fixed_shapes(validation, num_rows=num_rows, batch_tokens=loader.tokens_at_once)
         work += [(shape, False) for shape in shapes]
     say(f"compiling for {len(work)} shapes of batches, before the learning rate begins to rise")

@@ -6,7 +6,7 @@ All defaults are in these classes; the command line reads them from here.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from albert_data.config import check_choice, check_range
 from albert_data.errors import ConfigError
@@ -116,7 +116,10 @@ class TrainConfig:
     mask_prob: the share of tokens that are masked; all masks are then new ones. None: as the shards were built.
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
-    eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time.
+    log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
+    the length of the run (intervals.py).
+    eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
+    threads: of PyTorch on a CPU. None: as many as it takes by itself. They change sums by rounding only.
     """
 
     preset: str = "base"
@@ -137,14 +140,15 @@ class TrainConfig:
     remask: bool = True
     mask_prob: float | None = None
     last_mask_prob: float | None = None
-    eval_every: int = 1000
-    eval_rows: int = 2048
-    save_every: int = 1000
+    eval_every: int | None = None
+    eval_rows: int | None = None
+    save_every: int | None = None
     keep: int = 2
-    log_every: int = 50
+    log_every: int | None = None
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
+    threads: int | None = None
     recompute: bool = False
     compile: bool | None = None
     tensorboard: bool = False
@@ -160,6 +164,8 @@ class TrainConfig:
         for name in ("steps", "batch_tokens", "micro_tokens", "eval_every", "eval_rows", "save_every", "log_every"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), 1, 2**31 - 1)
+        if self.threads is not None:
+            check_range("threads", self.threads, 1, 1024)
         for name in ("epochs", "minutes"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), 1e-3, 1e6)
@@ -210,10 +216,6 @@ _TINY = TrainConfig(
     batch_tokens=2048,
     lr=1e-3,
     warmup_share=0.1,
-    eval_every=500,
-    eval_rows=512,
-    save_every=500,
-    log_every=20,
 )
 # mini is for an hour on two CPU cores. A model of such a size first predicts by frequencies alone; many masks and Muon
 # get it past that sooner: docs/training.md has the figures.
@@ -227,8 +229,6 @@ _MINI = TrainConfig(
     beta2=0.98,
     mask_prob=0.45,
     last_mask_prob=0.15,
-    eval_rows=1024,
-    log_every=100,
 )
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.
 # paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
@@ -249,3 +249,14 @@ RECIPES = {
         for name in MODEL_PRESETS
     },
 }
+
+
+def fit_cpu(config: TrainConfig) -> TrainConfig:
+    """Take the batch of the preset for a CPU, and a rate that falls with the square root of the batch.
+
+    A CPU needs minutes for a batch of a GPU. In small batches its rate would spoil the weights of a trained model.
+    """
+    small = RECIPES["quick"][DEFAULT_PRESETS["cpu"]].batch_tokens
+    if config.batch_tokens <= small:
+        return config
+    return replace(config, batch_tokens=small, lr=float(f"{config.lr * (small / config.batch_tokens) ** 0.5:.1g}"))

@@ -20,7 +20,7 @@ import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.train.batch import Batch
-from albert_data.train.budget import Budget
+from albert_data.train.budget import Budget, count_steps
 from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
 from albert_data.train.compiling import warm_up
 from albert_data.train.config import TrainConfig
@@ -31,6 +31,7 @@ from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
 from albert_data.train.guesses import Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
+from albert_data.train.intervals import FIELDS, UPDATE_COST, Intervals, choose_intervals, explain_shortness
 from albert_data.train.loader import ShardLoader, Splits, open_training
 from albert_data.train.memory import fit_batches, halve_batches, peak_gb
 from albert_data.train.metrics import Figures, MetricsFile
@@ -80,8 +81,13 @@ def train(
         check_gpus(precision.device, ranks)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
+        if config.threads is not None:
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(config.threads)
         shape, identity = identify_run(splits.train.manifest, run if resume else None, config, precision, initial)
         loader, obstacle = make_loader(splits.train, config, shape, precision, ranks)
+        num_steps = count_steps(config, loader.steps_per_epoch)
+        config = choose_intervals(config, num_steps, splits.train.manifest.config.examples.max_seq_len)
         session = start_session(config, shape, precision, ranks, identity, initial)
         # Before the ranks disconnect: if DDP is the last owner of their group, PyTorch's destructor can wait forever.
         stack.callback(setattr, session, "network", session.model)
@@ -122,10 +128,12 @@ class _Loop:
         self._ranks: Ranks = session.ranks
         self._reported: set[Path] = set()
         self._rate = 0.0
+        self._share = 0.0  # of the run that is done, by the first rank's clock
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._rows: list[np.ndarray] = []  # of the last update, on this rank
         self._guesser: Guesser | None = None
+        self._is_guessed = False
         if self._ranks.is_first:
             self._metrics = MetricsFile(run / METRICS_FILE, keep_until_step=session.step, say=report.say)
             self._tensorboard = TensorBoardWriter(run, step=session.step) if session.config.tensorboard else None
@@ -158,7 +166,8 @@ class _Loop:
                 must_stop=lambda: self._interrupt.stop_requested or self._budget.share_done(session.step) >= 1,
                 say=self._report.say,
             )
-        if session.step and session.step % config.eval_every == 0 and self._lacks_validation(is_final=False):
+        is_stopped = config.eval_every and session.step and session.step % config.eval_every == 0
+        if is_stopped and self._lacks_validation(is_final=False):
             self._evaluate(is_last=False)  # the run was stopped during this evaluation
         if self._budget.is_timed and session.step == 0:
             if self._agree_on_share() < 1:
@@ -169,13 +178,29 @@ class _Loop:
                     f"will take {self._budget.end_seconds:.0f}: no time is left for training; raise --minutes, "
                     "or lower --eval-rows"
                 )
+        if session.step == 0 and not save_first and (reason := self._explain_shortness()):
+            self._report.say(reason)
         if self._agree_on_stop():
             return self._stop()
         return self._train_on()
 
+    def _explain_shortness(self) -> str | None:
+        """Why a run is too short to learn from, by its steps; with `minutes` by the time of the first evaluation."""
+        budget, config, validation = self._budget, self._session.config, self._splits.validation
+        if budget.num_steps is not None:
+            num_tokens: float = budget.num_steps * config.batch_tokens
+        elif validation is not None and (seconds := budget.work_seconds.get("evaluation")):
+            speed = int(validation.lengths[: self._eval_rows].sum(dtype="int64")) / seconds
+            num_tokens = budget.steps_left(0, 1.0) * speed * self._ranks.num_ranks / UPDATE_COST
+        else:
+            return None
+        return explain_shortness(num_tokens, self._session.model.config.vocab_size)
+
     def _train_on(self) -> Path | None:
         session, config = self._session, self._session.config
         self._budget.begin(session.step)
+        self._share = self._agree_on_share()
+        intervals = Intervals(config, session.step, self._share)
         lap = self._budget.seconds
         steps = self._read_steps()
         while True:
@@ -190,17 +215,21 @@ class _Loop:
                 steps = self._read_steps()
                 continue
             # Reading the sums waits for the GPU, so the lap includes all of its work.
-            values = self._read_tally() if is_last or session.step % config.log_every == 0 else None
+            now = session.step, self._share
+            values = self._read_tally() if is_last or intervals.is_due("log", *now) else None
             session.tally.seconds += self._budget.seconds - lap
             if values is not None:
                 self._log(values)
+                intervals.note("log", *now)
             is_evaluated = True
-            if is_last or (session.step % config.eval_every == 0 and self._agree_on_time("evaluation")):
+            if is_last or (intervals.is_due("evaluation", *now) and self._agree_on_time("evaluation")):
                 is_evaluated = self._evaluate(is_last=is_last)
+                intervals.note("evaluation", *now)
             must_stop = must_stop or not is_evaluated
-            is_due = session.step % config.save_every == 0 and self._agree_on_time("checkpoint")
+            is_due = intervals.is_due("checkpoint", *now) and self._agree_on_time("checkpoint")
             if is_last or must_stop or is_due:
                 must_stop = self._save() or must_stop
+                intervals.note("checkpoint", *now)
             if is_last and is_evaluated:
                 return self._finish()
             if must_stop:
@@ -228,8 +257,12 @@ class _Loop:
         return self._ranks.sum([lacks])[0] > 0
 
     def _agree_on_time(self, work: str) -> bool:
-        """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock."""
-        return self._ranks.sum([self._ranks.is_first and self._budget.has_time(work)])[0] > 0
+        """Whether an "evaluation" or a "checkpoint" ends before the last one begins, by the first rank's clock.
+
+        If its interval was not given, it also has to be a small share of the time.
+        """
+        is_rested = getattr(self._session.config, FIELDS[work]) is not None or self._budget.is_rested(work)
+        return self._ranks.sum([self._ranks.is_first and is_rested and self._budget.has_time(work)])[0] > 0
 
     def _agree_on_share(self) -> float:
         """The share of the run that is done, by the first rank's clock."""
@@ -248,6 +281,7 @@ class _Loop:
                 *self._interrupt.flags(),
             ]
         )
+        self._share = share + per_step
         self._rate = budget.rate(session.step, share, per_step)
         is_last = budget.is_last(session.step, share, per_step)
         self._rows = [batch.rows for batch in batches]
@@ -262,6 +296,12 @@ class _Loop:
             )
         self._report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
         return is_last, self._interrupt.agree(signals)
+
+    @property
+    def _eval_rows(self) -> int:
+        num_rows = self._session.config.eval_rows
+        assert num_rows is not None, "choose_intervals fills it in"
+        return num_rows
 
     def _read_tally(self) -> Figures:
         """Return the figures since the last line. Raises AlbertDataError if the run can't go on."""
@@ -292,7 +332,7 @@ class _Loop:
 
     def _evaluate(self, *, is_last: bool) -> bool:
         """Write the figures of the validation rows. Returns False if a signal interrupted the evaluation."""
-        session, config, validation = self._session, self._session.config, self._splits.validation
+        session, validation = self._session, self._splits.validation
         if validation is None:
             return True
         self._read_tally()  # raises if the weights may not be finite
@@ -302,7 +342,7 @@ class _Loop:
                 session.model,
                 validation,
                 session.precision,
-                num_rows=config.eval_rows,
+                num_rows=self._eval_rows,
                 batch_tokens=self._loader.tokens_at_once,
                 ranks=self._ranks,
                 must_stop=lambda: self._interrupt.stop_requested,
@@ -324,12 +364,14 @@ class _Loop:
             self._write("validation", values)
             self._report.say(f"step {session.step:,}: validation {describe(values, session.model.config.task)}")
         elif self._ranks.is_first:
-            baseline = measure_baseline(self._splits.train, validation, num_rows=config.eval_rows)
+            baseline = measure_baseline(self._splits.train, validation, num_rows=self._eval_rows)
             known = {} if baseline is None else dataclasses.asdict(baseline)
             self._write("validation", {**values, **known})
             self._report.say(describe_end(values, session.model.config.task, baseline))
-        for line in to_lines(answers):
-            self._report.say(line)
+        if is_last or not self._is_guessed:  # the page has them too; ten evaluations of a minute would fill the screen
+            for line in to_lines(answers):
+                self._report.say(line)
+            self._is_guessed = True
         return True
 
     def _write(self, split: str, line: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from albert_data.train.budget import Budget
 from albert_data.train.config import DEFAULT_PRESETS
 from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
+from albert_data.train.intervals import POINTS
 from albert_data.train.loader import ShardLoader, Splits
 from albert_data.train.metrics import Figures
 from albert_data.train.session import Session
@@ -145,7 +146,8 @@ def describe_start(
     validation = "none: the shards have no validation rows (build --validation-fraction)"
     if splits.validation is not None:
         all_rows = len(splits.validation)
-        validation = f"{min(all_rows, config.eval_rows):,} of {all_rows:,} rows, every {config.eval_every:,} steps"
+        when = f"every {config.eval_every:,} steps" if config.eval_every else f"{POINTS['evaluation']} times or more"
+        validation = f"{min(all_rows, config.eval_rows or all_rows):,} of {all_rows:,} rows, {when}"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"

@@ -26,6 +26,7 @@ CONFIG = dataclasses.replace(
     batch_tokens=8 * 64,
     log_every=4,
     eval_every=3,
+    eval_rows=512,
     save_every=3,
     dropout=0.1,
     device="cpu",
