@@ -94,7 +94,7 @@ def test_text_that_spells_a_special_piece_is_text(bert: Tokenizer):
 
 
 def test_a_cut_lies_on_both_sides_of_what_is_always_a_word(bert: Tokenizer):
-    split = bert._kind._split
+    split = bert._kind._backend.split
     rule = wordpiece_cuts.make_cut_rule(split)
     assert rule.ascii_cuts[ord("a") | ord(",") << 8]
     assert rule.ascii_cuts[ord(",") | ord("a") << 8]

@@ -8,6 +8,7 @@ tokenizer's pre-tokeniser.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from albert_data.errors import CheckpointError, ConfigError, TokenizerError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
+from albert_data.tokenizer.backend import NO_MODEL, Backend, explain_failures
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME
 from albert_data.train.folder import RUN_FILE, list_files
@@ -95,13 +97,17 @@ class TransformersLm:
         _check_files(folder)
         self._model = _load_model(transformers, folder, settings)
         self._tokenizer = _load_tokenizer(transformers, folder)
+        rules = json.loads(self._tokenizer.backend_tokenizer.to_str()) | {"model": NO_MODEL, "added_tokens": []}
+        self._folder, self._rules = folder, Backend(rules, f"the tokenizer of {folder}")
         _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
         self.mask_id: int = self._tokenizer.mask_token_id
         self.max_len = min(self._tokenizer.model_max_length, count_positions(self._model))
 
     def encode(self, sentences: list[str]) -> list[EncodedSentence]:
-        # No "longer than the maximum" warning: the caller raises an error with the line.
-        found = self._tokenizer([sentence.strip() for sentence in sentences], verbose=False)
+        texts = [self._rules.check_growth(sentence.strip()) for sentence in sentences]
+        with explain_failures(f"fails on a text with the tokenizer of {self._folder}"):
+            # No "longer than the maximum" warning: the caller raises an error with the line.
+            found = self._tokenizer(texts, verbose=False)
         return [
             EncodedSentence(np.array(ids, np.int64), _find_word_ends(found.word_ids(index)))
             for index, ids in enumerate(found["input_ids"])
@@ -168,8 +174,9 @@ def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> An
 def _load_tokenizer(transformers: Any, folder: Path) -> Any:
     settings = _read_object(path) if (path := folder / _TOKENIZER_SETTINGS).exists() else {}
     try:
-        tokenizer = _load(transformers.AutoTokenizer, folder)
-    except Exception as error:
+        with explain_failures("fails"):
+            tokenizer = _load(transformers.AutoTokenizer, folder)
+    except TokenizerError as error:
         raise TokenizerError(
             f"{folder}: transformers can't load its tokenizer ({_explain(error, settings)})"
         ) from error

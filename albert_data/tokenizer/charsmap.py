@@ -21,6 +21,7 @@ NUM_BASIC = 1 << 16  # codes of the basic plane
 _SPACE, _VISIBLE_SPACE = ord(" "), ord(SPACE)
 _MAX_STEPS = 1 << 24  # a sound table takes fewer; nodes of a damaged one may share children: exponentially many paths
 _MAX_KEY = 256  # bytes of a replaced string, more than any has
+_MAX_REPLACEMENT = 256  # bytes: Unicode's longest has 33, and a user may spell out a symbol
 _ROOT_ALONE = bytes([4, 0, 0, 0, 0, 0, 0, 0])  # the table of a model that replaces nothing
 
 
@@ -61,9 +62,11 @@ class WalkScratch(NamedTuple):
 
 
 def split_charsmap(charsmap: bytes) -> tuple[np.ndarray, bytes]:
-    """The units of the trie (int64), and the replacements."""
+    """The units of the trie (int64), and the replacements. Raises ValueError if one is too long."""
     charsmap = charsmap or _ROOT_ALONE
     end = 4 + int.from_bytes(charsmap[:4], "little")
+    if (longest := max(map(len, charsmap[end:].split(b"\0")))) > _MAX_REPLACEMENT:
+        raise ValueError(f"it replaces a string by {longest:,} bytes; at most {_MAX_REPLACEMENT} are allowed")
     return np.frombuffer(charsmap[4:end], "<u4").astype(np.int64), charsmap[end:]
 
 

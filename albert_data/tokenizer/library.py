@@ -17,10 +17,11 @@ import numpy as np
 
 from albert_data.errors import TokenizerError
 from albert_data.sentences.text import slice_sentences
+from albert_data.tokenizer.backend import Backend
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, Specials, id_dtype_of
-from albert_data.tokenizer.tokenizer_json import CONTINUING, JSON_NAME, find_specials, list_pieces, load_backend
+from albert_data.tokenizer.tokenizer_json import CONTINUING, JSON_NAME, find_specials, list_pieces
 from albert_data.tokenizer.wordpiece import show_piece
 from albert_data.tokenizer.words import SPACE
 
@@ -57,13 +58,14 @@ class LibraryKind(Kind):
         )
 
     @cached_property
-    def _backend(self) -> Any:
-        return load_backend(self._values, self._name)
+    def _backend(self) -> Backend:
+        return Backend(self._values, self._name)
 
     def prepare(self) -> None:
+        backend = self._backend
         try:
-            self._backend.encode(_RARE, add_special_tokens=False)
-        except Exception as error:  # the class that the library raises for everything
+            backend.encode([_RARE])
+        except TokenizerError as error:
             raise TokenizerError(
                 f"{self._name} can't encode a character that it has no piece for: {error}; give its model the unknown "
                 "piece in its own vocabulary"
@@ -73,17 +75,17 @@ class LibraryKind(Kind):
         return LibraryEncoder(self._backend, self.specials)
 
     def normalise(self, text: str) -> str:
-        return "".join(self.texts[i] for i in self._backend.encode(text, add_special_tokens=False).ids)
+        return "".join(self.texts[i] for i in self._backend.encode([text])[0])
 
     def decode(self, ids: Sequence[int]) -> str:
         shown = [i for i in ids if not self.specials.is_special[i]]
-        return str(self._backend.decode(shown, skip_special_tokens=False)).removeprefix(" ")
+        return self._backend.decode(shown).removeprefix(" ")
 
 
 class LibraryEncoder:
-    """Encodes one sentence after another. encode_batch would start threads, which do not survive a fork."""
+    """Encodes one sentence after another."""
 
-    def __init__(self, backend: Any, specials: Specials) -> None:
+    def __init__(self, backend: Backend, specials: Specials) -> None:
         self._backend, self._specials = backend, specials
         self._dtype = id_dtype_of(specials.is_special)
 
@@ -92,7 +94,7 @@ class LibraryEncoder:
         while begin < len(begins):
             end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
             texts = slice_sentences(*sentences.part(slice(begin, end)))
-            found = [self._backend.encode(text.decode(), add_special_tokens=False).ids for text in texts]
+            found = self._backend.encode(text.decode() for text in texts)
             lengths[begin:end] = list(map(len, found))
             ids = np.array([i for part in found for i in part], self._dtype)
             ids[self._specials.is_special[ids]] = self._specials.unk_id

@@ -182,18 +182,3 @@ def import_tokenizers(needed_by: str) -> Any:
         raise TokenizerError(
             f"{needed_by} needs the library tokenizers; install it with: pip install 'albert-data[tokenizers]'"
         ) from error
-
-
-def load_backend(values: Mapping[str, Any], name: str) -> Any:
-    """The tokenizer as the library has it, for text alone: no special piece is added to a text, or found in it.
-
-    Raises TokenizerError if the library is not installed or refuses the values.
-    """
-    tokenizers = import_tokenizers(name)
-    bare = {**values, "post_processor": None, "truncation": None, "padding": None}
-    try:
-        backend = tokenizers.Tokenizer.from_str(json.dumps(bare))
-    except Exception as error:  # the library raises Exception itself
-        raise TokenizerError(f"the library tokenizers can't load {name}: {error}") from error
-    backend.encode_special_tokens = True
-    return backend

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.tokenizer.backend import Backend
 from albert_data.tokenizer.chunks import ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.kinds import Kind
 from albert_data.tokenizer.table import ChunkRules
@@ -23,7 +24,6 @@ from albert_data.tokenizer.tokenizer_json import (
     JSON_NAME,
     find_specials,
     list_pieces,
-    load_backend,
     read_rules,
 )
 from albert_data.tokenizer.trie import make_trie
@@ -70,28 +70,21 @@ class WordPieceKind(Kind):
         return is_punctuation(character) or (self.rules.handle_chinese_chars and is_ideograph(ord(character)))
 
     @cached_property
-    def _backend(self) -> Any:
-        return load_backend(self._values, self._name)
+    def _backend(self) -> Backend:
+        return Backend(self._values, self._name)
 
     @cached_property
     def _chunk_model(self) -> ChunkModel:
         vocab_size = len(self.pieces)
         trie = make_trie([], [], [], lowest_score=0.0, unk_id=_NO_UNKNOWN, vocab_size=vocab_size, byte_fallback=False)
         return ChunkModel(
-            rules=ChunkRules(cuts=make_cut_rule(self._split), trie=trie, first_is_inner=0),
+            rules=ChunkRules(cuts=make_cut_rule(self._backend.split), trie=trie, first_is_inner=0),
             encode=self._encode,
             learn=lambda texts, is_inner: join_ids(self._encode(texts)),
         )
 
     def _encode(self, texts: list[bytes]) -> list[np.ndarray]:
-        # Not encode_batch: it starts threads, which do not survive a fork, and is no faster on one core.
-        encode = self._backend.encode
-        return [np.array(encode(text.decode(), add_special_tokens=False).ids, np.int32) for text in texts]
-
-    def _split(self, text: str) -> list[str]:
-        """The words of a text, after normalisation."""
-        backend = self._backend
-        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
+        return [np.array(ids, np.int32) for ids in self._backend.encode(text.decode() for text in texts)]
 
     def prepare(self) -> None:
         _ = self._chunk_model
@@ -103,7 +96,7 @@ class WordPieceKind(Kind):
         return ChunkEncoder(self._chunk_model)
 
     def normalise(self, text: str) -> str:
-        return "".join(map(show_piece, self._split(text)))
+        return "".join(map(show_piece, self._backend.split(text)))
 
     def decode(self, ids: Sequence[int]) -> str:
         is_special, texts = self.specials.is_special, self.texts
