@@ -18,7 +18,7 @@ from mixture_fixtures import Mixed, build_mixture, expect, read_rows, write_mixt
 
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
-from albert_data.pipeline import choosing
+from albert_data.pipeline import document_lists
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.progress import NullProgress
 from albert_data.shards.manifest import MixedSource
@@ -33,7 +33,7 @@ WEIGHTS = (0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 3.0)
 @pytest.fixture(autouse=True, scope="module")
 def small_tasks() -> Iterator[None]:
     with fixtures.small_tasks(1 << 12), pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(choosing, "RANGE_DOCUMENTS", 7)
+        monkeypatch.setattr(document_lists, "RANGE_DOCUMENTS", 7)
         yield
 
 

@@ -179,6 +179,18 @@ def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pyt
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
 
+def test_validation_inputs_reach_the_build_alone(here: Path, capsys: pytest.CaptureFixture[str]):
+    options = ["--minutes", "0", "--workers", "1", "--validation", "corpus/english-1.txt"]
+    assert quickstart("corpus", "-o", "first", *options) == 0
+    vocab, *others = read_commands(capsys.readouterr().out)
+    build = next(words for words in others if words[0] == "build")
+    assert "--validation" not in vocab
+    assert build[build.index("--validation") + 1] == "corpus/english-1.txt"
+    manifest = open_shards(here / "first/shards").manifest
+    assert (manifest.counts.left_out_documents or 0) > 0
+    assert manifest.config.validation_fraction == 0
+
+
 def test_a_mixture_is_an_input(here: Path):
     (here / "mixture.toml").write_text('[[source]]\nname = "english"\npaths = "corpus/e*.txt"\nweight = 2\n')
     assert quickstart("mixture.toml", "-o", "first", "--minutes", "0", "--vocab-size", "600", "--workers", "1") == 0
@@ -209,6 +221,8 @@ def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
         (["corpsu", "-o", "first"], "input corpsu does not exist"),
         (["-", "-o", "first"], "reads its inputs twice, and - can be read only once"),
         (["corpus", "-o", "corpus/first"], "overlap"),
+        (["corpus/english-1.txt", "-o", "corpus/first", "--validation", "corpus"], "overlap"),
+        (["corpus", "-o", "first", "--validation", "nothing"], "input nothing does not exist"),
         (["corpus:en", "-o", "corpus/first"], "overlap"),
         (["corpus", "-o", "first", "--language", "xx"], "language"),
         (["corpus", "-o", "first", "--vocab-size", "3"], "vocab_size is 3"),

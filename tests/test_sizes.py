@@ -64,3 +64,15 @@ def test_the_sizes_of_many_documents_are_estimated_within_four_standard_errors(c
         sample.add(hashes[part], found[part])
     assert len(sample.hashes) == SAMPLE
     assert abs(sample.estimate() / int(found.sum()) - 1) < 4 * (2 / SAMPLE) ** 0.5
+
+
+def test_documents_that_are_left_out_count_no_bytes():
+    rng = np.random.default_rng(1)
+    hashes = np.unique(rng.integers(0, 2**64, 30_000, np.uint64))
+    sample, half = SizeSample(), rng.permutation(hashes)[::2]
+    sample.add(hashes, np.full(len(hashes), 1000))
+    sample.leave_out(half)
+    assert abs(sample.estimate() / (1000 * (len(hashes) - len(half))) - 1) < 0.2
+    few = make_sample([(5, 100), (9, 7)])
+    few.leave_out(np.array([5, 6], np.uint64))
+    assert few.estimate() == 7

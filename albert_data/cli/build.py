@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
@@ -17,6 +18,7 @@ from albert_data.cli.options import (
     setting,
     take_build_config,
     text_options,
+    validation_option,
 )
 from albert_data.cli.output import show, tell
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, VocabConfig
@@ -68,8 +70,9 @@ from albert_data.pair_tasks import PAIR_TASKS
 @setting(
     BuildConfig,
     "--validation-fraction",
-    "Share of the documents to keep for validation; at least 30 or a tenth of all, unless it is 0.",
+    "Share of the documents to keep for validation. Small corpora give up to 30, at most a tenth; 0 gives none.",
 )
+@validation_option
 @setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
 @setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so]", type=int)
 @setting(
@@ -91,6 +94,7 @@ from albert_data.pair_tasks import PAIR_TASKS
 def build(
     inputs: tuple[str, ...],
     output: Path,
+    validation: tuple[str, ...],
     tokenizer: Path | None,
     normalization: str,
     words: str,
@@ -117,17 +121,23 @@ def build(
       albert-data build corpus/ --tokenizer vocab -o shards
       zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
+    source = click.get_current_context().get_parameter_source("validation_fraction")
+    if validation and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--validation names the documents of validation, so leave out --validation-fraction")
     with fast_imports():  # around the calls too, because functions import more modules when they first run
         config = take_build_config(settings)
         from albert_data.cli.progress import Bar
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.pipeline.build import build_shards, load_arguments
+        from albert_data.pipeline.identity import choose_fraction
         from albert_data.pipeline.times import save_times
 
         bar = Bar()
-        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, normalization=normalization, words=words)
+        found, loaded = load_arguments(
+            inputs, tokenizer, config.text, bar, normalization=normalization, words=words, validation=validation
+        )
         if dry_run:
-            show(describe_plan(found, output, loaded, config))
+            show(describe_plan(found, output, loaded, choose_fraction(found, config)))
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
     vocab = VocabConfig(normalization=normalization)

@@ -245,6 +245,12 @@ def normalization_option(command: Command) -> Command:
 
 
 inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+validation_option = click.option(
+    "--validation",
+    multiple=True,
+    metavar="INPUT",
+    help="Text for the validation split; training leaves out documents that equal one of it. May be repeated.",
+)
 shards_argument = click.argument("shards", metavar="SHARDS", type=PLACE)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 

@@ -24,6 +24,7 @@ from albert_data.cli.options import (
     setting,
     take_text_config,
     text_options,
+    validation_option,
     workers_option,
 )
 from albert_data.cli.output import show
@@ -83,6 +84,7 @@ class Layout:
     show_default=True,
     help="Number of pieces, special ones included. Fewer if the text supports no more.",
 )
+@validation_option
 @setting(VocabConfig, "--cased/--uncased", "Keep upper case, or turn all text into lower case.")
 @normalization_option
 @text_options
@@ -91,6 +93,7 @@ def quickstart(
     inputs: tuple[str, ...],
     output: Path,
     minutes: float,
+    validation: tuple[str, ...],
     vocab_size: int,
     cased: bool,
     normalization: str,
@@ -123,10 +126,10 @@ def quickstart(
     options += [] if normalization == "none" else ["--normalization", normalization]
     if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
         options += ["--workers", str(workers)]
-    _check_inputs(inputs, output, text, is_read_twice=True)
+    _check_inputs(inputs, validation, output, text, is_read_twice=True)
     _train_vocabulary(inputs, layout, vocab, options)
-    _check_inputs(inputs, output, text, is_read_twice=False)
-    _build(inputs, layout, options)
+    _check_inputs(inputs, validation, output, text, is_read_twice=False)
+    _build(inputs, validation, layout, options)
     _report(layout)
     code = _train(layout, minutes) if minutes else 0
     _say_next(layout)
@@ -186,7 +189,9 @@ def _list_options(text: TextConfig) -> list[str]:
 # ---- steps ----
 
 
-def _check_inputs(inputs: Sequence[str], output: Path, text: TextConfig, *, is_read_twice: bool) -> None:
+def _check_inputs(
+    inputs: Sequence[str], validation: Sequence[str], output: Path, text: TextConfig, *, is_read_twice: bool
+) -> None:
     """Raise InputError before anything is written for inputs that are missing, or that would read what this writes.
 
     is_read_twice: whether the vocabulary is still to be trained; a stream can be read only once.
@@ -195,14 +200,15 @@ def _check_inputs(inputs: Sequence[str], output: Path, text: TextConfig, *, is_r
     from albert_data.pipeline.vocabulary_folder import is_saved
 
     here = output.resolve()
-    found = find_sources(inputs, lambda line: None, text)
-    streams = [item.path for item in found if item.is_stream]
+    found = find_sources(inputs, lambda line: None, text, validation)
+    streams = [item.path for item in found if item.is_stream and not item.is_validation]
     if is_read_twice and streams and not is_saved(Layout(folder=output).vocab):
         raise InputError(
             f"quickstart reads its inputs twice, and {streams[0]} can be read only once; give files, or use "
             "`albert-data vocab` and `albert-data build`"
         )
-    folders = [Path(name) for given in inputs for name in (given, given.rpartition(":")[0]) if os.path.isdir(name)]
+    given = [name for word in (*inputs, *validation) for name in (word, word.rpartition(":")[0])]
+    folders = [Path(name) for name in given if os.path.isdir(name)]
     inside = [folder for folder in folders if here.is_relative_to(folder.resolve())]
     inside += [
         Path(item.path) for item in found if not item.is_stream and Path(item.path).resolve().is_relative_to(here)
@@ -256,11 +262,12 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     return read_json(folder / SETTINGS_NAME)
 
 
-def _build(inputs: Sequence[str], layout: Layout, options: Sequence[str]) -> None:
+def _build(inputs: Sequence[str], validation: Sequence[str], layout: Layout, options: Sequence[str]) -> None:
     text_bytes = _read_settings(layout.vocab)["text_bytes"]
     enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * text_bytes >= _VALIDATION_BYTES]
     fraction = min(enough, default=_VALIDATION_FRACTIONS[-1])
-    rows = ["--max-seq-len", str(MAX_SEQ_LEN), "--validation-fraction", str(fraction)]
+    held_out = [word for name in validation for word in ("--validation", name)]
+    rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or ("--validation-fraction", str(fraction)))]
     _run(
         "2. Turn the text into rows for training",
         "build",

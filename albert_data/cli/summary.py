@@ -47,6 +47,7 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     """What `build --dry-run` prints: the inputs and the settings."""
     files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
     size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text))
+    num_held_out = sum(item.is_validation for item in inputs)
     one_reader = count_of(len(streams), "file or stream", "files or streams")
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
     if tokenizer and tokenizer.words is not None:
@@ -56,6 +57,7 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             f"would write {out}, from",
             f"  {count_of(len(files), 'plain file')}, {size:,.1f} MB, in {count_of(num_tasks, 'task')}",
             f"  {one_reader} for one process to read",
+            *([f"  {num_held_out:,} of these for validation"] if num_held_out else []),
             *_list_sources(describe_sources(inputs) or ()),
             f"tokenizer  {vocabulary}",
             *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
@@ -88,6 +90,10 @@ def describe_build(report: BuildReport, out: Path) -> str:
         lines.append(
             f"dropped    {copies}, {count_of(counts.duplicate_tokens or 0, 'token')}; --keep-duplicates keeps them"
         )
+    if counts.left_out_documents:
+        left_out = count_of(counts.left_out_documents, "training document")
+        tokens = count_of(counts.left_out_tokens or 0, "token")
+        lines.append(f"left out   {left_out}, {tokens}, that validation has too")
     for name, split in splits.items():
         shards = count_of(len(split.shards), "shard")
         lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")

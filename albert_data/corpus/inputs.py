@@ -58,7 +58,7 @@ class Input:
     nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
     if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
     language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs;
-    found_by: the lists and the mixture that name it.
+    found_by: the lists and the mixture that name it; is_validation: whether the user named it for validation.
     """
 
     path: str
@@ -72,6 +72,7 @@ class Input:
     indices: str | None = None
     source: Source | None = None
     found_by: tuple[str, ...] = ()
+    is_validation: bool = False
 
     @property
     def is_splittable(self) -> bool:
@@ -81,11 +82,14 @@ class Input:
 
 
 def find_inputs(
-    names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
+    names: Sequence[str],
+    say: Callable[[str], None] | None = None,
+    text: TextConfig = DEFAULT_TEXT,
+    validation: Sequence[str] = (),
 ) -> list[Input]:
     """Resolve files, folders (with all folders in them), globs, pipes, lists (`@files.txt`) and `-`.
 
-    Each file comes once, sorted by path.
+    Each file comes once, sorted by path; those that `validation` names are listed after all others.
 
     A name may end in a colon and a language, as `corpus/de:de`, unless there is a file of the whole name. If any
     name ends so, each input has a language: its own, or that of the settings.
@@ -94,7 +98,14 @@ def find_inputs(
     languages, and StorageError for a store that can't be read.
     """
     with remember_listings():
-        items = sorted(_find_all(names, say or (lambda line: None), text), key=lambda item: item.path)
+        items, held_out = (
+            sorted(_find_all(some, say or (lambda line: None), text), key=lambda item: item.path)
+            for some in (names, validation)
+        )
+    streams = {_identify(item.path) for item in held_out if item.is_stream}
+    if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
+        raise InputError("one stream is named for training and for validation, but can be read only once; give files")
+    items += [replace(item, is_validation=True) for item in held_out]
     if text.encoding is not None and items and all(item.format in TABLES for item in items):
         raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
     if any(item.language for item in items):

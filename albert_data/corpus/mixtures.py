@@ -44,15 +44,23 @@ def is_mixture(name: str) -> bool:
 
 
 def find_sources(
-    names: Sequence[str], say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT
+    names: Sequence[str],
+    say: Callable[[str], None] | None = None,
+    text: TextConfig = DEFAULT_TEXT,
+    validation: Sequence[str] = (),
 ) -> list[Input]:
     """The inputs of a mixture, if that is the only name; otherwise what `find_inputs` returns.
 
     text: for a mixture, the settings that its sources do not name. Raises InputError, in one line, for any fault.
     """
-    mixtures = [name for name in names if is_mixture(name)]
+    mixtures = [name for name in (*names, *validation) if is_mixture(name)]
     if not mixtures:
-        return find_inputs(names, say, text)
+        return find_inputs(names, say, text, validation)
+    if validation:
+        raise InputError(
+            f"{mixtures[0]} is a mixture, which has no validation inputs; leave out --validation, so that a share of "
+            "its documents is drawn, or name files in place of the mixture"
+        )
     if len(names) > 1:
         raise InputError(f"{mixtures[0]} is a mixture, which must be the only input; name the others in sources of it")
     if text.language_field is not None:

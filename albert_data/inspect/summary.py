@@ -148,6 +148,8 @@ def _list_counts(manifest: Manifest) -> list[str]:
     parts += [f"{format_bytes(counts.text_bytes)} of text", count_of(counts.tokens, "token")]
     if counts.duplicate_documents:
         parts.append(f"{count_of(counts.duplicate_documents, 'equal document')} dropped")
+    if counts.left_out_documents:
+        parts.append(f"{count_of(counts.left_out_documents, 'validation document')} left out of training")
     return ["Corpus", *_fill(", ".join(parts), "  ")]
 
 

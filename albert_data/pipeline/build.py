@@ -20,12 +20,14 @@ import numpy as np
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
+from albert_data.draws import shuffle_keys
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.files import to_json
 from albert_data.pipeline.choosing import Choice, choose_documents
+from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
-from albert_data.pipeline.identity import check_encoding, check_size, make_plan
+from albert_data.pipeline.identity import check_encoding, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
     check_lists,
@@ -82,6 +84,7 @@ def build(
     inputs: Names,
     output: str | os.PathLike[str],
     *,
+    validation: Names = (),
     tokenizer: Tokenizer | str | os.PathLike[str] | None = None,
     normalization: str = "none",
     config: BuildConfig | None = None,
@@ -94,6 +97,8 @@ def build(
 
     inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German. Or the name of a
     mixture, a .toml file that names the sources of the corpus.
+    validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
+    With them, leave validation_fraction at its default.
     tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
     None trains a vocabulary with default settings on the corpus first.
     normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
@@ -105,7 +110,9 @@ def build(
     """
     config, progress = config or BuildConfig(), progress or NullProgress()
     try:
-        found, loaded = load_arguments(inputs, tokenizer, config.text, progress, normalization=normalization)
+        found, loaded = load_arguments(
+            inputs, tokenizer, config.text, progress, normalization=normalization, validation=validation
+        )
         engine, vocab = engine or MultiprocessEngine(workers), VocabConfig(normalization=normalization)
         out = make_path(output)
         return build_shards(found, out, loaded, config, engine, progress, vocab=vocab, overwrite=overwrite)
@@ -121,6 +128,7 @@ def load_arguments(
     *,
     normalization: str = "none",
     words: str = NO_WORDS,
+    validation: Names = (),
 ) -> tuple[list[Input], Tokenizer | None]:
     """Find the inputs and load the tokenizer of a build.
 
@@ -129,7 +137,7 @@ def load_arguments(
     """
     if tokenizer is None and words != NO_WORDS:
         raise ConfigError("a word list needs a tokenizer; train one first with `albert-data vocab`")
-    found = find_named(inputs, text, progress)
+    found = find_named(inputs, text, progress, validation)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
     path = make_path(tokenizer)
@@ -156,6 +164,7 @@ def build_shards(
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
+    config = choose_fraction(inputs, config)
     check_encoding(inputs, config)
     check_reach(inputs, engine)
     check_language_field(inputs, config.text)
@@ -204,6 +213,7 @@ class _Build:
         self._work, self._inputs, self._plan, self._config, self._vocab = work, inputs, plan, config, vocab
         self._engine, self._progress = engine, progress
         self._sources = list_sources(inputs)
+        self._has_validation = any(item.is_validation for item in inputs)
         self._seal = sha256(to_json(plan.to_values())).hexdigest()
         self.stages, self.syncs = Stages(), False  # syncs: whether each file is synced before its receipt
 
@@ -226,7 +236,8 @@ class _Build:
         places, packages = (str(work.plan_path), *list_samples(self._inputs)), tokenizer.packages
         total, resumed = self._map(PreparedJob(job=job, prepare=warming, places=places, packages=packages))
         choice = self._choose(total, tokenizer) if self._sources else None
-        rules = make_rules(total, self._config, tokenizer.id_dtype, choice)
+        left_out = self._leave_out(total) if self._has_validation else None
+        rules = make_rules(total, self._config, tokenizer.id_dtype, choice, left_out)
         shards = self._reduce(total, rules, exchange)
         manifest = make_manifest(self._plan, self._config, tokenizer, total, shards, choice)
         notes = publish(self._work, manifest, tokenizer)
@@ -237,7 +248,8 @@ class _Build:
     def _learn_tokenizer(self) -> Tokenizer:
         path = self._work.tokenizer / MODEL_NAME
         if not is_saved(self._work.tokenizer):
-            if streams := [item.path for item in self._inputs if item.is_stream]:
+            inputs = [item for item in self._inputs if not item.is_validation]
+            if streams := [item.path for item in inputs if item.is_stream]:
                 name = "stdin" if streams[0] == STDIN else streams[0]
                 raise InputError(
                     f"without --tokenizer the corpus is read twice, and {name} can be read only once; "
@@ -245,7 +257,7 @@ class _Build:
                 )
             self._progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
             report = learn_vocabulary(
-                self._inputs,
+                inputs,
                 self._config.text,
                 self._vocab,
                 self._engine,
@@ -322,6 +334,18 @@ class _Build:
             self._progress.say(line)
         return choice
 
+    def _leave_out(self, total: TaskReceipt) -> Path:
+        """List the documents of the validation inputs, which training leaves out. Returns the path of the list."""
+        for split, what in (("train", "training"), ("validation", "validation")):
+            if not total.counts[f"{split}_rows"]:
+                raise InputError(f"no document of the {what} inputs gives a token; give files with text in them")
+        path = write_left_out(self._work.runs, total.lists)
+        keys, seed = map_u64(path), np.uint64(self._config.examples.seed)
+        for begin in range(0, len(keys), RANGE_DOCUMENTS):
+            some = keys[begin : begin + RANGE_DOCUMENTS]
+            total.samples["train"].leave_out(shuffle_keys(seed, some, 0, np.zeros(len(some), np.uint32)))
+        return path
+
     def _reduce(
         self, total: TaskReceipt, rules: ReduceRules, exchange: Exchange | None
     ) -> list[tuple[ReduceTask, ShardReceipt]]:
@@ -353,6 +377,13 @@ class _Build:
             outcome.result()
         if rules.choice is None:  # else all copies are counted already
             total.drop(reduce(Dropped.add, (receipt.dropped for _, receipt in shards)))
+        if rules.left_out is not None:
+            total.leave_out(reduce(Dropped.add, (receipt.left_out for _, receipt in shards)))
+            if not any(receipt.shard.num_rows for task, receipt in shards if task.split == "train"):
+                raise InputError(
+                    "every document of the training inputs is one of validation too, so none is left for training; "
+                    "give other inputs, and --overwrite"
+                )
         return [(task, receipt.shard) for task, receipt in shards]
 
     def _read_shards(self, tasks: list[ReduceTask]) -> list[tuple[ReduceTask, ReduceReceipt]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from albert_data.shards.manifest import Manifest
+from albert_data.shards.manifest import Counts, Manifest
 from albert_data.wording import format_share
 
 CARD_NAME = "README.md"
@@ -46,6 +46,7 @@ Of the maskable tokens {mask_percent:g} % are masked, {spans}.
 `manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
 """
 _DROPPED = "\nOf equal documents one was kept. Copies dropped: {:,}."
+_LEFT_OUT = "\nTraining documents left out, because validation has them too: {:,}."
 _KEY_B = "| `document_key_b` | uint64 | the document of segment B; another one where the label is random |\n"
 _SOURCE = "| `source` | uint16 | the document's {}, counted from 0: {} |\n"
 _MIXTURE = """
@@ -66,7 +67,7 @@ def make_card(manifest: Manifest) -> bytes:
         documents=manifest.counts.documents,
         text_mb=manifest.counts.text_bytes / 1e6,
         tokens=manifest.counts.tokens,
-        dropped=_DROPPED.format(manifest.counts.duplicate_documents) if manifest.counts.duplicate_documents else "",
+        dropped=_describe_dropped(manifest.counts),
         source=_SOURCE.format("source" if manifest.mixture else "language", ", ".join(manifest.sources))
         if manifest.sources
         else "",
@@ -85,6 +86,11 @@ def make_card(manifest: Manifest) -> bytes:
         spans=_describe_spans(manifest),
     )
     return text.encode()
+
+
+def _describe_dropped(counts: Counts) -> str:
+    lines = ((_DROPPED, counts.duplicate_documents), (_LEFT_OUT, counts.left_out_documents))
+    return "".join(line.format(count) for line, count in lines if count)
 
 
 def _describe_mixture(manifest: Manifest) -> str:

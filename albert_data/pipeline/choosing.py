@@ -4,8 +4,7 @@ In: the lists of all map tasks (document_lists.py). Out: a `Choice`, by which re
 source. A document belongs to the first source that lists it. All this depends on the sets of documents alone, so copies
 and layout change nothing.
 
-Keys are random, so the lists are read by ranges of keys, each of about RANGE_DOCUMENTS: memory is bounded however many
-documents there are. Keys that several sources list go to files, which reduce maps into memory.
+Keys that several sources list go to files, which reduce maps into memory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from albert_data.config import SPECIALS_PER_PAIR, BuildConfig
 from albert_data.corpus.sources import ONE_PASS, Source
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
-from albert_data.pipeline.document_lists import DocumentList, Limits, map_list, map_u64
+from albert_data.pipeline.document_lists import DocumentList, Limits, find_keys, map_u64, read_lists
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, make_nearest
 from albert_data.pipeline.records import RowKeys
@@ -31,7 +30,6 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 
 _SHARED_KEYS, _SHARED_SOURCES = "shared.documents", "shared.sources"
-RANGE_DOCUMENTS = 1 << 20
 _BUCKET_BITS = 16  # budgets are cut between so many ranges of choice keys: they err by 1 / 2**16 of a large source
 _KEYS = 2**64
 
@@ -84,8 +82,8 @@ def find_kept(choice: Choice, shared: Shared | None, keys: RowKeys, sources: np.
     choices = choice_keys(np.uint64(choice.seed), document_keys)
     kept: np.ndarray = keys.passes < choice.limits.count_passes(sources, choices)
     if shared is not None:
-        found = np.minimum(np.searchsorted(shared.keys, document_keys), len(shared.keys) - 1)
-        kept &= (shared.keys[found] != document_keys) | (shared.owners[found] == sources)
+        is_shared, at = find_keys(document_keys, shared.keys)
+        kept &= ~is_shared | (shared.owners[at] == sources)
     return kept
 
 
@@ -139,20 +137,8 @@ class _Counting:
 
     def read(self) -> Iterator[_Listed]:
         """All documents, in ranges of keys."""
-        num_ranges = max(1, sum(item.num_documents for item in self._lists) // RANGE_DOCUMENTS)
-        bounds = np.array([number * _KEYS // num_ranges for number in range(1, num_ranges)], np.uint64)
-        cuts = [
-            [0, *np.searchsorted(map_list(self._folder, item)[0], bounds), item.num_documents] for item in self._lists
-        ]
-        for number in range(num_ranges):
-            parts = []
-            for item, (begin, end) in zip(self._lists, (at[number : number + 2] for at in cuts), strict=True):
-                keys, tokens = self._map(item)[:, begin:end]
-                parts.append((keys, np.full(len(keys), item.source), tokens))
-            yield self._own(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def _map(self, listed: DocumentList) -> np.ndarray:
-        return map_list(self._folder, listed)
+        for listed in read_lists(self._folder, self._lists):
+            yield self._own(*listed)
 
     def _own(self, keys: np.ndarray, sources: np.ndarray, tokens: np.ndarray) -> _Listed:
         order = np.lexsort((tokens, sources, keys))

@@ -1,7 +1,9 @@
-"""The documents of a mixture: how often map uses each, and lists of them, by which reduce learns whose they are.
+"""Lists of documents: those of a mixture, by which reduce learns whose they are, and those that training leaves out.
 
-A map task writes a list beside its sorted runs. The file is uint64 throughout: the keys of the documents in ascending
-order, then their tokens of text, in the same order. Copies are listed too, and documents that are not used.
+A map task of a mixture, or of inputs for validation, writes a list beside its sorted runs. The file is uint64
+throughout: the keys of the documents in ascending order, then their tokens of text, in the same order. Copies are
+listed too, and documents that are not used. What training leaves out becomes one file of sorted keys, which reduce maps
+into memory.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from albert_data.errors import OutputError
 from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Documents
 
+RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
 _U64_BYTES = 8
+_KEYS = 2**64
+_LEFT_OUT = "left-out.documents"
 
 
 class DocumentList(NamedTuple):
@@ -63,6 +68,42 @@ def map_u64(path: Path) -> np.ndarray:
     """A file as uint64, mapped into memory."""
     content = find_storage(path).map(path)
     return np.frombuffer(content, np.uint64, len(content) // _U64_BYTES)
+
+
+class Listed(NamedTuple):
+    """Documents of several lists: uint64, int64, uint64."""
+
+    keys: np.ndarray
+    sources: np.ndarray
+    tokens: np.ndarray
+
+
+def read_lists(folder: Path, lists: Sequence[DocumentList]) -> Iterator[Listed]:
+    """The documents of all lists, a range of keys after another; within a range they are in no order."""
+    num_ranges = max(1, sum(item.num_documents for item in lists) // RANGE_DOCUMENTS)
+    bounds = np.array([number * _KEYS // num_ranges for number in range(1, num_ranges)], np.uint64)
+    cuts = [[0, *np.searchsorted(map_list(folder, item)[0], bounds), item.num_documents] for item in lists]
+    for number in range(num_ranges):
+        parts = []
+        for item, (begin, end) in zip(lists, (at[number : number + 2] for at in cuts), strict=True):
+            keys, tokens = map_list(folder, item)[:, begin:end]
+            parts.append((keys, np.full(len(keys), item.source), tokens))
+        yield Listed(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
+    """Write the keys of all listed documents, ascending, each once. Returns the path of the file."""
+    path = folder / _LEFT_OUT
+    with find_storage(folder).create(path, sync=False) as file:
+        for listed in read_lists(folder, lists):
+            file.write(np.unique(listed.keys).data)
+    return path
+
+
+def find_keys(keys: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which keys are among others (bool), and where (int64). among: ascending, at least one."""
+    at = np.minimum(np.searchsorted(among, keys), len(among) - 1)
+    return among[at] == keys, at
 
 
 class Limits(NamedTuple):

@@ -8,7 +8,7 @@ import albert_data
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import Input
-from albert_data.errors import InputError
+from albert_data.errors import ConfigError, InputError
 from albert_data.escaping import name_as_text
 from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
@@ -34,7 +34,11 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         tokenizer={"trained": vocab.to_dict()} if tokenizer is None else _identify(tokenizer),
         inputs=tuple(
             InputEntry(
-                path=name_as_text(item.path), bytes=item.size, modified_ns=item.modified_ns, language=item.language
+                path=name_as_text(item.path),
+                bytes=item.size,
+                modified_ns=item.modified_ns,
+                language=item.language,
+                split="validation" if item.is_validation else None,
             )
             for item in inputs
         ),
@@ -47,6 +51,20 @@ def _identify(tokenizer: Tokenizer) -> dict[str, str]:
     file = {} if tokenizer.file_name == MODEL_NAME else {"file": tokenizer.file_name}
     words = {} if tokenizer.words_sha256 is None else {"words": tokenizer.words_sha256}
     return {"sha256": tokenizer.sha256, **normalization, **file, **words}
+
+
+def choose_fraction(inputs: list[Input], config: BuildConfig) -> BuildConfig:
+    """The settings, with a validation_fraction of 0 if there are inputs for validation.
+
+    Raises ConfigError if they have another one than the default.
+    """
+    if not any(item.is_validation for item in inputs):
+        return config
+    if config.validation_fraction not in (0, BuildConfig.validation_fraction):
+        raise ConfigError(
+            f"validation_fraction is {config.validation_fraction}, but inputs for validation are given; leave one out"
+        )
+    return dataclasses.replace(config, validation_fraction=0.0)
 
 
 def check_encoding(inputs: list[Input], config: BuildConfig) -> None:

@@ -82,7 +82,7 @@ class MapJob:
         listed: list[np.ndarray] = []
         for block in receipt.seconds.time_each("read", task.read(damage)):
             for documents in self.read(block, damage, receipt, task.text):
-                if task.source is not None:
+                if task.source is not None or task.is_validation:
                     listed.append(list_documents(documents))
                 for chosen, pass_index in choose_passes(documents, task.source, self._config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
@@ -93,8 +93,9 @@ class MapJob:
             self._write_run(task, held, receipt, folder if has_several else self._runs)
         if self._merges and has_several:
             self._merge_runs(task, receipt, folder)
-        if task.source is not None and any(part.size for part in listed):
-            receipt.lists.append(write_list(self._runs, self._name(task), task.source.number, listed))
+        if any(part.size for part in listed):
+            number = task.source.number if task.source else 0
+            receipt.lists.append(write_list(self._runs, self._name(task), number, listed))
         receipt.damage, receipt.fields = damage.counts, damage.fields
         receipt.unlabelled, receipt.num_labelled = damage.unlabelled, damage.num_labelled
         receipt.counts += damage.layout
@@ -159,7 +160,7 @@ class MapJob:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
             row_split_keys = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
-            is_validation = row_split_keys < threshold(self._config.validation_fraction)
+            is_validation = (row_split_keys < threshold(self._config.validation_fraction)) | task.is_validation
             rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self._config.keep_duplicates)
         if len(keys.indices):
             name = f"{self._name(task)}-{len(receipt.runs):03d}.run"

@@ -68,7 +68,7 @@ class MapTask:
     name: unique in a build, and the same when the build is resumed.
     fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's name, size and time. A receipt
     counts only for the same fingerprint.
-    source: of a mixture, None for other builds.
+    source: of a mixture, None for other builds; is_validation: whether all of it is for validation.
     """
 
     name: str
@@ -79,6 +79,7 @@ class MapTask:
     whole: Input | None = None
     fingerprint: str = ""
     source: Source | None = None
+    is_validation: bool = False
 
     def describe(self) -> str:
         if self.block is not None:
@@ -128,10 +129,13 @@ def count_bytes(inputs: list[Input]) -> int | None:
     return None if any(item.is_stream for item in inputs) else sum(item.size for item in inputs)
 
 
-def find_named(names: Names, text: TextConfig, progress: Progress) -> list[Input]:
+def find_named(names: Names, text: TextConfig, progress: Progress, validation: Names = ()) -> list[Input]:
     """Find the inputs of one or several names, or of a mixture; see `find_sources`."""
-    several = [names] if isinstance(names, str | os.PathLike) else names
-    return find_sources([_restore(name) for name in several], progress.say, text)
+    several, held_out = (
+        [_restore(name) for name in ([some] if isinstance(some, str | os.PathLike) else some)]
+        for some in (names, validation)
+    )
+    return find_sources(several, progress.say, text, held_out)
 
 
 def _restore(name: str | os.PathLike[str]) -> str:
@@ -184,6 +188,7 @@ def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
         whole=item,
         fingerprint=sha256(identity.encode()).hexdigest(),
         source=item.source,
+        is_validation=item.is_validation,
     )
 
 
@@ -194,17 +199,20 @@ def _find_origin(item: Input) -> Origin:
 def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[MapTask]:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
-    A task of a mixture has files of one source, because these are read alike.
+    A task of a mixture has files of one source, because these are read alike; and each task is of one split.
     """
     total = sum(item.size for item in inputs if item.is_splittable)
     most_bytes = max(_MAX_TASK_BYTES, -(-total // _MOST_TASKS))
     tasks: list[MapTask] = []
-    for source, files in groupby((item for item in inputs if item.is_splittable), key=lambda item: item.source):
-        tasks += _plan_source(list(files), source.text if source else text, source, most_bytes)
+    plain = (item for item in inputs if item.is_splittable)
+    for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):
+        tasks += _plan_source(list(files), source.text if source else text, most_bytes)
     return tasks
 
 
-def _plan_source(files: list[Input], text: TextConfig, source: Source | None, most_bytes: int) -> list[MapTask]:
+def _plan_source(files: list[Input], text: TextConfig, most_bytes: int) -> list[MapTask]:
+    source, is_validation = files[0].source, files[0].is_validation
+    name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
     left = sum(item.size for item in files)
     largest = min(left // _TASKS, most_bytes)
 
@@ -227,11 +235,12 @@ def _plan_source(files: list[Input], text: TextConfig, source: Source | None, mo
         tasks.append(tuple(group))
     return [
         MapTask(
-            name=f"files-{number:06d}" if source is None else f"source-{source.number:03d}-{number:06d}",
+            name=f"{name}-{number:06d}",
             text=text,
             ranges=ranges,
             fingerprint=sha256(repr(ranges).encode()).hexdigest(),
             source=source,
+            is_validation=is_validation,
         )
         for number, ranges in enumerate(tasks)
     ]
@@ -314,6 +323,7 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
                 block_bytes=num_read - before,
                 fingerprint=_hash_block(block),
                 source=item.source,
+                is_validation=item.is_validation,
             )
 
 

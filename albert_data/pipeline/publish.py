@@ -52,6 +52,7 @@ from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Tokenizer
 
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
+_LEFT_OUT_COUNTS = ("left_out_documents", "left_out_tokens")
 
 
 def make_manifest(
@@ -65,7 +66,8 @@ def make_manifest(
     """The manifest of a build; docs/format.md describes every key. choice: of a mixture."""
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
-    names = [name for name in names if not (config.keep_duplicates and name in _DROPPED_COUNTS)]
+    missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
+    missing |= set() if any(item.split for item in plan.inputs) else set(_LEFT_OUT_COUNTS)
     manifest = Manifest(
         albert_data_version=plan.version,
         rules_version=plan.rules_version,
@@ -83,7 +85,7 @@ def make_manifest(
         inputs=plan.inputs,
         plan=plan,
         documents_digest=f"{total.documents_digest:016x}",
-        counts=Counts(**{name: total.counts[name] for name in names}),
+        counts=Counts(**{name: total.counts[name] for name in names if name not in missing}),
         damage=dict(sorted(total.damage.items())),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),

@@ -119,6 +119,11 @@ class TaskReceipt:
         self.documents_digest = (self.documents_digest - self.dropped.digest) % 2**64
         self.counts.update(duplicate_documents=self.dropped.documents, duplicate_tokens=self.dropped.tokens)
 
+    def leave_out(self, dropped: Dropped) -> None:
+        """Take the documents that training left out out of the digest, and count them."""
+        self.documents_digest = (self.documents_digest - dropped.digest) % 2**64
+        self.counts.update(left_out_documents=dropped.documents, left_out_tokens=dropped.tokens)
+
     @property
     def sources(self) -> tuple[int, ...]:
         """The source codes in the order of the manifest's `sources`: packed codes in alphabetical order."""

@@ -25,6 +25,7 @@ from albert_data.config import MIN_VALIDATION, BuildConfig
 from albert_data.draws import split_keys
 from albert_data.examples.ragged import Examples
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
+from albert_data.pipeline.document_lists import find_keys, map_u64
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.merging import fetch_range
@@ -126,7 +127,8 @@ class ReduceRules:
     """The settings of the reduce stage.
 
     sources: source codes, in the order of the manifest's `sources`.
-    choice: which rows of a mixture are kept; None for other builds.
+    choice: which rows of a mixture are kept; None for other builds. left_out: the file with the keys of the documents
+    whose rows training does not get; None if it gets all.
     """
 
     id_dtype: type[Any]
@@ -135,18 +137,24 @@ class ReduceRules:
     move: Move | None
     sources: tuple[int, ...]
     choice: Choice | None = None
+    left_out: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceReceipt:
-    """shard: its entry in the manifest; dropped: the copies that were left out of it."""
+    """shard: its entry in the manifest; dropped: the copies that it lacks; left_out: what training leaves out of it."""
 
     shard: ShardReceipt
     dropped: Dropped
+    left_out: Dropped
 
 
 def make_rules(
-    total: TaskReceipt, config: BuildConfig, id_dtype: type[Any], choice: Choice | None = None
+    total: TaskReceipt,
+    config: BuildConfig,
+    id_dtype: type[Any],
+    choice: Choice | None = None,
+    left_out: Path | None = None,
 ) -> ReduceRules:
     """The settings that follow from the receipts of all map tasks, added up, and in a mixture from its choice."""
     return ReduceRules(
@@ -156,6 +164,7 @@ def make_rules(
         move=find_move(total, config),
         sources=total.sources if choice is None else tuple(range(len(choice.counts))),
         choice=choice,
+        left_out=left_out,
     )
 
 
@@ -190,9 +199,10 @@ def describe_validation(total: TaskReceipt, rules: ReduceRules) -> list[str]:
     num_documents = rules.move.num_documents if rules.move else total.samples["validation"].count()
     if not 0 < num_documents < MIN_VALIDATION:
         return []
+    more = "" if rules.left_out else ", a larger --validation-fraction, or text of your own by --validation"
     return [
         f"validation: {count_of(num_documents, 'document')}, fewer than {MIN_VALIDATION}, so its figures are rough; "
-        "use more documents or a larger --validation-fraction"
+        f"use more documents{more}"
     ]
 
 
@@ -209,8 +219,10 @@ def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> 
         sizes = {split: total.samples[split].estimate() * passes for split in SPLITS}
     if move:
         num_bytes = move.num_bytes * passes
-        sizes = {"train": max(1, sum(sizes.values()) - num_bytes), "validation": num_bytes}
+        sizes = {"train": sum(sizes.values()) - num_bytes, "validation": num_bytes}
         held = {**held, move.to_split: sum(held.values())}
+    if move or rules.left_out:  # training has rows, however large what is taken from an estimate
+        sizes = {**sizes, "train": max(1, sizes["train"])}
     tasks = []
     for split in reversed(SPLITS):  # with documents that move, the shard of validation takes longest
         if held[split] and sizes[split]:
@@ -251,7 +263,8 @@ def read_reduce_receipt(path: Path) -> ReduceReceipt | None:
     found = read_receipt(path)
     if found is None:
         return None
-    return ReduceReceipt(shard=ShardReceipt(**found["shard"]), dropped=Dropped(*found["dropped"]))
+    dropped, left_out = (Dropped(*found[name]) for name in ("dropped", "left_out"))
+    return ReduceReceipt(shard=ShardReceipt(**found["shard"]), dropped=dropped, left_out=left_out)
 
 
 class GroupJob:
@@ -323,12 +336,12 @@ class ReduceJob:
         with stages.time("write shards"):
             slices = stages.time_each("merge runs", self._finish(_read_slices(task, merge)))
             shard = write_shard(path, slices, self._schema, self._rules.compression)
-            values = {"shard": vars(shard), "dropped": merge.dropped}
+            values = {"shard": vars(shard), "dropped": merge.dropped, "left_out": merge.left_out}
             if self._syncs:
                 find_storage(path).sync(path)
             write_receipt(self._folder / "receipts" / task.receipt_name, values, sync=self._syncs)
         stages["write shards"] -= stages["merge runs"]  # the writer drives the merge, so its time includes that
-        return ReduceReceipt(shard=shard, dropped=merge.dropped), stages
+        return ReduceReceipt(shard=shard, dropped=merge.dropped, left_out=merge.left_out), stages
 
     def _finish(self, slices: Iterator[Slice]) -> Iterator[Examples]:
         for rows, shuffle_keys in slices:
@@ -362,13 +375,14 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
 
 
 class _Merge:
-    """The rows of one split, out of all sorted runs. dropped: the copies so far."""
+    """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in ReduceReceipt."""
 
     def __init__(self, runs: list[SortedRun], scratch: RecordScratch, rules: ReduceRules, split: str) -> None:
         self._runs, self._scratch, self._rules, self._split = runs, scratch, rules, split
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
         self._shared = None if rules.choice is None else read_shared(rules.choice)
-        self.dropped = Dropped()
+        self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
+        self.dropped = self.left_out = Dropped()
 
     def read(self, bounds: list[int]) -> Iterator[Slice]:
         """Yield the sorted rows with shuffle keys in [bounds[0], bounds[1]), then [bounds[1], bounds[2]), and so on.
@@ -380,6 +394,10 @@ class _Merge:
         if is_copy.any() and not self._rules.keep_duplicates:
             self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
             order = order[~is_copy]
+        if self._left_out is not None:  # after the copies: so both counts depend on the documents alone
+            is_out, _ = find_keys(found.keys.document_keys[order], self._left_out)
+            self.left_out = self.left_out.add(count_dropped(records, found.starts[order[is_out]]))
+            order = order[~is_out]
         keys, starts = found.keys.shuffle_keys[order], found.starts[order]
         inner = np.searchsorted(keys, np.array(bounds[1:-1], np.uint64)).tolist()
         for begin, end in pairwise([0, *inner, len(order)]):

@@ -53,6 +53,10 @@ class SizeSample:
         # largest / 2**64 of all. Counting the last as well would bias the estimate upwards.
         return int(self.sizes[:-1].sum()) * _HASHES // max(int(self.hashes[-1]), 1)
 
+    def leave_out(self, hashes: np.ndarray) -> None:
+        """Count no bytes of these documents. hashes: uint64."""
+        self.sizes = np.where(np.isin(self.hashes, hashes), _U64.type(0), self.sizes)
+
     def count(self) -> int:
         """The number of documents; of a full sample, as many as it holds."""
         return len(np.unique(self.hashes))

@@ -362,10 +362,7 @@ def find_difference(there: Plan, asked: Plan) -> str | None:
         is_list = {**there.tokenizer, "words": None} == {**asked.tokenizer, "words": None}
         return f"the {'word list' if is_list else 'tokenizer'} differs"
     if there.inputs != asked.inputs:
-        old_paths, new_paths = ({item.path: item for item in plan.inputs} for plan in (there, asked))
-        changed = sorted(
-            path for path in old_paths.keys() | new_paths.keys() if old_paths.get(path) != new_paths.get(path)
-        )
+        changed = sorted({item.path for item in set(there.inputs) ^ set(asked.inputs)})
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         return f"the inputs differ ({changed[0]}{more})"
     return None

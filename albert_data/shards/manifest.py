@@ -71,13 +71,15 @@ class TokenizerEntry:
 class InputEntry:
     """An input of the build.
 
-    path: as found below the name that the user gave; language: None where the build has one language.
+    path: as found below the name that the user gave; language: None where the build has one language; split:
+    "validation" if the user named it for that, else None.
     """
 
     path: str
     bytes: Count
     modified_ns: int
     language: str | None = None
+    split: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,9 @@ class Counts:
     """Counts of the corpus in one pass, copies included.
 
     duplicate_documents, duplicate_tokens: how many documents and tokens were dropped as copies, None where copies were
-    kept. The last three show whether the text looks wrapped, or its documents too short (corpus/layout.py).
+    kept. left_out_documents, left_out_tokens: how many training lacks because validation has them, None where no inputs
+    are for validation. The last three show whether the text looks wrapped, or its documents too short
+    (corpus/layout.py).
     """
 
     documents: Count
@@ -151,6 +155,8 @@ class Counts:
     tokens: Count
     duplicate_documents: Count | None = None
     duplicate_tokens: Count | None = None
+    left_out_documents: Count | None = None
+    left_out_tokens: Count | None = None
     inner_lines: Count | None = None
     wrapped_lines: Count | None = None
     short_documents: Count | None = None

@@ -114,8 +114,8 @@ def _explain_missing(folder: Path) -> str:
     inputs = "INPUT..."
     with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
         plan = read_file(folder / WORK_NAME / PLAN_NAME).values
-        more = " ..." if len(plan["inputs"]) > 3 else ""
-        inputs = " ".join(item["path"] for item in plan["inputs"][:3]) + more
+        paths = [item["path"] for item in plan["inputs"] if "split" not in item]
+        inputs = " ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
     return (
         f"{folder} is a build that is not finished; give its command again to resume it: "
         f"albert-data build {inputs} -o {folder}, with the same options"

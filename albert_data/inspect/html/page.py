@@ -99,6 +99,8 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
     yield "tokens", f"{counts.tokens:,}"
     if counts.duplicate_documents:
         yield "equal documents dropped", f"{counts.duplicate_documents:,}"
+    if counts.left_out_documents:
+        yield "validation documents left out of training", f"{counts.left_out_documents:,}"
     for name, split in manifest.splits.items():
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
     for name, measured in list(statistics.items())[:1]:

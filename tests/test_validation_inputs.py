@@ -1,0 +1,262 @@
+"""A user's own text as the validation split: training leaves out its documents, and nothing else decides a byte."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import mixture_fixtures as mixtures
+import pytest
+from build_fixtures import InlineEngine, InterruptedEngine, digest_shards, keys_of
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_data import build
+from albert_data.cli.main import cli
+from albert_data.config import BuildConfig, TextConfig
+from albert_data.corpus.mixtures import find_sources
+from albert_data.errors import ConfigError, InputError, OutputError
+from albert_data.inspect.verify import verify
+from albert_data.pipeline import build as building
+from albert_data.pipeline import mapping, merging
+from albert_data.pipeline.build import BuildReport, build_shards
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.reducing import group_tasks
+from albert_data.shards.manifest_file import read_manifest
+from albert_data.tokenizer.model import Tokenizer
+
+POOL = fixtures.make_documents(40, seed=21)
+TRAINING, VALIDATION = [*POOL[:30], *POOL[:4]], [*POOL[25:36], POOL[26]]  # five documents are in both
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(1 << 11):
+        yield
+
+
+def run(
+    training: Path | str,
+    validation: Path | str,
+    out: Path,
+    tokenizer: Tokenizer | None,
+    engine: Engine | None = None,
+    **options: Any,
+) -> BuildReport:
+    config = fixtures.make_config(validation_fraction=0.0, **options)
+    inputs = find_sources([str(training)], text=config.text, validation=[str(validation)])
+    return build_shards(inputs, out, tokenizer, config, engine or InlineEngine())
+
+
+def write(folder: Path, training: list[str], validation: list[str], layout: str = "txt", seed: int = 0) -> list[Path]:
+    paths = [folder / "training", folder / "validation"]
+    for path, documents in zip(paths, (training, validation), strict=True):
+        fixtures.write_corpus(path, documents, layout, random.Random(seed))
+    return paths
+
+
+def keys(documents: list[str]) -> set[int]:
+    return set(map(fixtures.document_key, documents))
+
+
+@settings(max_examples=15)
+@given(
+    training=st.lists(st.sampled_from(POOL[:25]), min_size=1, max_size=30),
+    validation=st.lists(st.sampled_from(POOL[10:]), min_size=1, max_size=12),
+    layout=st.sampled_from(fixtures.LAYOUTS),
+    options=st.sampled_from(({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})),
+)
+def test_training_has_all_documents_that_validation_does_not_have(
+    training: list[str],
+    validation: list[str],
+    layout: str,
+    options: dict[str, Any],
+    tokenizer: Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    folder = tmp_path_factory.mktemp("validation")
+    training = [*training, POOL[0]]  # which is never in validation
+    names = write(folder, training, validation, layout)
+    manifest = run(*names, folder / "out", tokenizer, **options).manifest
+    assert keys_of(folder / "out") == (keys(training) - keys(validation), keys(validation))
+    assert not list(verify(folder / "out"))
+    copies = Counter(training)
+    left_out = sum(copies[one] if "keep_duplicates" in options else 1 for one in copies if one in validation)
+    assert manifest.counts.left_out_documents == left_out
+    if "keep_duplicates" not in options:
+        dropped = len(training) - len(copies) + len(validation) - len(set(validation))
+        assert manifest.counts.duplicate_documents == dropped
+        assert manifest.documents_digest == f"{sum(keys(training) | keys(validation)) % 2**64:016x}"
+    if options == {}:
+        counts, tokens = manifest.counts, 0
+        for rows in mixtures.read_rows(folder / "out").values():
+            tokens += sum(len(row[0]) - (2 if row[-1] < 0 else 3) for _, row in rows)
+        assert tokens == counts.tokens - counts.duplicate_tokens - counts.left_out_tokens
+
+
+@pytest.fixture(scope="module")
+def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    run(*write(folder, TRAINING, VALIDATION), folder / "out", tokenizer)
+    return folder / "out"
+
+
+@pytest.mark.parametrize("layout", fixtures.LAYOUTS)
+def test_layout_order_workers_and_copies_change_no_byte(
+    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    names = write(tmp_path, [*TRAINING, *TRAINING[20:]], VALIDATION * 2, layout, seed=7)
+    report = run(*names, tmp_path / "out", tokenizer, MultiprocessEngine(2))
+    assert digest_shards(tmp_path / "out") == digest_shards(reference)
+    assert report.manifest.counts.left_out_documents == 5
+
+
+def test_the_rows_are_those_of_builds_of_one_split_each(reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    for name, documents in (("train", TRAINING), ("validation", VALIDATION)):
+        fixtures.write_corpus(tmp_path / name, documents, "jsonl", random.Random(1))
+        fixtures.run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, validation_fraction=0.0)
+    found = mixtures.read_rows(reference)
+    for name, some in (("train", keys(TRAINING) - keys(VALIDATION)), ("validation", keys(VALIDATION))):
+        alone = mixtures.read_rows(tmp_path / f"{name}-out")
+        assert all(found[key] == alone[key] for key in some)
+
+
+@pytest.mark.parametrize("results", [1, 3, 6, 8])
+def test_an_interrupted_build_resumes_to_the_same_bytes(
+    results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    names = write(tmp_path, TRAINING, VALIDATION, "mixed")
+    with pytest.raises(KeyboardInterrupt):
+        run(*names, tmp_path / "out", tokenizer, InterruptedEngine(results))
+    run(*names, tmp_path / "out", tokenizer)
+    assert digest_shards(tmp_path / "out") == digest_shards(reference)
+    assert not (tmp_path / "out/.build").exists()
+
+
+def test_shards_that_are_written_in_groups_have_the_same_bytes(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names = write(tmp_path, TRAINING, VALIDATION, "mixed")
+    run(*names, tmp_path / "plain", tokenizer, num_shards=7)
+    monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
+    monkeypatch.setattr(merging, "MERGE_BYTES", 1 << 12)
+    monkeypatch.setattr(building, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
+
+    class Merging(InlineEngine):
+        spans_machines = True
+
+    run(*names, tmp_path / "grouped", tokenizer, Merging(), num_shards=7)
+    assert digest_shards(tmp_path / "grouped") == digest_shards(tmp_path / "plain")
+    counts = [read_manifest(tmp_path / name).counts for name in ("plain", "grouped")]
+    assert counts[0] == counts[1]
+
+
+def test_other_validation_inputs_are_another_build(tokenizer: Tokenizer, tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING, VALIDATION)
+    run(training, validation, tmp_path / "out", tokenizer)
+    assert run(training, validation, tmp_path / "out", tokenizer).was_finished
+    fixtures.write_corpus(tmp_path / "other", POOL[36:], "txt", random.Random(0))
+    with pytest.raises(OutputError, match="the inputs differ"):
+        run(training, tmp_path / "other", tmp_path / "out", tokenizer)
+    with pytest.raises(OutputError, match="the inputs differ"):
+        run(validation, training, tmp_path / "out", tokenizer)
+    with pytest.raises(OutputError, match="the inputs differ"):
+        fixtures.run_build(training, tmp_path / "out", tokenizer, validation_fraction=0.0)
+
+
+def test_the_manifest_and_the_card_tell_of_both(reference: Path):
+    manifest = read_manifest(reference)
+    assert [(Path(item.path).parent.name, item.split) for item in manifest.inputs] == [
+        ("training", None),
+        ("validation", "validation"),
+    ]
+    assert manifest.config.validation_fraction == 0
+    assert "Training documents left out, because validation has them too: 5." in (reference / "README.md").read_text()
+
+
+def test_an_input_named_for_both_is_validation_alone(tokenizer: Tokenizer, tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING[:8], VALIDATION)
+    inputs = find_sources([str(training), str(validation)], validation=[str(validation)])
+    build_shards(inputs, tmp_path / "out", tokenizer, fixtures.make_config(validation_fraction=0.0), InlineEngine())
+    assert keys_of(tmp_path / "out") == (keys(TRAINING[:8]), keys(VALIDATION))
+    with pytest.raises(InputError, match="none is left for training; give other inputs"):
+        run(validation, validation, tmp_path / "none", tokenizer)
+
+
+def test_streams_are_read_for_one_of_both(
+    reference: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    training, validation = write(tmp_path, TRAINING, VALIDATION)
+    fixtures.set_stdin(monkeypatch, fixtures.to_txt(VALIDATION))
+    run(training, "-", tmp_path / "a", tokenizer)
+    fixtures.set_stdin(monkeypatch, fixtures.to_txt(TRAINING))
+    run("-", validation, tmp_path / "b", tokenizer)
+    for name in "ab":
+        assert digest_shards(tmp_path / name) == digest_shards(reference)
+    with pytest.raises(InputError, match="one stream is named for training and for validation"):
+        run("-", "-", tmp_path / "c", tokenizer)
+
+
+def test_a_language_of_either_gives_all_a_language(tokenizer: Tokenizer, tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING, VALIDATION)
+    manifest = run(training, f"{validation}:de", tmp_path / "out", tokenizer).manifest
+    assert manifest.sources == ("de", "en")
+    assert {item.language for item in manifest.inputs} == {"de", "en"}
+    rows = mixtures.read_rows(tmp_path / "out")
+    assert {source for key in keys(VALIDATION) for source, _ in rows[key]} == {0}
+
+
+def test_the_vocabulary_is_learnt_from_the_training_inputs_alone(tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING, ["Zygote quux zephyr."])
+    run(training, validation, tmp_path / "out", None)
+    fixtures.run_build(training, tmp_path / "alone", None, validation_fraction=0.0)
+    model, alone = ((tmp_path / name / "tokenizer/spiece.model").read_bytes() for name in ("out", "alone"))
+    assert model == alone
+
+
+def test_inputs_without_a_token_are_refused(tokenizer: Tokenizer, tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING, ["\x01"])
+    with pytest.raises(InputError, match="no document of the validation inputs gives a token"):
+        run(training, validation, tmp_path / "a", tokenizer)
+    with pytest.raises(InputError, match="no document of the training inputs gives a token"):
+        run(validation, training, tmp_path / "b", tokenizer)
+
+
+def test_a_mixture_has_no_validation_inputs(tokenizer: Tokenizer, tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING, VALIDATION)
+    mixture = mixtures.write_mixture(tmp_path, [mixtures.Mixed(documents=POOL)])
+    for names in ((mixture, validation), (training, mixture)):
+        with pytest.raises(InputError, match="is a mixture, which has no validation inputs; leave out --validation"):
+            run(*names, tmp_path / "out", tokenizer)
+
+
+def test_a_fraction_beside_validation_inputs_is_refused(tokenizer: Tokenizer, tmp_path: Path):
+    training, validation = write(tmp_path, TRAINING, VALIDATION)
+    with pytest.raises(ConfigError, match=r"validation_fraction is 0\.1, but inputs for validation are given"):
+        build(training, tmp_path / "out", validation=validation, config=BuildConfig(validation_fraction=0.1))
+    report = build(training, tmp_path / "out", validation=[validation], tokenizer=tokenizer, workers=1)
+    assert report.manifest.config.validation_fraction == 0
+    words = ["build", str(training), "--validation", str(validation), "-o", str(tmp_path / "cli")]
+    refused = CliRunner().invoke(cli, [*words, "--validation-fraction", "0.005"])
+    assert refused.exit_code == 2
+    assert "leave out --validation-fraction" in refused.output
+    shown = CliRunner().invoke(cli, [*words, "--dry-run"])
+    assert "1 of these for validation" in shown.output, shown.output
+    assert "validation_fraction=0.0" in shown.output
+
+
+def test_encodings_of_tables_do_not_matter_if_other_inputs_are_text(tmp_path: Path):
+    """--encoding is for text; a table beside it needs none, whichever of both is for validation."""
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["The water."]}), tmp_path / "a.parquet")
+    (tmp_path / "a.txt").write_text("The water.", encoding="cp1252")
+    names = [str(tmp_path / "a.txt")], [str(tmp_path / "a.parquet")]
+    for training, validation in (names, names[::-1]):
+        assert len(find_sources(training, text=TextConfig(encoding="cp1252"), validation=validation)) == 2
