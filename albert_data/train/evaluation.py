@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from albert_data.train.batch import Batch, BatchShape
+from albert_data.train.batch import NO_LABEL, Batch, BatchShape
 from albert_data.train.distributed import ALONE, Ranks
 from albert_data.train.loader import RowReader, Rows
 from albert_data.train.metrics import Figures, figures, measure
@@ -33,12 +33,13 @@ def evaluate(
     ranks: Ranks = ALONE,
     must_stop: Callable[[], bool] = lambda: False,
 ) -> Figures:
-    """Return means over the first `num_rows` rows, whose batches are divided among the ranks.
+    """Return means over the first `num_rows` rows, whose batches are divided among the ranks, and `judge_accuracy`.
 
     must_stop: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
     Draws no random number. Leaves the model in training mode.
     """
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
+    right_R = torch.zeros(min(num_rows, len(shards)), dtype=torch.float64, device=precision.device)  # of each row
     model.eval()
     for number, batch in enumerate(fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens)):
         if must_stop():
@@ -48,8 +49,41 @@ def evaluate(
             with precision.autocast():
                 output = model(moved)
             sums_F += measure(output, moved)
+            if output.sop_logits_BK is not None:
+                is_right_B = output.sop_logits_BK.max(-1).indices == moved.sop_labels_B
+                right_R[torch.from_numpy(batch.rows)] = is_right_B[: len(batch.rows)].double()
     model.train()
-    return figures(ranks.sum(sums_F.tolist()))
+    right = np.array(ranks.sum(right_R.tolist()))
+    return {**figures(ranks.sum(sums_F.tolist())), **judge_accuracy(shards, right)}
+
+
+def judge_accuracy(shards: Rows, right: np.ndarray) -> Figures:
+    """What the accuracy of the sentence task on the first rows is to be compared with; without labels, `num_documents`.
+
+    right: float64, 1 for each row whose label was predicted.
+    sop_majority: the share of the most frequent label, which a model that learnt nothing reaches; sop_entropy: the loss
+    of predicting by the frequencies of the labels. sop_error: the standard error of the accuracy, for documents drawn
+    at random, since rows of one document are alike; it is at least that of independent rows, since few documents show
+    little of their spread. num_documents: of all these rows.
+    """
+    parts = [shards.rows(rows) for rows in np.array_split(np.arange(len(right)), 1 + len(right) // ROWS_PER_READ)]
+    labels, keys = (np.concatenate([getattr(part, name) for part in parts]) for name in ("sop_label", "document_keys"))
+    num_documents, is_labelled = len(np.unique(keys)), labels != NO_LABEL
+    labels, keys, right = labels[is_labelled], keys[is_labelled], right[is_labelled]
+    if not len(labels):
+        return {"num_documents": num_documents}
+    shares = np.bincount(labels) / len(labels)
+    shares, accuracy = shares[shares > 0], right.mean()
+    documents, owners = np.unique(keys, return_inverse=True)
+    count = len(documents)
+    spread = (np.bincount(owners, right - accuracy) ** 2).sum() * (count / (count - 1) if count > 1 else 0)
+    independent = accuracy * (1 - accuracy) * len(labels)
+    return {
+        "sop_majority": float(shares.max()),
+        "sop_entropy": float(-(shares * np.log(shares)).sum()),
+        "sop_error": float(np.sqrt(max(spread, independent)) / len(labels)),
+        "num_documents": num_documents,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from albert_data.train.flops import describe_peak
 from albert_data.train.intervals import POINTS
 from albert_data.train.loader import ShardLoader, Splits
 from albert_data.train.metrics import Figures
+from albert_data.train.runs.figures import describe_few
 from albert_data.train.session import Session
 from albert_data.wording import count_of, format_duration, format_share
 
@@ -175,14 +176,24 @@ def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) 
     for head, name in (("mlm", "MLM"), ("sop", task.title)):
         loss, accuracy = values[f"{head}_loss"], values[f"{head}_accuracy"]
         if loss is not None and accuracy is not None:
-            long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right)"
+            long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{_describe_error(values, head)})"
             parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
     return ", ".join(parts) or "nothing to predict"
+
+
+def _describe_error(values: Mapping[str, Any], head: str) -> str:
+    """What an accuracy is to be compared with, of the sentence task in validation rows."""
+    if head != "sop" or values.get("sop_error") is None:
+        return ""
+    error, majority = (format_share(values[name], 1) for name in ("sop_error", "sop_majority"))
+    return f", standard error {error}; the most frequent label alone: {majority}"
 
 
 def describe_end(values: Figures, task: PairTask, baseline: Baseline | None) -> str:
     """The last validation figures, and the loss of a model that knows only how frequent each piece is."""
     text = f"validation at the end: {describe(values, task)}"
+    if few := describe_few(values):
+        text += f"\n{few}"
     loss = values["mlm_loss"]
     if baseline is None or loss is None:
         return text

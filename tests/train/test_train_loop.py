@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from shard_fixtures import write_like
 
 from albert_data.errors import AlbertDataError, ConfigError, OutputError
+from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.shards import reader
 from albert_data.train import checkpoint, loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.config import MODEL_PRESETS, RECIPES
-from albert_data.train.evaluation import evaluate, measure_baseline
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
+from albert_data.train.evaluation import evaluate, judge_accuracy, measure_baseline
 from albert_data.train.model import Albert
 from albert_data.train.precision import Precision, choose_precision
+from albert_data.train.report import describe
 from albert_data.train.session import choose_shape
 
 TINY = dataclasses.replace(
@@ -57,6 +62,7 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
     ]
     figures = {"step", "split", "mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"}
     assert set(lines[0]) == figures | {"lr", "epoch", "padding_share", "tokens_per_second", "seconds"}
+    figures |= {"sop_majority", "sop_entropy", "sop_error", "num_documents"}
     assert set(lines[1]) == figures | {"guesses"}
     assert set(lines[3]) == figures | {"guesses", "unigram_loss", "unigram_entropy"}
 
@@ -85,6 +91,55 @@ def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_r
     values = evaluate(load_model(last), validation, precision, num_rows=20, batch_tokens=5 * 64)
     line = toys.read_metrics(tmp_path / "run")[-1]
     assert values == pytest.approx({name: line[name] for name in values}, rel=1e-5)
+
+
+@given(
+    labels=st.lists(st.tuples(st.sampled_from((-1, 0, 1, 2)), st.integers(0, 4), st.booleans()), max_size=30),
+    num_rows=st.integers(1, 40),
+)
+def test_an_accuracy_is_judged_by_the_most_frequent_label_and_by_documents(labels, num_rows, module_toys):
+    """labels: of rows, the label, the document, and whether it was predicted."""
+    shards, measured = module_toys.make_shards(max(1, len(labels))), labels[:num_rows]
+    sop_label, document_keys, right = (np.array(column) for column in zip(*labels, (-1, 0, False), strict=True))
+    shards.examples = dataclasses.replace(
+        shards.examples, sop_label=sop_label.astype(np.int8), document_keys=document_keys.astype(np.uint64)
+    )
+    found = judge_accuracy(shards, right[: len(measured)].astype(np.float64))
+    pairs = [(label, document, right) for label, document, right in measured if label >= 0]
+    num_documents = len({document for _, document, _ in measured})
+    if not pairs:
+        assert found == {"num_documents": num_documents}
+        return
+    shares = [count / len(pairs) for count in Counter(label for label, _, _ in pairs).values()]
+    accuracy, documents = sum(right for _, _, right in pairs) / len(pairs), {document for _, document, _ in pairs}
+    squares = [sum(right - accuracy for _, one, right in pairs if one == document) ** 2 for document in documents]
+    count, independent = len(documents), accuracy * (1 - accuracy) * len(pairs)
+    by_documents = sum(squares) * count / (count - 1) if count > 1 else 0
+    assert found == pytest.approx(
+        {
+            "sop_majority": max(shares),
+            "sop_entropy": -sum(share * math.log(share) for share in shares),
+            "sop_error": math.sqrt(max(by_documents, independent)) / len(pairs),
+            "num_documents": num_documents,
+        },
+        abs=1e-12,
+    )
+
+
+def test_a_model_that_always_says_the_frequent_label_is_right_as_often_as_that(toys):
+    shards = toys.make_shards(30, seed=3)
+    labels = np.where(np.arange(30) % 10 < 6, 1, 0).astype(np.int8)
+    shards.examples = dataclasses.replace(shards.examples, sop_label=labels)
+    shape = {"embedding_size": 16, "hidden_size": 32, "num_layers": 1, "num_heads": 2, "ffn_size": 64}
+    model = Albert(AlbertConfig(vocab_size=40, max_positions=64, **shape))
+    with torch.no_grad():
+        model.sop_head.weight.zero_()
+        model.sop_head.bias.copy_(torch.tensor([0.0, 1.0]))
+    values = evaluate(model, shards, choose_precision("fp32", "cpu"), num_rows=30, batch_tokens=5 * 64)
+    assert values["sop_accuracy"] == pytest.approx(0.6)
+    assert values["sop_majority"] == pytest.approx(0.6)
+    assert "60.0 % right, standard error " in describe(values, PAIR_TASKS["sop"])
+    assert "the most frequent label alone: 60.0 %" in describe(values, PAIR_TASKS["sop"])
 
 
 def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys, use_shards, tmp_path, capsys):

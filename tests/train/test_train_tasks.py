@@ -30,6 +30,7 @@ from albert_data.train.runs.page import make_run_page
 from albert_data.train.runs.view import describe_run
 from albert_data.train.session import select_weights
 from albert_data.train.sizes import count_parameters
+from albert_data.wording import format_share
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 
@@ -81,9 +82,16 @@ def test_a_run_reports_the_loss_of_its_sentence_task(task: str, trained, capsys:
     for other in ("SOP", "NSP", "order"):
         assert (f"{other} loss" in page) == (f"{other} loss" in text) == (other == title)
     if orders:
-        assert figures.baseline("sop_loss") == math.log(len(orders))
+        last = figures.lines[-1]
+        assert figures.baseline("sop_loss") == last["sop_entropy"] <= math.log(len(orders))
+        assert figures.baseline("sop_accuracy") == last["sop_majority"] >= 1 / len(orders)
         assert f"{title} head" in text
-        assert f"{math.log(len(orders)):.3f} (chance)" in page
+        assert f"{last['sop_entropy']:.3f} (frequencies of the labels)" in page
+        assert f"standard error {format_share(last['sop_error'], 1)}" in page
+        assert format_share(last["sop_error"], 1) in text
+    few = f"The validation rows are of {figures.lines[-1]['num_documents']} document"
+    assert few in page
+    assert few in text
 
 
 @pytest.mark.parametrize("task", TASKS)

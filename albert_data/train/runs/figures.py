@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from albert_data.config import MIN_VALIDATION
 from albert_data.errors import CheckpointError
 from albert_data.files import parse_json, read_bytes
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
 from albert_data.train.reading import explain, read_object, show
-from albert_data.wording import format_share
+from albert_data.wording import count_of, format_share
 
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
@@ -43,8 +44,8 @@ SHARE = partial(format_share, digits=1)
 CURVES = (
     Curve(key="mlm_loss", title="MLM loss, nats", form=LOSS, baseline_name="frequencies alone"),
     Curve(key="mlm_accuracy", title="MLM accuracy", form=SHARE),
-    Curve(key="sop_loss", title="SOP loss, nats", form=LOSS, baseline_name="chance"),
-    Curve(key="sop_accuracy", title="SOP accuracy", form=SHARE, baseline_name="chance"),
+    Curve(key="sop_loss", title="SOP loss, nats", form=LOSS, baseline_name="frequencies of the labels"),
+    Curve(key="sop_accuracy", title="SOP accuracy", form=SHARE, baseline_name="most frequent label"),
     Curve(key="lr", title="Learning rate", form=RATE),
     Curve(key="tokens_per_second", title="Tokens a second", form=COUNT),
     Curve(key="mfu", title="Model FLOPs utilisation", form=SHARE),
@@ -80,15 +81,24 @@ class RunFigures:
 
     @property
     def chance(self) -> tuple[float, float] | None:
-        """Loss and accuracy of guessing one of the equally likely labels; None without a sentence task."""
+        """Loss and accuracy of a model that knows only how frequent each label is; None without a sentence task.
+
+        In the rows of the last validation. Runs before it, and those of earlier versions, have equally likely labels.
+        """
         num_labels = len(self.task.orders)
-        return (math.log(num_labels), 1 / num_labels) if num_labels else None
+        if not num_labels:
+            return None
+        loss, share = (self._newest(name) for name in ("sop_entropy", "sop_majority"))
+        return (math.log(num_labels), 1 / num_labels) if loss is None or share is None else (loss, share)
+
+    def _newest(self, key: str) -> float | None:
+        found = [value for line in self.lines if (value := number(line, key)) is not None]
+        return found[-1] if found else None
 
     @property
     def unigram_loss(self) -> float | None:
         """The MLM loss of frequencies alone; measured at the end of a run, so None in one that was stopped."""
-        found = [value for line in self.lines if (value := number(line, "unigram_loss")) is not None]
-        return found[-1] if found else None
+        return self._newest("unigram_loss")
 
     def baseline(self, key: str) -> float | None:
         """What a model that learnt nothing from context would reach, where that is known."""
@@ -118,6 +128,15 @@ def number(line: Line, key: str) -> float | None:
     value = line.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_EXACT
     return float(value) if is_number and value is not None else None
+
+
+def describe_few(line: Line) -> str:
+    """A sentence if the validation rows that a line measured are of few documents; empty otherwise."""
+    count = int(number(line, "num_documents") or 0)
+    if not 0 < count < MIN_VALIDATION:
+        return ""
+    documents = count_of(count, "document")
+    return f"The validation rows are of {documents}, fewer than {MIN_VALIDATION}, so these figures are rough."
 
 
 def read_run(run: Path) -> RunFigures:

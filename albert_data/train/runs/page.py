@@ -26,6 +26,7 @@ from albert_data.train.runs.figures import (
     Curve,
     Point,
     RunFigures,
+    describe_few,
     join_short_end,
     name_curves,
     number,
@@ -113,7 +114,7 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
         yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
         return
     rows = [
-        (curve.title, curve.form(value), _describe_baseline(run, curve))
+        (curve.title, curve.form(value) + _describe_error(last, curve), _describe_baseline(run, curve))
         for curve in name_curves(run.task)
         if (value := number(last, curve.key)) is not None
     ]
@@ -121,8 +122,15 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
     yield render_table(heads, rows, caption=f"Validation at step {last['step']:,}")
     if run.unigram_loss is None:
         yield "<p>The MLM loss of frequencies alone is measured at the end of a run, and so not known here.</p>"
+    if few := describe_few(last):
+        yield f"<p>{few}</p>"
     if (entropy := number(last, "unigram_entropy")) is not None:
         yield f"<p>Entropy of the validation labels themselves: {entropy:.3f} nats.</p>"
+
+
+def _describe_error(line: dict[str, Any], curve: Curve) -> str:
+    error = number(line, "sop_error") if curve.key == "sop_accuracy" else None
+    return "" if error is None else f", standard error {curve.form(error)}"
 
 
 def _describe_baseline(run: RunFigures, curve: Curve) -> str:

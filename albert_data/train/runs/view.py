@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import read_run_file
-from albert_data.train.runs.figures import RunFigures, number, read_run, thin
+from albert_data.train.runs.figures import RunFigures, describe_few, number, read_run, thin
 from albert_data.train.sizes import describe_parts, parts_to_dict
 from albert_data.wording import format_share
 
@@ -50,14 +50,17 @@ def _finite(value: Any) -> Any:
 
 def _describe_curves(figures: RunFigures) -> str:
     title, chance = figures.task.title, figures.chance
-    lines = ["Validation      step   MLM loss   right" + (f"{title:>6} loss   right" if chance else "")]
+    lines = ["Validation      step   MLM loss   right" + (f"{title:>6} loss   right   error" if chance else "")]
     found = [line for line in figures.lines if line["split"] == "validation"]
     for line in thin(found, MOST_LINES):
         loss, right, sop_loss, sop_right = (number(line, name) for name in _FIGURES)
-        sentence_task = f"{_number(sop_loss, '11.3f')}{_percent(sop_right)}" if chance else ""
+        error = _percent(number(line, "sop_error"))
+        sentence_task = f"{_number(sop_loss, '11.3f')}{_percent(sop_right)}{error}" if chance else ""
         lines.append(f"{line['step']:>20,}{_number(loss, '11.3f')}{_percent(right)}{sentence_task}")
     if not found:
         lines.append("  none: the shards have no validation rows, or none was read yet")
+    elif few := describe_few(found[-1]):
+        lines.append(f"  {few}")
     if figures.unigram_loss is not None:
         alone = f"{figures.unigram_loss:11.3f}"
         by_chance = f"{'':8}{chance[0]:11.3f}{_percent(chance[1])}" if chance else ""
