@@ -89,9 +89,10 @@ def test_a_run_reports_the_loss_of_its_sentence_task(task: str, trained, capsys:
         assert f"{last['sop_entropy']:.3f} (frequencies of the labels)" in page
         assert f"standard error {format_share(last['sop_error'], 1)}" in page
         assert format_share(last["sop_error"], 1) in text
-    few = f"The validation rows are of {figures.lines[-1]['num_documents']} document"
+    few = f"Validation rows of {figures.lines[-1]['num_documents']} document"
     assert few in page
     assert few in text
+    assert max(map(len, text.split("\n")[1:])) <= 80  # the first line has the path
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -136,7 +136,7 @@ def describe_few(line: Line) -> str:
     if not 0 < count < MIN_VALIDATION:
         return ""
     documents = count_of(count, "document")
-    return f"The validation rows are of {documents}, fewer than {MIN_VALIDATION}, so these figures are rough."
+    return f"Validation rows of {documents}, fewer than {MIN_VALIDATION}: these figures are rough."
 
 
 def read_run(run: Path) -> RunFigures:
