@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from build_fixtures import digest_shards, write_corpus
+from build_fixtures import digest_shards, run_build, write_corpus
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_language import make_sentences
+from unwrapping_reference import is_alpha, is_glued
 from wordpiece_fixtures import SPECIALS, encode, tokenizers
 
-from albert_data import open_shards
+from albert_data import open_shards, split_sentences
 from albert_data.cli.main import cli
+from albert_data.config import TextConfig
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
 from albert_data.errors import TokenizerError
 from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.verify import verify
+from albert_data.sentences.text import Text, include_spaces, make_text, slice_sentences
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.words import find_word_starts
 
@@ -201,3 +209,155 @@ def test_a_build_says_that_it_is_slow_and_is_verified(tmp_path: Path, roberta: T
     assert list(verify(tmp_path / "1")) == []
     assert choose_rows(open_shards(tmp_path / "1"), Choice(count=3, text=" the "))
     assert "Ġ" not in CliRunner().invoke(cli, ["inspect", str(tmp_path / "1")]).output
+
+
+# ---- the space before a sentence ----
+
+
+def split_roberta() -> Any:
+    """Pre-tokenised by a pattern and then by bytes, as for Llama and Qwen."""
+    backend = train_roberta()
+    pattern = tokenizers.Regex(r" ?\w+| ?[^\s\w]+|\s+")
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(pattern, "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return backend
+
+
+def composed_roberta() -> Any:
+    backend = train_roberta()
+    backend.normalizer = tokenizers.normalizers.NFC()
+    return backend
+
+
+def prefixed_roberta() -> Any:
+    backend = train_roberta()
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    return backend
+
+
+def stripped_roberta() -> Any:
+    backend = train_roberta()
+    backend.normalizer = tokenizers.normalizers.Strip()
+    return backend
+
+
+def prepended_roberta() -> Any:
+    backend = train_roberta()
+    backend.normalizer = tokenizers.normalizers.Prepend(" ")
+    return backend
+
+
+def read(text: str) -> Text:
+    config, block = TextConfig(), Block(data=text.encode(), format="txt", path="", start=0)
+    return make_text(read_documents(block, config, Damage()), config)
+
+
+def list_sentences(text: Text) -> list[str]:
+    return [part.decode() for part in slice_sentences(text.utf8, text.sentence_begins, text.sentence_ends)]
+
+
+READS_SPACES = [train_roberta, train_modernbert, split_roberta, composed_roberta]
+READS_NONE = [prefixed_roberta, stripped_roberta, prepended_roberta, train_unigram, make_whitespace_wordpiece]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two.\nThree.\n\nFour. Five.", ["One.", " Two.", " Three.", "Four.", " Five."]),
+        ("一句。两句。\n三句。", ["一句。", "两句。", "三句。"]),
+        ("一句。 “两句。”\n“三句。”\nThree.", ["一句。", " “两句。”", "“三句。”", " Three."]),
+        ("2024。\n第三。\n3\n中", ["2024。", "第三。", " 3", " 中"]),
+        ("中 a.\nไทย\nไทย", ["中 a.", " ไทย", "ไทย"]),
+        ("...\n中\n...", ["...", " 中", " ..."]),
+    ],
+)
+def test_a_sentence_has_the_space_that_stood_before_it(text: str, expected: list[str]):
+    assert list_sentences(include_spaces(read(text))) == expected
+
+
+def is_unspaced(characters: Iterable[str]) -> bool:
+    """Whether the first letter, or mark of a script without spaces, is of such a script."""
+    for character in characters:
+        if is_glued(character):
+            return True
+        if is_alpha(character):
+            return False
+    return False
+
+
+def add_spaces_slowly(documents: list[list[list[str]]], lines: list[list[str]]) -> list[str]:
+    """The sentences of documents, each a list of lines of sentences, with their spaces. lines: the texts of lines."""
+    found = []
+    for document, texts in zip(documents, lines, strict=True):
+        last = ""
+        for line, text in zip(document, texts, strict=True):
+            at = 0
+            for number, sentence in enumerate(line):
+                begin = text.index(sentence, at)
+                is_spaced = number > 0 and begin > at
+                if number == 0 and last:
+                    is_spaced = not (is_unspaced(reversed(last)) and is_unspaced(sentence))
+                found.append(" " * is_spaced + sentence)
+                last, at = sentence, begin + len(sentence)
+    return found
+
+
+words = st.sampled_from(
+    ["One", "two.", "中文。", "“好。”", "3", "...", "ไทย", "—", "é!", "Mr.", "他", "\u3000", "?", "『"]
+)
+
+
+@given(
+    st.lists(st.lists(st.lists(words, min_size=1, max_size=6), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.data(),
+)
+def test_spaces_are_those_of_the_slow_reference(documents: list[list[list[str]]], data: st.DataObject):
+    joints = st.sampled_from(["", " ", " "])
+    written = [["x" + "".join(word + data.draw(joints) for word in line) for line in lines] for lines in documents]
+    lines = [[" ".join(line.split()) for line in document] for document in written]
+    sentences = [[split_sentences(line) for line in document] for document in lines]
+    text = read("\n\n".join("\n".join(document) for document in written))
+    assert list_sentences(include_spaces(text)) == add_spaces_slowly(sentences, lines)
+
+
+@pytest.mark.parametrize("make", [*READS_SPACES, *READS_NONE])
+def test_only_byte_level_bpe_without_a_prefix_reads_the_space_before_a_sentence(make: Callable[[], Any]):
+    backend = make()
+    backend.encode_special_tokens = True
+    tokenizer, text = (
+        Tokenizer(backend.to_str().encode(), "tokenizer"),
+        read("The river. A long river.\nThe end.\n\nThe sea."),
+    )
+    sentences = list_sentences(include_spaces(text) if make in READS_SPACES else text)
+    expected = [backend.encode(sentence, add_special_tokens=False).ids for sentence in sentences]
+    found = tokenizer.encode_documents(text)
+    offsets = found.sentence_offsets.tolist()
+    assert [found.ids[begin:end].tolist() for begin, end in itertools.pairwise(offsets)] == expected
+    alone, _ = tokenizer.encode(text)
+    assert (alone.tolist() == found.ids.tolist()) == (make not in READS_SPACES), "encode adds nothing"
+    plain = [backend.encode(sentence, add_special_tokens=False).ids for sentence in list_sentences(text)]
+    assert encode(tokenizer, list_sentences(text)) == plain
+
+
+@pytest.mark.parametrize("make", READS_SPACES)
+def test_sentences_with_their_spaces_have_the_ids_of_the_whole_line(make: Callable[[], Any]):
+    backend = make()
+    tokenizer = Tokenizer(backend.to_str().encode(), "tokenizer")
+    for at in range(20):
+        line = " ".join(make_sentences(10, seed=at))
+        assert tokenizer.encode_documents(read(line)).ids.tolist() == backend.encode(line, add_special_tokens=False).ids
+
+
+def test_rows_of_byte_level_pieces_keep_the_space_between_sentences(tmp_path: Path, roberta: Tokenizer):
+    sentences = list(make_sentences(200, seed=5))
+    documents = [" ".join(sentences[at : at + 20]) for at in range(0, 200, 20)]
+    write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
+    run_build(tmp_path / "in", tmp_path / "out", roberta)
+    for row in open_shards(tmp_path / "out"):
+        ids, end = row.original_ids, 1 + row.segment_a_len
+        for segment in (ids[1:end], ids[end + 1 : -1]):
+            assert any(roberta.decode(segment) in document for document in documents)

@@ -69,6 +69,11 @@ class Kind(ABC):
     has_prefix: bool
     slow_reason: str | None
 
+    @property
+    def reads_spaces(self) -> bool:
+        """Whether a space is a part of the word after it, so sentences of a document are encoded with theirs."""
+        return False
+
     @abstractmethod
     def prepare(self) -> None:
         """Make the constant part of what encoding needs, which forked processes then share."""

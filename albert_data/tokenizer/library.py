@@ -4,6 +4,7 @@ In: a tokenizer.json. Out: the ids of the library `tokenizers`, which encodes al
 special piece is text; if the vocabulary finds such a piece in text itself, that is unknown text.
 
 Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##".
+Byte-level BPE without `add_prefix_space` is given the sentences of a document with the spaces before them (model.py).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LibraryKind(Kind):
         self._values, self._name = values, name
         self.pieces = list_pieces(values, name)
         self.specials = find_specials(self.pieces, name)
-        marks = _find_marks(values, self.pieces, name)
+        self._marks = marks = _find_marks(values, self.pieces, name)
         added = {token["content"]: bool(token.get("special")) for token in values.get("added_tokens") or []}
         self.texts = [piece if added.get(piece) else _show(piece, marks) for piece in self.pieces]
         self.is_ordinary = (
@@ -60,6 +61,12 @@ class LibraryKind(Kind):
     @cached_property
     def _backend(self) -> Backend:
         return Backend(self._values, self._name)
+
+    @cached_property
+    def reads_spaces(self) -> bool:
+        """Yes for byte-level pieces without `add_prefix_space`, if no normaliser strips the text."""
+        is_bare = self._marks == _BYTES and not self.has_prefix
+        return is_bare and self.normalise(" a") != self.normalise("a")
 
     def prepare(self) -> None:
         backend = self._backend

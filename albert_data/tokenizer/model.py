@@ -21,7 +21,7 @@ from albert_data.config import ExampleConfig
 from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.rules import RULES_VERSION
-from albert_data.sentences.text import Text
+from albert_data.sentences.text import Text, include_spaces
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES
@@ -217,8 +217,8 @@ class Tokenizer:
         return ids.take(), np.cumsum(offsets, out=offsets)
 
     def encode_documents(self, text: Text) -> Documents:
-        """Tokenise whole documents. A sentence may have no tokens."""
-        ids, offsets = self.encode(text)
+        """Tokenise whole documents. A sentence may have no tokens; see `include_spaces` for the space before it."""
+        ids, offsets = self.encode(include_spaces(text) if self._kind.reads_spaces else text)
         return Documents(
             ids=ids,
             sentence_offsets=offsets,
