@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Put beside the files of a build or a training run. None has the name of a file of ours.
+# Put beside the files of a build. None has the name of a file of ours.
 COMMON = (
     "notes.txt",
     ".DS_Store",
@@ -17,6 +17,7 @@ COMMON = (
     "tokenizer/notes.txt",
     "manifest.json.bak",
 )
+HIDDEN = tuple(name for name in COMMON if name.startswith("."))  # in an empty folder too
 BESIDE = ("notes.txt", "out.tmp", "out-old/manifest.json")
 
 

@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 import click
 
 from reliability.processes import ROOT, find_descendants, make_environment
+from reliability.scenes import digest_all
 
 PATIENCE_SECONDS = 300.0
 NODES = 3
@@ -185,7 +185,7 @@ class Trials:
         work = out / ".build"
         folder = work / "receipts" if stage == "map" else work / "shards" / "receipts"
         wanted = self._rng.randint(0, 8 if stage == "map" else 20)
-        while not ((work / "journal.json").exists() if stage == "publish" else count_names(folder) >= wanted):
+        while not ((work / "manifests").exists() if stage == "publish" else count_names(folder) >= wanted):
             if command.poll() is not None:
                 return False
             time.sleep(0.001)
@@ -213,12 +213,6 @@ class Trials:
                 lines.append(" ".join(rng.choices(words, k=12)).capitalize() + "." + rng.choice(("", "\n")))
                 size += len(lines[-1]) + 1
             (self._folder / "corpus" / f"{number}.txt").write_text("\n".join(lines))
-
-
-def digest_all(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file, hidden ones too."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def count_names(folder: Path) -> int:

@@ -242,6 +242,12 @@ def digest_file(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
 
 
+def digest_all(folder: Path) -> Result:
+    """Return the SHA-256 of every file, hidden ones too."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): digest_file(path) for path in files}
+
+
 def digest_shards(folder: Path, ended: Ended) -> Result:
     """Return the digests of all files of a finished build."""
     out = folder / OUT

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from reliability.belongings import BESIDE, COMMON, Belongings
+from reliability.belongings import BESIDE, COMMON, HIDDEN, Belongings
 from reliability.disks import ROOMY_BYTES, measure_disk, measure_peak, mount_disk, resize_disk
 from reliability.processes import SIGNALS, TARGETS, Ended, Strike, run
 from reliability.scenes import OUT, PAGE, RUN, VOCAB, Result, Scene
@@ -136,14 +136,23 @@ class Bench:
 
     @classmethod
     def lay_out(cls, scene: Scene, reference: Reference, folder: Path, rng: Random) -> Bench:
-        """Make the scene's files, and the user's: always beside the output, in half of the trials also in it."""
+        """Make the scene's files, and the user's: always beside the output, in half of the trials also in it.
+
+        A new folder gets hidden files alone, because a build refuses others.
+        """
         bench = cls(scene=scene, reference=reference, work=folder / "work", logs=folder / "logs")
         bench.work.mkdir(parents=True, exist_ok=True)
         scene.prepare(bench.work)
         bench.belongings.plant(bench.work, BESIDE)
         if scene.holds == OUT and rng.random() < 0.5:
-            bench.belongings.plant(bench.work / scene.holds, COMMON)
+            out = bench.work / OUT
+            bench.belongings.plant(out, COMMON if out.exists() else HIDDEN)
         return bench
+
+    def add_files(self) -> None:
+        """Put the user's files into what a killed build left: it is a folder of ours, so they stay."""
+        if (self.work / OUT / ".build" / "plan.json").exists():
+            self.belongings.plant(self.work / OUT, COMMON)
 
     def is_complete(self, ended: Ended) -> bool:
         """Whether the first command has finished its work."""
@@ -160,6 +169,8 @@ def try_signal(scene: Scene, reference: Reference, folder: Path, rng: Random, nu
     trial = Trial(scene=scene.name, label=label, number=number)
     trial.note(ended)
     check_code(trial, bench, strike, ended)
+    if rng.random() < 0.5:
+        bench.add_files()
     finish(trial, bench, ended)
     return trial
 

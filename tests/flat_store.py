@@ -110,13 +110,13 @@ class FlatStore(Disk):
         for name, data in files.items():
             self._put(folder / name, data)
 
-    def publish(self, folder: Path, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
         for name, made in files.items():
-            if isinstance(made, bytes):
-                self._put(folder / name, made)
-            elif str(made) in self._objects:
+            if str(made) in self._objects:
                 self._put(folder / name, self._get(made)[0])  # a copy within the store
                 self.remove(made)
+            else:
+                self._get(folder / name)
 
     def sync(self, path: Path) -> None:
         pass

@@ -127,7 +127,7 @@ def test_ctrl_c_while_workers_are_forked_ends_the_build_and_all_workers(here: Pa
     assert run_interrupted("", *BUILD)[0] == 0
 
 
-@pytest.mark.parametrize("name", ["journal.json", ".arrow", "manifest.json"])
+@pytest.mark.parametrize("name", ["manifests", ".arrow", "manifest.json"])
 def test_ctrl_c_while_shards_are_published_loses_nothing(name: str, here: Path):
     check_ended(*run_interrupted(WRITING.format(name=name), *BUILD))
     assert run_interrupted("", *BUILD)[0] == 0
@@ -136,7 +136,7 @@ def test_ctrl_c_while_shards_are_published_loses_nothing(name: str, here: Path):
 
 
 def test_ctrl_c_while_a_file_is_written_removes_its_temporary(here: Path):
-    check_ended(*run_interrupted(WRITING.format(name="manifest.json"), *BUILD))
+    check_ended(*run_interrupted(WRITING.format(name="manifests"), *BUILD))
     assert list_temporaries(here) == []
 
 

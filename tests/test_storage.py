@@ -72,9 +72,10 @@ def count_changes(store: FlatStore, work: Callable[[], object]) -> int:
 
 
 # The last changes: the shards, publishing, cleaning up.
-@pytest.mark.parametrize("from_end", range(1, 70, 6))
-def test_a_build_into_a_store_that_dies_at_a_change_resumes_to_the_same_bytes(
-    from_end: int, corpus: Corpus, out: Path, flat: FlatStore
+@pytest.mark.parametrize("replaces", [False, True], ids=["same", "others"])
+@pytest.mark.parametrize("from_end", range(1, 75, 4))
+def test_a_build_into_a_store_that_dies_at_a_change_is_resumed_or_replaced(
+    from_end: int, replaces: bool, corpus: Corpus, out: Path, flat: FlatStore
 ):
     changes = count_changes(flat, lambda: corpus.build(out, seed=5))
     flat.changes_left = changes - from_end
@@ -82,7 +83,8 @@ def test_a_build_into_a_store_that_dies_at_a_change_resumes_to_the_same_bytes(
         corpus.build(out, overwrite=True)
     flat.changes_left = 1 << 30
     is_older = b'"seed": 5' in flat.files(out).get("manifest.json", b"")
-    corpus.build(out, overwrite=is_older)
+    for settings in ({"seed": 6, "overwrite": True}, {"overwrite": True}) if replaces else ({"overwrite": is_older},):
+        corpus.build(out, **settings)
     assert digest(flat, out) == corpus.files
 
 
@@ -156,21 +158,21 @@ def test_only_our_own_temporary_files_are_left_over(tmp_path: Path):
 
 
 def test_the_last_file_is_published_when_the_others_are_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    made, out, events = tmp_path / "made", tmp_path / "out", []
-    made.write_bytes(b"a shard")
-    out.mkdir()
+    out, events, made = tmp_path / "out", [], [tmp_path / name for name in ("1", "2", "3")]
+    for path in (*made, out / "a/moved before"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"made")
     replace, sync = os.replace, Disk.sync
     monkeypatch.setattr(os, "replace", lambda old, new: (events.append(f"name {Path(new).name}"), replace(old, new)))
     monkeypatch.setattr(Disk, "sync", lambda self, path: (events.append(f"sync {path.name}"), sync(self, path))[1])
-    files = {"a/first": made, "a/moved before": tmp_path / "gone", "b/second": b"content", "last": b"all are there"}
-    DISK.publish(out, files, scratch=tmp_path / "scratch")
-    events = [event for event in events if event != "name scratch"]  # the content, before it is moved
+    gone = tmp_path / "gone"
+    DISK.publish(out, {"a/first": made[0], "a/moved before": gone, "b/second": made[1], "last": made[2]})
     assert events[:2] == ["name first", "name second"]
     assert sorted(events[2:4]) == ["sync a", "sync b"]
     assert events[4:] == ["name last", "sync out"]
-    assert (out / "a/first").read_bytes() == b"a shard"
-    assert (out / "last").read_bytes() == b"all are there"
-    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"first", "moved before", "second", "last"}
+    with pytest.raises(FileNotFoundError, match="gone"):
+        DISK.publish(out, {"lost": gone, "last": made[2]})
 
 
 def test_a_lock_excludes_others_until_it_is_freed(tmp_path: Path):

@@ -147,9 +147,22 @@ def test_the_second_of_two_builds_into_one_folder_is_refused(stored: Bucket, cor
 def test_a_file_that_no_build_wrote_is_never_replaced(stored: Bucket, corpus: Corpus):
     stored.put("out/train/shard-00000.arrow", b"mine")
     stored.put("out/notes.txt", b"mine too")
-    with pytest.raises(OutputError, match="was not written by a build"):
-        build(stored, corpus)
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="out holds notes.txt and 1 other name, but no build; name a new"):
+            build(stored, corpus, overwrite=overwrite)
     assert stored.files("out/") == {"train/shard-00000.arrow": b"mine", "notes.txt": b"mine too"}
+
+
+def test_what_the_user_adds_to_a_build_in_a_store_stays(stored: Bucket, corpus: Corpus):
+    build(stored, corpus, seed=5)
+    stored.put("out/train/notes.txt", b"mine")
+    build(stored, corpus, overwrite=True)
+    stored.put("out/train/shard-00009.arrow", b"mine too")
+    with pytest.raises(OutputError, match="shard-00009.arrow was not written by a build"):
+        build(stored, corpus, seed=5, overwrite=True)
+    found = stored.files("out/")
+    assert (found.pop("train/notes.txt"), found.pop("train/shard-00009.arrow")) == (b"mine", b"mine too")
+    assert found.keys() == corpus.files.keys()
 
 
 # ---- commands ----

@@ -267,18 +267,23 @@ def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket: Bu
 
 def test_published_files_are_moved_and_the_last_is_never_replaced(bucket: Bucket, store: Storage):
     out = make_path(f"{bucket.url}/out")
-    bucket.put("made", b"a shard")
+    made = {name: make_path(f"{bucket.url}/{name}") for name in ("1", "2", "gone")}
+    bucket.put("1", b"a shard")
+    bucket.put("2", b"all are there")
     bucket.put("out/b/moved", b"before a kill")
-    files = {"a/first": make_path(f"{bucket.url}/made"), "b/moved": out / "gone", "last": b"all are there"}
-    store.publish(out, files, out / "scratch")
+    store.publish(out, {"a/first": made["1"], "b/moved": made["gone"], "last": made["2"]})
     assert bucket.files() == {"out/a/first": b"a shard", "out/b/moved": b"before a kill", "out/last": b"all are there"}
-    store.publish(out, {"last": b"all are there"}, out)  # as after an answer that was lost
+    store.publish(out, {"last": made["gone"]})  # as after a kill
+    bucket.put("2", b"all are there")
+    store.publish(out, {"last": made["2"]})  # as after an answer that was lost
+    bucket.put("2", b"other")
     with pytest.raises(FileExistsError, match="another process has published here meanwhile"):
-        store.publish(out, {"last": b"other"}, out)
-    with pytest.raises(FileNotFoundError):
-        store.publish(out, {"a/lost": out / "gone", "other": b""}, out)
+        store.publish(out, {"last": made["2"]})
+    for names in (("a/lost", "other"), ("other", "a/lost")):
+        with pytest.raises(FileNotFoundError):
+            store.publish(out, {name: made["2" if name == "other" else "gone"] for name in names})
+        store.remove(out / "other")
     assert bucket.files("out/last") == {"": b"all are there"}
-    assert "out/other" not in bucket.files()
 
 
 # ---- faults ----
@@ -299,9 +304,10 @@ def test_faults_are_waited_out(what: str, bucket: Bucket, store: Storage, store_
 
 
 def test_answers_that_are_lost_do_no_harm(bucket: Bucket, store: Storage, store_server: Server, small_parts: None):
-    out = make_path(f"{bucket.url}/out")
+    out, made = make_path(f"{bucket.url}/out"), make_path(f"{bucket.url}/made")
+    bucket.put("made", b"manifest")
     with store_server.failing(*(times(1, "late reset", method=method) for method in ("GET", "PUT", "POST", "DELETE"))):
-        store.publish(out, {"last": b"manifest"}, out)
+        store.publish(out, {"last": made})
         free = store.lock(out / "lock", b"mark\n", 0)
         free()
     complete = times(1, "late reset", method="POST", key="uploadId")

@@ -134,10 +134,10 @@ def test_another_list_is_another_build_and_a_build_without_one_leaves_none_behin
 
 
 def test_a_list_that_the_user_put_into_the_folder_is_not_replaced(inputs: Path, tmp_path: Path):
-    (tmp_path / "out" / "tokenizer").mkdir(parents=True)
+    run_build(inputs / "in", tmp_path / "out", load_tokenizer(inputs / "vocab"), max_seq_len=64)
     (tmp_path / "out" / "tokenizer" / "words.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"words\.txt was not written by a build"):
-        run_build(inputs / "in", tmp_path / "out", load(inputs), max_seq_len=64)
+        run_build(inputs / "in", tmp_path / "out", load(inputs), overwrite=True, max_seq_len=64)
     assert (tmp_path / "out" / "tokenizer" / "words.txt").read_text() == "mine"
 
 

@@ -311,8 +311,13 @@ def test_a_tokenizer_that_the_user_put_there_is_not_replaced(built: Path, tmp_pa
     command = ["build", str(built / "in"), "--tokenizer", str(vocab), "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(cli, command)
     assert result.exit_code == 1
-    assert "was not written by a build" in str(result.exception) + result.output
+    assert "holds tokenizer, but no build" in str(result.exception) + result.output
     assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").read_text() == "mine"
+    run_build(built / "in", tmp_path / "ours", Tokenizer(train_model(), "model"), max_seq_len=64)
+    (tmp_path / "ours" / "tokenizer" / "tokenizer.json").write_text("mine")
+    result = CliRunner().invoke(cli, [*command[:-1], str(tmp_path / "ours"), "--overwrite"])
+    assert "was not written by a build" in str(result.exception) + result.output
+    assert (tmp_path / "ours" / "tokenizer" / "tokenizer.json").read_text() == "mine"
 
 
 def test_the_commands_show_wordpieces_as_text(built: Path):

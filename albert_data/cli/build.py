@@ -28,7 +28,9 @@ from albert_data.pair_tasks import PAIR_TASKS
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=PLACE, required=True, metavar="OUT", help="Folder to write.")
+@click.option(
+    "-o", "--output", type=PLACE, required=True, metavar="OUT", help="Folder to write: new, empty or of a build."
+)
 @click.option(
     "--tokenizer",
     type=PLACE,

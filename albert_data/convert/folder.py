@@ -166,7 +166,7 @@ class ConversionFolder:
         record = self.read_sealed()
         assert record is not None, "seal wrote it"
         names = (*_list_files(record), RECORD_NAME)
-        self._storage.publish(self.path, {name: find_place(self.work, name) for name in names}, self.work)
+        self._storage.publish(self.path, {name: find_place(self.work, name) for name in names})
         self._remove_receipts()
         return record
 

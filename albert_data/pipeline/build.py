@@ -35,7 +35,7 @@ from albert_data.pipeline.mixed_sources import (
     describe_budgets,
     list_sources,
 )
-from albert_data.pipeline.ownership import check_targets, read_our_manifest
+from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.pipeline.plan import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
 from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
@@ -58,7 +58,7 @@ from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no
 from albert_data.pipeline.vocabulary_folder import check_normalization, is_saved, save_vocabulary
 from albert_data.pipeline.warming import Warming, compile_with_notice
 from albert_data.pipeline.workdir import WorkDir, check_finished
-from albert_data.shards.manifest import Manifest, Plan
+from albert_data.shards.manifest import SPLITS, Manifest, Plan
 from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
@@ -159,8 +159,9 @@ def build_shards(
     """Build the shards of inputs into `out` on any engine.
 
     tokenizer: None to train one on the corpus first. vocab: its settings; None for the defaults.
-    overwrite: replace another build in `out`; a finished one stays until the new one is finished. Files that no build
-    wrote always stay; if one of them has the name of a file of this build, that is an OutputError.
+    out: a folder that is missing, empty or of a build; any other is an OutputError. So is a file that no build wrote
+    under a name that builds give to theirs. All other files stay.
+    overwrite: replace another build in `out`; a finished one stays until the new one is finished.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
@@ -175,12 +176,14 @@ def build_shards(
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan)
     work = WorkDir(out)
-    if not overwrite and (finished := read_our_manifest(out)) is not None:
-        check_finished(finished, plan, out)
+    if not overwrite and (finished := _find_finished(out, plan)) is not None:
         work.sweep(plan)
-        return BuildReport(manifest=finished, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
+        return finished
     work.open()
     try:
+        if not overwrite and (finished := _find_finished(out, plan)) is not None:  # by a build that ran until now
+            work.remove()
+            return finished
         syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
         making = _Build(work, inputs, plan, config, vocab, engine, progress)
         making.syncs = syncs
@@ -195,6 +198,14 @@ def build_shards(
     return BuildReport(
         manifest=manifest, seconds=seconds, resumed_tasks=resumed, was_finished=False, stages=making.stages
     )
+
+
+def _find_finished(out: Path, plan: Plan) -> BuildReport | None:
+    """The build in OUT, if it is finished. Raises OutputError if it is not of this plan."""
+    if (manifest := read_our_manifest(out)) is None:
+        return None
+    check_finished(manifest, plan, out)
+    return BuildReport(manifest=manifest, seconds=0.0, resumed_tasks=0, was_finished=True, stages=Stages())
 
 
 class _Build:
@@ -350,7 +361,6 @@ class _Build:
         self, total: TaskReceipt, rules: ReduceRules, exchange: Exchange | None
     ) -> list[tuple[ReduceTask, ShardReceipt]]:
         tasks = plan_reduce(total, self._config, rules)
-        check_targets(self._work.out, [task.file for task in tasks], self._work.records())
         runs = [self._work.runs / name for name in sorted(total.runs)]
         job = ReduceJob(runs, self._work.shards, rules, exchange, syncs=self.syncs)
         self._work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
@@ -387,11 +397,13 @@ class _Build:
         return [(task, receipt.shard) for task, receipt in shards]
 
     def _read_shards(self, tasks: list[ReduceTask]) -> list[tuple[ReduceTask, ReduceReceipt]]:
-        """The shards that a killed build has finished."""
+        """The shards that a killed build has finished. It may have published some of them."""
         folder = self._work.shards / "receipts"
         storage = find_storage(folder)
         there = set(storage.list_names(folder))
-        begun = [task for task in tasks if task.receipt_name in there]
+        places = [place / split for place in (self._work.shards, self._work.out) for split in SPLITS if there]
+        found = {f"{place.name}/{name}" for place in places for name in storage.list_names(place)}
+        begun = [task for task in tasks if task.receipt_name in there and task.file in found]
         receipts = storage.at_once(lambda task: read_reduce_receipt(self._receipt_path(task)), begun)
         return [(task, receipt) for task, receipt in zip(begun, receipts, strict=True) if receipt is not None]
 

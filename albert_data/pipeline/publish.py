@@ -1,7 +1,7 @@
 """Publish: move the finished shards to OUT, then write the manifest, which makes them a finished build.
 
-After a kill every step can be repeated: a shard is either still in .build or already in OUT. Before the first step a
-journal records the files of this build and of earlier ones, so that a later build recognises them even though there is
+After a kill every step can be repeated: a file is either still in .build or already in OUT. Before the first step the
+old manifest and the new one are put into .build, so that a later build recognises the files of both even though OUT has
 no manifest at that time.
 """
 
@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from hashlib import sha256
-from pathlib import Path
 
 from albert_data.config import BuildConfig
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
-from albert_data.files import is_there, to_json
+from albert_data.files import is_there, write_bytes
 from albert_data.languages import unpack_language
 from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
-from albert_data.pipeline.ownership import (
-    WORDS_FILE,
-    check_targets,
-    find_foreign_shards,
-    is_ours,
-    name_tokenizer,
-    record_files,
-    remove_stale,
-)
+from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceTask
 from albert_data.pipeline.workdir import WorkDir
@@ -125,29 +116,26 @@ def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str
     taken by a file that no build wrote, and OSError if another build has taken the lock.
     """
     work.check_lock()
+    ours = Ours(work.out, work.read_manifests())
+    ours.check()
     shards = [shard.file for shard in manifest.shards]
-    older, own = work.records(), record_files(manifest)
-    records = older | own
-    tokenizer_files = {manifest.tokenizer.file: tokenizer.model}
+    files = {manifest.tokenizer.file: tokenizer.model}
     if tokenizer.words is not None:
-        tokenizer_files[WORDS_FILE] = tokenizer.words
-    check_targets(work.out, [*tokenizer_files, *shards], records)
-    # A card that the user edited stays. Where no build has written yet, a README.md is the user's own: then stop.
-    keeps_card = is_there(work.out / CARD_NAME) and not is_ours(work.out, CARD_NAME, records)
-    if keeps_card and not older:
-        check_targets(work.out, [CARD_NAME], records)
-    work.keep_records(records)
+        files[WORDS_FILE] = tokenizer.words
+    card = work.out / CARD_NAME
+    keeps_card = is_there(card) and not ours.holds(CARD_NAME)
+    if not keeps_card:
+        files[CARD_NAME] = make_card(manifest)
+    for name, data in files.items():
+        write_bytes(work.shards / name, data)
+    made = {name: work.shards / name for name in (*shards, *files)}
+    made[MANIFEST_NAME] = work.keep_manifests(manifest)
     storage = find_storage(work.out)
     work.check_lock()
     storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
-    remove_stale(work.out, older, [*shards, *tokenizer_files])
-    files: dict[str, Path | bytes] = {name: work.shards / name for name in shards}
-    files |= tokenizer_files
-    if not keeps_card:
-        files[CARD_NAME] = make_card(manifest)
-    files[MANIFEST_NAME] = to_json(manifest.to_values())
-    storage.publish(work.out, files, work.placed)
-    notes = [f"{work.out / CARD_NAME} was changed since a build wrote it, and stays as it is"] if keeps_card else []
+    ours.remove(kept=made)
+    storage.publish(work.out, made)
+    notes = [f"{card} is not as a build wrote it, and stays as it is"] if keeps_card else []
     notes += [
         f"{work.out / name} does not belong to this build and stays; programs that read all of the folder read it too"
         for name in find_foreign_shards(work.out, shards)

@@ -9,8 +9,7 @@ OUT/.build/lock         locked by the running build; its text marks the folder a
     shards/basis        what the shards are made of: digest, counts, names of the runs
     tokenizer/          a vocabulary that was trained for this build
     candidates/         on a cluster: sentences from which its sample is chosen (see candidates.py)
-    journal.json        while publishing: the files in OUT that this build and earlier ones wrote (see ownership.py)
-    placed              the next file to be renamed into OUT
+    manifests/          while publishing: of this build and of those whose files are in OUT (see ownership.py)
 
 A killed build resumes by its receipts: a task or shard with a receipt is finished. On one machine runs and receipts are
 never synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the
@@ -27,40 +26,31 @@ from functools import partial
 from pathlib import Path
 
 from albert_data.config import NEWER
-from albert_data.errors import OutputError, StorageError
+from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, remove_files, write_bytes, write_json
 from albert_data.pipeline.card import CARD_NAME
-from albert_data.pipeline.ownership import (
-    WORDS_FILE,
-    Record,
-    Records,
-    check_targets,
-    name_tokenizer,
-    read_journal,
-    read_our_manifest,
-    record_files,
-    write_journal,
-)
+from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.pipeline.vocabulary_folder import FILES as VOCABULARY_FILES
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
-from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME
+from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote
-from albert_data.tokenizer.model import MODEL_NAME
+from albert_data.tokenizer.lexicon import WORDS_NAME
+from albert_data.tokenizer.model import MODEL_NAMES
 from albert_data.wording import count_of
 
 LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
 _SYNCED = "synced"
-_LOCK_NAME, _BOOT_NAME, _BASIS_NAME, _JOURNAL_NAME, _PLACED_NAME = "lock", "boot", "basis", "journal.json", "placed"
-_FIRST_SHARD = f"{SPLITS[0]}/shard-00000{SHARD_SUFFIX}"
+_LOCK_NAME, _BOOT_NAME, _BASIS_NAME = "lock", "boot", "basis"
 # The files that a build writes into each folder below .build. A folder comes after its subfolders, because it can only
 # be removed when it is empty.
 _SHARD_FILES = {
     "shards/receipts": ("*.json",),
     **{f"shards/{split}": (f"*{SHARD_SUFFIX}",) for split in SPLITS},
-    "shards": (_BASIS_NAME,),
+    "shards/tokenizer": (*MODEL_NAMES, WORDS_NAME),
+    "shards": (_BASIS_NAME, CARD_NAME),
 }
 _WORK_FILES = {
     "runs": ("*.run", "*.documents", "*.sources"),
@@ -69,6 +59,7 @@ _WORK_FILES = {
     "tokenizer": VOCABULARY_FILES,
     "candidates": ("*.candidates",),
 }
+_MANIFEST_FILES = {"manifests": ("*.json",)}
 
 
 class WorkDir:
@@ -80,19 +71,21 @@ class WorkDir:
         self.root = out / WORK_NAME
         self.runs, self.receipts = self.root / "runs", self.root / "receipts"
         self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
-        self.candidates = self.root / "candidates"
+        self.candidates, self._manifests = self.root / "candidates", self.root / "manifests"
         self.plan_path, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
         self._boot, self._basis = self.root / _BOOT_NAME, self.shards / _BASIS_NAME
-        self._journal, self.placed = self.root / _JOURNAL_NAME, self.root / _PLACED_NAME
+        self._replaced: Manifest | None = None  # of the finished build that was in OUT when this one began
         self._unlock: Callable[[], None] | None = None
         self._made_out = False
 
     def open(self) -> None:
-        """Make the folder and lock it. Raises OutputError if it can't, or if .build was not made by a build."""
+        """Make the folder and lock it. Raises OutputError if it can't, or if OUT is not new, empty or ours."""
         try:
             if find_kind(self.out) not in (None, FOLDER):
                 raise OutputError(f"output {self.out} is a file; name a folder")
             self._check_root()
+            if not self._is_marked() and read_our_manifest(self.out) is None:
+                check_empty(self.out)
             self._made_out = find_kind(self.out) is None
             self._storage.make_folder(self.root)
             # If a build has just been killed, its processes have to end first.
@@ -104,18 +97,15 @@ class WorkDir:
 
     def _check_root(self) -> None:
         """Raise OutputError unless .build is missing, was made by a build, or holds nothing that could be lost."""
-        folders = [self.root, *(self.root / name for name in _WORK_FILES)]
-        for path in folders:
+        for path in (self.root, *(self.root / name for name in _WORK_FILES | _MANIFEST_FILES)):
             if find_kind(path, follow=False) not in (None, FOLDER):
                 raise OutputError(f"{path} is not a folder of a build; move it away, or name another folder")
-        if not is_there(self.root) or self._is_marked() or self._read_plan() is not None:
+        if self._is_marked():
             return
         # A build that was killed at once may have written no mark, or a part of it.
         is_lock = is_regular(self._lock_path) and _MARK.startswith(self._storage.read_mark(self._lock_path))
         if foreign := sorted(set(self._storage.list_names(self.root)) - ({_LOCK_NAME} if is_lock else set())):
-            raise OutputError(
-                f"{self.root} holds {foreign[0]}, but no plan of a build; move it away, or name another folder"
-            )
+            raise OutputError(f"{self.root} holds {foreign[0]}, but no mark of a build; name a new or empty folder")
 
     def _is_marked(self) -> bool:
         return is_regular(self._lock_path) and self._storage.read_mark(self._lock_path) == _MARK
@@ -126,8 +116,9 @@ class WorkDir:
         syncs: whether every file of this build is synced before its receipt. Returns whether it has to be: a build that
         began so goes on so, and any machine can resume it.
         Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
-        that this build will certainly use.
+        that builds give to theirs.
         """
+        self._replaced = read_our_manifest(self.out)
         if not overwrite and (newer := self._find_newer_rules()):
             raise OutputError(
                 f"{self.out} holds an unfinished build by newer rules (version {newer}, this is {RULES_VERSION}); "
@@ -146,7 +137,7 @@ class WorkDir:
                 f"{self.out} holds an unfinished build of another kind: {difference}; "
                 "run that command to its end, or start anew with --overwrite"
             )
-        self._check_targets(plan)
+        Ours(self.out, self.read_manifests()).check()
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
         is_same = left is not None and not other_rules and not difference and left.version == plan.version
         before = self._read_boot()
@@ -176,28 +167,30 @@ class WorkDir:
             for name in self._storage.list_names(folder):
                 self._storage.sync(folder / name)
 
-    def _check_targets(self, plan: Plan) -> None:
-        """Check the files that every build writes, so that it stops now and not after hours of work."""
-        tokenizer_file = name_tokenizer(plan.tokenizer.get("file", MODEL_NAME))
-        records, names = self.records(), [_FIRST_SHARD, tokenizer_file]
-        if not records:
-            names.append(CARD_NAME)  # where a build has written before, an edited card is no obstacle: it stays
-        if "sha256" in plan.tokenizer:  # the same model may lie there: --tokenizer may even name OUT's own
-            records |= {Record(name=tokenizer_file, sha256=plan.tokenizer["sha256"])}
-        if "words" in plan.tokenizer:
-            names.append(WORDS_FILE)
-            records |= {Record(name=WORDS_FILE, sha256=plan.tokenizer["words"])}
-        check_targets(self.out, names, records)
+    def read_manifests(self) -> list[Manifest]:
+        """Those that name the files of builds in OUT: its own, and those of publications that were killed.
 
-    def records(self) -> Records:
-        """The files in OUT that builds wrote. Raises OutputError if the manifest there is not as a build wrote it."""
-        manifest = read_our_manifest(self.out)
-        return read_journal(self._journal) | (record_files(manifest) if manifest else frozenset())
+        Raises OutputError if OUT's own was put there, removed or changed since `begin`.
+        """
+        if read_our_manifest(self.out) != self._replaced:
+            raise OutputError(
+                f"{self.out / MANIFEST_NAME} was changed by something else while this build ran; restore or remove it, "
+                "and give the command again"
+            )
+        kept = (_read_sealed(self._manifests / name) for name in self._storage.list_names(self._manifests))
+        return [manifest for manifest in (self._replaced, *kept) if manifest is not None]
 
-    def keep_records(self, records: Records) -> None:
-        """Write the journal."""
-        write_journal(self._journal, records)
-        self._storage.sync(self.root)
+    def keep_manifests(self, manifest: Manifest) -> Path:
+        """Keep OUT's manifest, and that of this build until it is moved there; returns where the latter is."""
+        self._storage.make_folder(self._manifests)
+        if self._replaced:
+            data = read_bytes(self.out / MANIFEST_NAME)
+            write_bytes(self._manifests / f"{self._replaced.manifest_sha256}.json", data)
+        made = self._manifests / f"{manifest.manifest_sha256}.json"
+        write_json(made, manifest.to_values())
+        for folder in (self._manifests, self.root):
+            self._storage.sync(folder)
+        return made
 
     def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
@@ -232,7 +225,7 @@ class WorkDir:
         self.check_lock()
         if not is_regular(self._basis) or read_bytes(self._basis) != basis.encode():
             self._drop(_SHARD_FILES)
-        for folder in ("receipts", *SPLITS):
+        for folder in ("receipts", "tokenizer", *SPLITS):
             self._storage.make_folder(self.shards / folder)
         write_bytes(self._basis, basis.encode())
 
@@ -252,12 +245,12 @@ class WorkDir:
                 self._storage.remove_empty(self.out)
 
     def clear(self) -> None:
-        """Remove what an unfinished build left, except lock and journal.
+        """Remove what an unfinished build left, except the lock and manifests.
 
         The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
         """
         self.check_lock()
-        for path in (self.plan_path, self._boot, self.placed):
+        for path in (self.plan_path, self._boot):
             if is_regular(path):
                 self._storage.remove(path)
         self._drop(_WORK_FILES)
@@ -273,12 +266,12 @@ class WorkDir:
     def remove(self) -> None:
         """Remove the working folder.
 
-        Journal and lock stay while OUT has no manifest: only the journal then says which files in OUT are ours.
+        Manifests and lock stay while OUT has no manifest: only they then say which files in OUT are ours.
         """
         self.clear()
-        if find_kind(self.out / MANIFEST_NAME):
-            self._storage.remove(self._journal)
-        if not find_kind(self._journal):
+        is_publishing = any(name.endswith(".json") for name in self._storage.list_names(self._manifests))
+        if not is_publishing or find_kind(self.out / MANIFEST_NAME):
+            self._drop(_MANIFEST_FILES)
             self._storage.remove(self._lock_path)
             self.close()  # before the folder is removed: NFS keeps a file that is open
             self._storage.remove_empty(self.root)  # another build may have begun here since
@@ -287,8 +280,9 @@ class WorkDir:
     def sweep(self, plan: Plan) -> None:
         """Remove what a build of this plan left if it was killed after it had written its manifest.
 
-        It may have been killed while it removed its folder: then the plan is gone, and only the mark is left.
+        It may have been killed while it removed its folder: then the plan is gone, and the mark may be.
         """
+        self._storage.remove_empty(self.root)
         left = self._read_plan()
         if left == plan or (left is None and self._is_marked()):
             self.open()
@@ -303,6 +297,15 @@ class WorkDir:
 def _is_ours(patterns: tuple[str, ...], name: str) -> bool:
     base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
     return any(fnmatchcase(base, pattern) for pattern in patterns)
+
+
+def _read_sealed(path: Path) -> Manifest | None:
+    """A manifest in .build; None if it is not as a build wrote it."""
+    with suppress(OSError, ValueError, ShardError):
+        read = read_file(path)
+        if is_regular(path) and read.is_sealed:
+            return read.manifest
+    return None
 
 
 def _boot_id() -> str:

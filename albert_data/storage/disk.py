@@ -139,29 +139,20 @@ class Disk:
             for temporary in written.values():
                 _remove_temporary(temporary)
 
-    def publish(self, folder: Path, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
         *others, last = (folder / name for name in files)
         for path, made in zip((*others, last), files.values(), strict=True):
             self.make_folder(path.parent)
             if path is last:
                 for parent in {other.parent for other in others} - {folder}:
                     self.sync(parent)
-            if isinstance(made, bytes):
-                self._write_through(scratch, path, made)
-            elif os.path.exists(made):
+            if os.path.exists(made) or not os.path.exists(path):
                 os.replace(made, path)
         self.sync(folder)
 
     def _write(self, path: Path, data: bytes) -> None:
         with self.create(path) as file:
             file.write(data)
-
-    def _write_through(self, scratch: Path, path: Path, data: bytes) -> None:
-        try:
-            self._write(scratch, data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        os.replace(scratch, path)
 
     def sync(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)

@@ -197,28 +197,23 @@ class ObjectStore:
         for name, data in files.items():
             self._requests.put(url.join(name), data)
 
-    def publish(self, folder: Path, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
         url = _parse(folder)
-        *others, last = ((url.join(name), made) for name, made in files.items())
+        *others, last = ((url.join(name), _parse(made)) for name, made in files.items())
         self._check_locks(url)
         for _ in self.at_once(lambda both: self._place(*both), others):
             pass
         self._check_locks(url)
-        target, made = last
+        target, source = last
         try:
-            data = made if isinstance(made, bytes) else self._requests.get(_parse(made)).data
+            data = self._requests.get(source).data
         except FileNotFoundError:
             self._requests.head(target)  # published before a kill; raises FileNotFoundError if it was not
             return
         self._put_new(target, data)
-        if not isinstance(made, bytes):
-            self._requests.delete(_parse(made))
+        self._requests.delete(source)
 
-    def _place(self, target: StoreURL, made: Path | bytes) -> None:
-        if isinstance(made, bytes):
-            self._requests.put(target, made)
-            return
-        source = _parse(made)
+    def _place(self, target: StoreURL, source: StoreURL) -> None:
         try:
             self._requests.copy(source, target)
         except FileNotFoundError:

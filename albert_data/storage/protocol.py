@@ -101,12 +101,11 @@ class Storage(Protocol):
         ones mixed, and never others without the first, which describes them.
         """
 
-    def publish(self, folder: Path, files: Mapping[str, Path | bytes], scratch: Path) -> None:
-        """Give files their names in a folder, one after another, and the last when all others are safe from a crash.
+    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
+        """Move files to a folder, one after another, and the last when all others are safe from a crash.
 
-        So what finds the last finds them all. files: for each name a finished file, which is moved, or its content. A
-        file that is no longer there has been moved already, by a publication that was killed. scratch: where content is
-        written first, so that a kill leaves nothing else in the folder.
+        So what finds the last finds them all. files: for each name a finished file. One that is no longer there was
+        moved by a publication that was killed; raises FileNotFoundError if it is not in the folder either.
         """
 
     def sync(self, path: Path) -> None:

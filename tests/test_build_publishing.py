@@ -1,0 +1,373 @@
+"""Publishing loses nothing: killed between any two changes of the disk, with files of the user in OUT all the while."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import InlineEngine, InterruptedEngine, digest_folder
+from shard_fixtures import seal
+
+from albert_data.errors import AlbertDataError, OutputError
+from albert_data.pipeline import build as build_module
+from albert_data.pipeline.reducing import GroupJob
+from albert_data.pipeline.workdir import WorkDir
+from albert_data.tokenizer.model import Tokenizer
+
+MINE = b"years of work"
+ADDED = ("notes.txt", "train/notes.txt", "tokenizer/pieces.txt", "validation/data.arrow", "run/run.json", ".git/config")
+
+
+class Died(BaseException):
+    """What a process does that is killed: nothing more."""
+
+
+class Mortal:
+    """The functions by which a build changes the disk, for a process that dies before one of them.
+
+    left: how many changes it makes before that; None for no end. Afterwards it changes nothing, as in `finally`.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        for owner, name in ((os, "replace"), (Path, "unlink"), (Path, "mkdir"), (Path, "rmdir"), (Path, "open")):
+            monkeypatch.setattr(owner, name, self._wrap(getattr(owner, name)))
+
+    def _wrap(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def change(path: Any, *arguments: Any, **settings: Any) -> Any:
+            is_there, name = os.path.lexists(path), inner.__name__
+            changes = is_there if name in ("replace", "unlink") else not is_there
+            changes = bool(is_there and not os.listdir(path)) if name == "rmdir" else changes
+            if self.left is not None and changes:
+                if self.left == 0:
+                    raise Died
+                self.left -= 1
+            return inner(path, *arguments, **settings)
+
+        return change
+
+
+class Little:
+    """A corpus of three configs, "a", "b" and "c", which differ in shards and tokenizer, and the result of each."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        other = Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another")
+        self.tokenizer, self._tokenizers = tokenizer, {"a": tokenizer, "b": tokenizer, "c": other}
+        self._settings = {"a": {"num_shards": 3}, "b": {"num_shards": 2, "seed": 1}, "c": {"num_shards": 4, "seed": 2}}
+        self._corpus = folder / "in"
+        fixtures.write_corpus(self._corpus, fixtures.make_documents(12, seed=1), "txt", random.Random(0))
+        self.files = {}
+        for name in self._settings:
+            self.build(folder / name, name)
+            self.files[name] = digest_folder(folder / name)
+
+    def build(self, out: Path, name: str, engine: Any = None, **settings: Any) -> Any:
+        settings = {"validation_fraction": 0.3, **self._settings[name], **settings}
+        return fixtures.run_build(self._corpus, out, self._tokenizers[name], engine, **settings)
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Little:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fixtures.skip_syncing(monkeypatch)
+        return Little(tmp_path_factory.mktemp("little"), tokenizer)
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixtures.skip_syncing(monkeypatch)
+
+
+@pytest.fixture(params=["new", "ours"])
+def ready(request: pytest.FixtureRequest, little: Little, tmp_path: Path) -> Path:
+    """OUT when "b" begins to publish: a new folder, or one of "a" with a card that the user edited.
+
+    The user has added files.
+    """
+    out = tmp_path / "ready"
+    if request.param == "ours":
+        little.build(out, "a")
+        (out / "README.md").write_bytes(MINE)
+    assert kill(little, out, "b", 0)
+    for name in ADDED:
+        plant(out / name)
+    return out
+
+
+def plant(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(MINE)
+
+
+def mine(out: Path) -> set[str]:
+    return {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and path.read_bytes() == MINE}
+
+
+def is_as_built(little: Little, out: Path, name: str, own: Iterable[str]) -> bool:
+    """Whether OUT has all files of a build and of the user, and nothing else."""
+    expected = {**little.files[name], **{one: digest_folder(out)[one] for one in own}}
+    return digest_folder(out) == expected and mine(out) == set(own)
+
+
+def kill_everywhere(little: Little, ready: Path, every: int = 1) -> Iterator[tuple[int, Path]]:
+    """Publish with a death before the first change, before the second, and so on. Yields OUT after each."""
+    for changes in range(0, 1000, every):
+        out = ready.with_name("out")
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(ready, out, symlinks=True)
+        if not kill(little, out, "b", changes):
+            assert changes > 25
+            return
+        yield changes, out
+    raise AssertionError("it never ends")
+
+
+def kill(little: Little, out: Path, name: str, changes: int) -> bool:
+    """Build, and die when so much has changed since publishing began. Returns False if it ended before."""
+    publish = build_module.publish
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        mortal = Mortal(monkeypatch)
+
+        def begin(*arguments: Any) -> Any:
+            mortal.left = changes
+            return publish(*arguments)
+
+        monkeypatch.setattr(build_module, "publish", begin)
+        try:
+            little.build(out, name, overwrite=True)
+        except Died:
+            return True
+    return False
+
+
+def is_of(little: Little, out: Path, name: str) -> bool:
+    """Whether OUT holds a finished build of a config."""
+    return digest_folder(out).get("manifest.json") == little.files[name]["manifest.json"]
+
+
+# ---- kills ----
+
+
+def test_the_same_command_finishes_it(little: Little, ready: Path):
+    own = mine(ready)
+    for changes, out in kill_everywhere(little, ready):
+        assert mine(out) == own
+        little.build(out, "b", overwrite=is_of(little, out, "a"))
+        assert is_as_built(little, out, "b", own), changes
+        assert not (out / ".build").exists()
+
+
+def test_another_command_is_refused_without_overwrite_and_then_replaces_all(little: Little, ready: Path):
+    own = mine(ready)
+    for changes, out in kill_everywhere(little, ready):
+        before = digest_folder(out)
+        with pytest.raises(OutputError, match="--overwrite"):
+            little.build(out, "c")
+        assert digest_folder(out) == before
+        little.build(out, "c", overwrite=True)
+        assert is_as_built(little, out, "c", own), changes
+        assert not (out / ".build").exists()
+
+
+def test_kills_of_several_commands_one_after_another_lose_nothing(little: Little, ready: Path):
+    own, rng = mine(ready), random.Random(0)
+    for changes, out in kill_everywhere(little, ready, every=2):
+        for name in rng.choices("abc", k=3):
+            kill(little, out, name, rng.randrange(40))
+            assert own == mine(out)
+        last = rng.choice("abc")
+        little.build(out, last, overwrite=True)
+        assert is_as_built(little, out, last, own), changes
+        assert not (out / ".build").exists()
+
+
+@pytest.mark.parametrize("name", ["c", "b"])
+def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(name: str, little: Little, ready: Path):
+    for changes, out in kill_everywhere(little, ready, every=5):
+        with pytest.raises(AlbertDataError, match="holds no document"):
+            fixtures.run_build(write_empty(out), out, little.tokenizer, overwrite=True)
+        if not (out / ".build").exists() and not (out / "manifest.json").exists():
+            assert digest_folder(out).keys() == mine(ready)  # nothing of ours is left
+            continue
+        little.build(out, name, overwrite=True)
+        assert is_as_built(little, out, name, mine(ready)), changes
+
+
+def write_empty(out: Path) -> Path:
+    path = out.with_name("empty.txt")
+    path.write_bytes(b"\n\n")
+    return path
+
+
+# ---- what the user does between a kill and the next command ----
+
+
+@pytest.mark.parametrize("name", ["train/shard-00000.arrow", "train/shard-00007.arrow", "tokenizer/spiece.model"])
+def test_a_users_file_under_one_of_our_names_stops_the_next_command(name: str, little: Little, ready: Path):
+    for changes, out in kill_everywhere(little, ready, every=5):
+        plant(out / name)
+        before = without_work(out)
+        for config in ("b", "c"):
+            with pytest.raises(OutputError, match=rf"{name} was not written by a build.*move it away"):
+                little.build(out, config, InterruptedEngine(0), overwrite=True)
+        assert without_work(out) == before
+        (out / name).unlink()
+        little.build(out, "b", overwrite=(out / "manifest.json").exists())
+        assert is_as_built(little, out, "b", mine(ready)), changes
+
+
+def test_shards_that_the_user_removed_are_made_again(little: Little, ready: Path):
+    for changes, out in kill_everywhere(little, ready):
+        if not (out / "manifest.json").exists():
+            for path in (out / "train").glob("shard-*1.arrow"):
+                path.unlink()
+            little.build(out, "b")
+            assert is_as_built(little, out, "b", mine(ready)), changes
+
+
+def test_a_manifest_in_the_working_folder_removes_only_what_a_build_would_write(little: Little, tmp_path: Path):
+    """Anybody can compute a seal, so a manifest with one may name any file."""
+    out = tmp_path / "out"
+    little.build(out, "a")
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    del manifest["manifest_sha256"]
+    shard = manifest["splits"]["train"]["shards"][0]
+    names = ("../victim.arrow", str(tmp_path / "victim.arrow"), "train/../../victim.arrow", "train/notes.arrow")
+    names += (
+        "notes.txt",
+        "tokenizer/../notes.txt",
+        "run/shard-00000.arrow",
+        "linked/shard-00000.arrow",
+        "TRAIN/x.arrow",
+    )
+    manifest["splits"]["train"]["shards"] += [{**shard, "file": name, "num_bytes": len(MINE)} for name in names]
+    manifest["tokenizer"] |= {"file": "notes.txt", "sha256": sha256(MINE).hexdigest()}
+    manifest["card"] |= {"file": "notes.txt", "sha256": sha256(MINE).hexdigest()}
+    assert kill(little, out, "b", 0)
+    plant(out / ".build/manifests/0.json")
+    (out / ".build/manifests/0.json").write_text(json.dumps(seal(manifest)))
+    (out / ".build/manifests/1.json").write_text("{")
+    (out / ".build/manifests/2.json").symlink_to(out / ".build/manifests/0.json")
+    plant(tmp_path / "elsewhere/shard-00000.arrow")
+    (out / "linked").symlink_to(tmp_path / "elsewhere")
+    for name in ("victim.arrow", "out/train/notes.arrow", "out/notes.txt", "out/run/shard-00000.arrow"):
+        plant(tmp_path / name)
+    own = mine(tmp_path)
+    little.build(out, "c", overwrite=True)
+    assert mine(tmp_path) == own
+    assert (out / "linked").is_symlink()
+
+
+# ---- what the user does while a build runs ----
+
+
+class Busy(InlineEngine):
+    """Calls a function when all shards are made."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        yield from super().run(job, tasks)
+        if isinstance(job, GroupJob):
+            self._act()
+
+
+@pytest.fixture(params=[False, True], ids=["build", "overwrite"])
+def overwrite(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def out(overwrite: bool, little: Little, tmp_path: Path) -> Path:
+    if overwrite:
+        little.build(tmp_path / "out", "a")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("name", [*ADDED, "README.md", "train/data-00000.arrow"])
+def test_files_that_are_added_while_a_build_runs_stay(name: str, overwrite: bool, out: Path, little: Little):
+    little.build(out, "b", Busy(lambda: plant(out / name)), overwrite=overwrite)
+    assert is_as_built(little, out, "b", {name})
+    for config in ("c", "a"):
+        little.build(out, config, overwrite=True)
+        assert is_as_built(little, out, config, {name})
+
+
+@pytest.mark.parametrize("name", ["train/shard-00001.arrow", "train/shard-00007.arrow", "tokenizer/tokenizer.json"])
+def test_a_file_that_takes_a_name_of_ours_while_a_build_runs_stops_it_before_anything_is_moved(
+    name: str, overwrite: bool, out: Path, little: Little
+):
+    kept = without_work(out)
+    with pytest.raises(OutputError, match=rf"{name} was not written by a build.*move it away"):
+        little.build(out, "b", Busy(lambda: plant(out / name)), overwrite=overwrite)
+    assert (out / name).read_bytes() == MINE
+    (out / name).unlink()
+    assert without_work(out).items() >= {path: kept[path] for path in kept.keys() - {name}}.items()
+    if not overwrite:
+        assert little.build(out, "b").resumed_tasks
+        assert is_as_built(little, out, "b", ())
+
+
+def without_work(out: Path) -> dict[str, str]:
+    return {name: digest for name, digest in digest_folder(out).items() if not name.startswith(".build")}
+
+
+def test_a_folder_that_becomes_a_link_while_a_build_runs_stops_it(overwrite: bool, out: Path, little: Little):
+    def link() -> None:
+        out.mkdir(exist_ok=True)
+        plant(out.with_name("elsewhere") / "shard-00000.arrow")
+        if (out / "train").exists():
+            (out / "train").rename(out.with_name("old"))
+        (out / "train").symlink_to(out.with_name("elsewhere"))
+
+    with pytest.raises(OutputError, match="train is a link.*move it away"):
+        little.build(out, "b", Busy(link), overwrite=overwrite)
+    assert digest_folder(out.with_name("elsewhere")).keys() == {"shard-00000.arrow"}
+    assert mine(out.with_name("elsewhere")) == {"shard-00000.arrow"}
+
+
+def test_a_build_that_the_user_puts_into_out_while_another_runs_is_not_replaced(
+    overwrite: bool, out: Path, little: Little, tmp_path: Path
+):
+    """Its files are those of a manifest of ours, and it must stay all the same."""
+    little.build(tmp_path / "c", "c")
+
+    def copy() -> None:
+        for name in ("train", "validation", "tokenizer"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        shutil.copytree(tmp_path / "c", out, dirs_exist_ok=True)
+
+    with pytest.raises(OutputError, match=r"manifest.json was changed by something else while this build ran"):
+        little.build(out, "b", Busy(copy), overwrite=overwrite)
+    assert without_work(out) == little.files["c"]
+
+
+def test_a_build_that_waits_for_another_one_does_not_replace_it(little: Little, tmp_path: Path):
+    out, first = tmp_path / "out", WorkDir(tmp_path / "out")
+    for name in ("a", "b"):
+        first.open()
+
+        def finish() -> None:
+            little.build(tmp_path / "made", "a")
+            shutil.copytree(tmp_path / "made", out, dirs_exist_ok=True)
+            first.close()  # it was killed before it cleaned up
+
+        finishing = threading.Timer(0.3, finish)
+        finishing.start()
+        if name == "a":
+            assert little.build(out, "a").was_finished
+        else:
+            with pytest.raises(OutputError, match="holds a finished build of another kind"):
+                little.build(out, "b")
+        assert without_work(out) == digest_folder(out) == little.files["a"]
+        shutil.rmtree(out)
