@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.01
 _DUMP_SECONDS = 0.5
 # Address space beyond that at the start. It protects this machine; the limit that is tested is in Limits.
 _ADDRESS_BYTES = 8 << 30
-_PRINTED = (b"Traceback (most recent call last)", b"Exception ignored in")
+_PRINTED = (b"Traceback (most recent call last)", b"Exception ignored in", b"panicked at")
 _OURS = re.compile(r"albert_data/(.*)")
 _DUMPED = re.compile(r'File "[^"]*?albert_data/([^"]*)", line \d+ in (\S+)')
 _PAGE = resource.getpagesize()

@@ -73,6 +73,7 @@ def load_readers(scratch: Path) -> list[Reader]:
     import torch
 
     from reliability.read_builds import build_readers
+    from reliability.read_found import found_readers
     from reliability.read_models import model_readers
     from reliability.read_runs import run_readers
     from reliability.read_shards import shard_readers
@@ -80,7 +81,7 @@ def load_readers(scratch: Path) -> list[Reader]:
 
     torch.set_num_threads(1)
     sound = make_sound(scratch / "sound")
-    makers = (text_readers, shard_readers, model_readers, run_readers, build_readers)
+    makers = (text_readers, shard_readers, model_readers, found_readers, run_readers, build_readers)
     readers = [reader for make in makers for reader in make(sound)]
     for reader in readers:
         warm(reader, scratch / "warm")

@@ -136,7 +136,7 @@ def test_another_exception_is_found_and_its_place_named(tmp_path: Path):
 
     (outcome,) = run_cases(tmp_path, lambda data: read_json(tmp_path / "missing"), [b"x"])
     assert outcome.fault is not None
-    assert (outcome.fault.what, outcome.fault.place) == ("FileNotFoundError", "storage/disk.py:open")
+    assert (outcome.fault.what, outcome.fault.place) == ("FileNotFoundError", "storage/disk.py:status")
     assert "Traceback" in outcome.fault.trace
 
 
