@@ -210,7 +210,7 @@ def _find_last_blank_line(data: bytes) -> int:
     end = data.rfind(b"\n")
     while end > 0:
         begin = data.rfind(b"\n", 0, end)
-        if begin >= 0 and not has_text(data[begin:end]):
+        if begin >= 0 and not has_text(data[begin + 1 : end]):
             return end + 1
         end = begin
     return 0

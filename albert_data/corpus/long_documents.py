@@ -113,7 +113,8 @@ def _cut_line(line: str) -> Iterator[str]:
     It is cut at the last white space of these bytes, or without any at the last boundary of two characters.
     """
     begin = 0
-    while len(window := line[begin : begin + MAX_LINE + 1].encode()) > MAX_LINE:
+    # Most lines are so short that they fit even in characters of four bytes.
+    while len(line) - begin > MAX_LINE // 4 and len(window := line[begin : begin + MAX_LINE + 1].encode()) > MAX_LINE:
         head = window[:MAX_LINE].decode(errors="ignore")  # without the beginning of a character at its end
         *before, _ = f"{head}.".rsplit(maxsplit=1)
         head = before[0] if before else head

@@ -23,6 +23,8 @@ BLANK_LINE = re.compile(rb"\n" + REST_OF_BLANK_LINE.pattern)
 
 def has_text(text: bytes, margin: int = 0) -> bool:
     """Whether more than `margin` bytes of UTF-8 are left without the white space at its beginning."""
+    if b" " < text[:1] < b"\x80":  # most text
+        return len(text) > margin
     found = _WHITE.match(text)
     return found is None or len(text) - found.end() > margin
 
