@@ -343,7 +343,7 @@ def test_more_files_than_a_manifest_can_name_are_refused_before_any_work(
     fixtures.write_corpus(tmp_path / "in", fixtures.make_documents(3, 0), "jsonl", random.Random(0))
     for name, limit in (("BYTES", 700), ("VALUES", 29)):
         with monkeypatch.context() as patch:
-            patch.setattr(f"albert_data.pipeline.identity.MAX_MANIFEST_{name}", limit)
+            patch.setattr(f"albert_data.pipeline.identity.MAX_{name}", limit)
             with pytest.raises(InputError, match="the corpus is 3 files, more than a manifest can name; join small"):
                 run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()

@@ -38,6 +38,7 @@ from albert_data.storage import (
     Status,
     find_kind,
     find_storage,
+    is_remote,
     remember_listings,
     strip_file_scheme,
 )
@@ -137,7 +138,7 @@ def list_read(inputs: Iterable[Input]) -> Iterator[str]:
     Also the names at which such a file would be looked for: the descriptions of data sets.
     """
     inputs = list(inputs)
-    folders = {os.path.dirname(item.path) for item in inputs if not item.is_stream}
+    folders = {os.path.dirname(item.path) for item in inputs if not item.is_stream and not is_remote(item.path)}
     folders |= {os.path.join(folder, "..") for folder in folders}
     yield from {path for item in inputs for path in (item.path, item.indices, *item.found_by) if path}
     yield from (os.path.join(folder, name) for folder in folders for name in DESCRIPTIONS)
