@@ -18,8 +18,9 @@ from test_corpus_formats import read_all
 from test_corpus_tables import read_languages
 
 from albert_data.config import TextConfig, VocabConfig
-from albert_data.corpus import blocks, inputs, json_arrays
+from albert_data.corpus import csv_files, inputs, json_arrays
 from albert_data.corpus.json_arrays import JsonLines
+from albert_data.corpus.records import make_blocks
 from albert_data.errors import InputError
 from albert_data.pipeline.plan import plan_tasks
 from albert_data.pipeline.vocabulary import learn_vocabulary
@@ -56,9 +57,43 @@ def test_a_quote_that_is_not_closed_loses_its_row_alone(tmp_path: Path):
 
 
 def test_a_row_that_is_too_long_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(blocks, "MAX_JSON_LINE", 100)
+    monkeypatch.setattr(csv_files, "MAX_ROW", 100)
     for long in ("x" * 200, '"' + "line\n" * 50 + '"'):
         assert read_text(tmp_path, "a.csv", f"text\na\n{long}\nb\n") == ([b"a\n"], Counter(row_too_long=1))
+
+
+@pytest.mark.parametrize("long", ["é" * 60, '"' + "é\n" * 40 + '"', "," * 11, '","' * 11])
+def test_a_row_is_limited_by_bytes_and_fields_before_it_is_parsed(
+    tmp_path: Path, long: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(csv_files, "MAX_ROW", 100)
+    monkeypatch.setattr(csv_files, "_MAX_FIELDS", 10)
+    monkeypatch.setattr(csv_files, "_CHUNK", 7)
+    text = f"text\na\n{'b' * 90}\n{long}\nc\n"
+    assert read_text(tmp_path, "a.csv", text) == ([b"a\n", b"b" * 90 + b"\n"], Counter(row_too_long=1))
+
+
+def test_rows_are_held_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    held: list[int] = []
+
+    def note(parts: Any, *rest: Any) -> Any:
+        for part in parts:
+            held.append(sum(map(len, part.texts)) + sum(map(len, part.languages)))
+            yield part
+
+    monkeypatch.setattr(csv_files, "make_blocks", lambda parts, *rest: make_blocks(note(parts), *rest))
+    rows = [f"{letter * size},{'x' * (100_000 - size)}" for letter in "abcd" for size in (10, 90_000)] * 10
+    found, _ = read_text(tmp_path, "a.csv", "\n".join(["text,lang", *rows]), language_field="lang")
+    assert len(found) == len(rows)
+    assert max(held) <= csv_files._PART_BYTES + 100_000
+    assert len(held) < len(rows)
+
+
+def test_a_header_that_has_a_name_twice_is_an_error(tmp_path: Path):
+    for settings in ({"text_field": "a"}, {"text_field": "id,a"}, {"text_field": "id", "language_field": "a"}):
+        with pytest.raises(InputError, match=r'a\.csv has 2 fields "a"; give each a name of its own'):
+            read_text(tmp_path, "a.csv", "a,id,a\n1,2,3\n", **settings)
+    assert read_text(tmp_path, "a.csv", "a,id,a\n1,2,3\n", text_field="id")[0] == [b"2\n"]
 
 
 def test_a_long_value_is_no_error(tmp_path: Path):

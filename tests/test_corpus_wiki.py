@@ -132,7 +132,7 @@ def test_a_file_whose_name_begins_with_an_at_sign_is_itself(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("\n \n", "list .*files names no input; write a path or glob"),
+        ("\n \u3000\n", "list .*files names no input; write a path or glob"),
         ("gone.txt\n", r"input .*gone\.txt does not exist"),
         ("*.gone\n", r"input .*\*\.gone matches no file"),
         (None, "list .*files can't be read: No such file or directory; give a file"),

@@ -166,6 +166,10 @@ def test_jieba_is_the_dictionary_of_the_installed_library(inputs: Path, tmp_path
 def test_words_that_cannot_be_used_are_errors(inputs: Path, tmp_path: Path, monkeypatch):
     with pytest.raises(TokenizerError, match="word list .*missing.txt can't be read"):
         load_tokenizer(inputs / "vocab", words=tmp_path / "missing.txt")
+    with (tmp_path / "words.txt").open("wb") as file:
+        file.truncate((32 << 20) + 1)
+    with pytest.raises(TokenizerError, match="word list .*words.txt can't be read: it has 33,554,433 bytes; at most"):
+        load_tokenizer(inputs / "vocab", words=tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("house\n")
     with pytest.raises(TokenizerError, match="spell no word .* without spaces, .* a line is a word, or a word"):
         load_tokenizer(inputs / "vocab", words=tmp_path / "words.txt")

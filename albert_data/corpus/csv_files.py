@@ -1,8 +1,8 @@
 """Read .csv and .tsv: a header, then a record a row, by Python's csv module (excel and excel-tab: quotes may hold line
 ends, and are doubled inside of quotes).
 
-A row is read whole, so one of over 128 MiB ends the file: mostly a quote is not closed. pyarrow's reader is faster, but
-fails at a row that is longer than its block.
+A row is read whole, so one of over 32 MiB or a million fields ends the file: mostly a quote is not closed. It takes up
+to 0.6 GB. pyarrow's reader is faster, but fails at a row that is longer than its block.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from albert_data.config import TextConfig
@@ -18,13 +19,15 @@ from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.compression import STREAM_ERRORS
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.field_names import split_names
-from albert_data.corpus.fields import list_names, name_field
+from albert_data.corpus.fields import MAX_NAMES, list_names, name_field
 from albert_data.corpus.records import Records, make_blocks
 from albert_data.errors import InputError
 
 _DIALECTS = {"csv": "excel", "tsv": "excel-tab"}
 _END = "\0end\0"  # a last line of our own: it becomes part of a row whose quote is not closed
-_ROWS = 256  # of a part
+_PART_BYTES, _ROW_BYTES = 1 << 18, 256  # of the rows of a part; what a row takes beside its text
+MAX_ROW, _MAX_FIELDS = 32 << 20, 1 << 20
+_CHUNK = 1 << 20
 
 
 class _TooLong(Exception):
@@ -43,37 +46,56 @@ def _read_parts(stream: io.BufferedIOBase, origin: Origin, text: TextConfig, dam
     header = next(rows, (0, []))[1]
     if not header:
         return
-    texts = _find_columns(header, text.text_field, origin.path)
-    label = header.index(text.language_field) if text.language_field in header else None
-    first, held = 1, list[list[str]]()
+    columns = _find_columns(header, text.text_field, origin.path)
+    label = None
+    if text.language_field is not None and text.language_field in header:
+        label = _find_column(header, text.language_field, origin.path)
+    part = _Part(tuple(header[:MAX_NAMES]), 1)
     for number, row in rows:
-        if number != first + len(held) or len(held) == _ROWS:
-            yield _make_records(header, held, texts, label, first)
-            first, held = number, []
-        held.append(row)
-    yield _make_records(header, held, texts, label, first)
+        if number != part.first + len(part.texts) or part.num_bytes >= _PART_BYTES:
+            yield part.make(label is not None)
+            part = _Part(part.names, number)
+        part.texts.append("\n".join([row[i] for i in columns]).encode(errors="surrogateescape"))
+        part.labels.append("" if label is None else row[label])
+        part.num_bytes += _ROW_BYTES + len(part.texts[-1]) + len(part.labels[-1])
+    yield part.make(label is not None)
+
+
+@dataclass
+class _Part:
+    """Rows that follow each other: the first, and of each its text and language. num_bytes: that they hold, about."""
+
+    names: tuple[str, ...]
+    first: int
+    texts: list[bytes] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    num_bytes: int = 0
+
+    def make(self, has_labels: bool) -> Records:
+        return Records(
+            texts=self.texts,
+            languages=self.labels if has_labels else None,
+            names=self.names,
+            unit="row",
+            first=self.first,
+            num_rows=len(self.texts),
+        )
 
 
 def _find_columns(header: list[str], field: str, path: str) -> list[int]:
     names = (field,) if field in header else split_names(field)
-    for name in names:
-        if name not in header:
-            raise InputError(
-                f"input {path} has no field {name_field(name)}; its header has the fields {list_names(header)}; "
-                "name one of text with --text-field"
-            )
-    return [header.index(name) for name in names]
+    return [_find_column(header, name, path) for name in names]
 
 
-def _make_records(header: list[str], rows: list[list[str]], texts: list[int], label: int | None, first: int) -> Records:
-    return Records(
-        texts=["\n".join([row[i] for i in texts]).encode(errors="surrogateescape") for row in rows],
-        languages=None if label is None else [row[label] for row in rows],
-        names=tuple(header),
-        unit="row",
-        first=first,
-        num_rows=len(rows),
-    )
+def _find_column(header: list[str], name: str, path: str) -> int:
+    if name not in header:
+        raise InputError(
+            f"input {path} has no field {name_field(name)}; its header has the fields {list_names(header)}; "
+            "name one of text with --text-field"
+        )
+    if (count := header.count(name)) > 1:
+        raise InputError(f"input {path} has {count} fields {name_field(name)}; give each a name of its own")
+    return header.index(name)
 
 
 def _read_rows(stream: io.BufferedIOBase, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
@@ -83,15 +105,17 @@ def _read_rows(stream: io.BufferedIOBase, origin: Origin, damage: Damage) -> Ite
     """
     decoded = io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
     try:
-        yield from _parse_rows(_Lines(decoded), origin, damage)
+        yield from _parse_rows(decoded, origin, damage)
     finally:
         if not decoded.closed:
             decoded.detach()  # without it, the end of `decoded` would close the stream
 
 
-def _parse_rows(lines: _Lines, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(blocks.MAX_JSON_LINE)  # of the whole process; by default no field may have over 128 KB
-    reader, number, width = csv.reader(lines, _DIALECTS[origin.format]), -1, None
+def _parse_rows(decoded: io.TextIOWrapper, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(MAX_ROW)  # of the whole process; by default no field may have over 128 KB
+    dialect = csv.get_dialect(_DIALECTS[origin.format])
+    lines = _Lines(decoded, dialect.delimiter)
+    reader, number, width = csv.reader(lines, dialect), -1, None
     while True:
         place = f"row {number + 1}"
         try:
@@ -100,9 +124,9 @@ def _parse_rows(lines: _Lines, origin: Origin, damage: Damage) -> Iterator[tuple
             blocks.count_broken(error, origin.path, place, damage)
             return
         except (_TooLong, csv.Error):
-            damage.add("row_too_long", origin.path, place, f"over {blocks.MAX_JSON_LINE} characters")
+            damage.add("row_too_long", origin.path, place, f"over {MAX_ROW} bytes or {_MAX_FIELDS} fields")
             return
-        lines.num_characters = 0
+        lines.num_bytes = lines.num_delimiters = 0
         if lines.is_ended:
             if row != [_END]:
                 damage.add("malformed_row", origin.path, place, "a quote is not closed")
@@ -118,10 +142,14 @@ def _parse_rows(lines: _Lines, origin: Origin, damage: Damage) -> Iterator[tuple
 
 
 class _Lines:
-    """Lines for the reader of a csv file. num_characters: since the last row; is_ended: whether _END was given."""
+    """Lines for the reader of a csv file. num_bytes, num_delimiters: since the last row; is_ended: if _END was given.
 
-    def __init__(self, text: io.TextIOWrapper) -> None:
-        self._text, self.num_characters, self.is_ended = text, 0, False
+    They are counted before the reader sees them: it takes fifty times the bytes of short fields.
+    """
+
+    def __init__(self, text: io.TextIOWrapper, delimiter: str) -> None:
+        self._text, self._delimiter = text, delimiter
+        self.num_bytes, self.num_delimiters, self.is_ended = 0, 0, False
 
     def __iter__(self) -> _Lines:
         return self
@@ -129,9 +157,20 @@ class _Lines:
     def __next__(self) -> str:
         if self.is_ended:
             raise StopIteration
-        line = self._text.readline(blocks.MAX_JSON_LINE + 1)
-        self.num_characters += len(line)
-        if self.num_characters > blocks.MAX_JSON_LINE:
-            raise _TooLong
+        line = part = self._read()
+        if len(part) == _CHUNK:  # the beginning of a longer line
+            parts = [part]
+            while part and part[-1] not in "\r\n":
+                parts.append(part := self._read())
+            line = "".join(parts)
         self.is_ended = not line
         return line or _END
+
+    def _read(self) -> str:
+        """The rest of a line, or some of it."""
+        part = self._text.readline(_CHUNK)
+        self.num_bytes += len(part) if part.isascii() else len(part.encode(errors="surrogateescape"))
+        self.num_delimiters += part.count(self._delimiter)
+        if self.num_bytes > MAX_ROW or self.num_delimiters > _MAX_FIELDS:
+            raise _TooLong
+        return part

@@ -24,7 +24,8 @@ REASONS = {
     "unknown_language": "records whose language field is missing or odd, read in the language of its input",
     "malformed_article": "articles of WikiExtractor without an end, or text outside of them, skipped",
     "malformed_row": "rows of .csv and .tsv that are not as wide as the header, or whose quote is not closed",
-    "row_too_long": "files with a row over 128 MiB (a quote may not be closed), the rest of each lost",
+    # csv_files.MAX_ROW
+    "row_too_long": "files with a row over 32 MiB (a quote may not be closed), the rest of each lost",
     "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     "empty_document": "documents without text, skipped",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
+from collections.abc import Iterator
 
 from albert_data.errors import InputError
 from albert_data.storage import FILE, find_kind, find_storage, is_remote, strip_file_scheme
@@ -16,8 +18,8 @@ def is_list(name: str) -> bool:
     return name.startswith("@") and find_kind(name, follow=False) is None
 
 
-def read_list(path: str) -> list[str]:
-    """The names in a list, relative to the folder of the list; to the present folder if the list is a pipe.
+def read_list(path: str) -> Iterator[str]:
+    """Yield the names in a list, relative to the folder of the list; to the present folder if the list is a pipe.
 
     Raises InputError if it can't be read, or names nothing.
     """
@@ -34,11 +36,14 @@ def read_list(path: str) -> list[str]:
         raise InputError(
             f"list {path} has over 64 MiB; give a file with a path on each line, or name the input without @"
         )
-    names = [os.fsdecode(line.strip(b"\r")) for line in data.split(b"\n")]
-    found = [place_name(folder, name) for name in names if name.strip()]
-    if not found:
+    is_empty = True
+    for line in io.BytesIO(data):
+        name = os.fsdecode(line.strip(b"\r\n"))
+        if name.strip():
+            is_empty = False
+            yield place_name(folder, name)
+    if is_empty:
         raise InputError(f"list {path} names no input; write a path or glob on each line")
-    return found
 
 
 def place_name(folder: str, name: str) -> str:

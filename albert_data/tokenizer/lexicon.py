@@ -30,6 +30,7 @@ from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path
 WORDS_NAME = "words.txt"  # in a folder with its tokenizer
+_MAX_BYTES = 32 << 20  # of a word list: that of jieba has 5 MB
 _MAX_FREQUENCY = 1e15
 
 
@@ -98,7 +99,7 @@ def read_words(name: str | os.PathLike[str]) -> bytes | None:
         return None
     path = _find_jieba() if name == JIEBA else make_path(name)
     try:
-        content = read_bytes(path)
+        content = read_bytes(path, _MAX_BYTES)
     except OSError as error:
         raise TokenizerError(
             f"word list {path} can't be read: {error.strerror}; give a file, {JIEBA}, or {NO_WORDS}"
@@ -129,7 +130,7 @@ def parse_words(content: bytes, name: str) -> dict[str, float]:
         raise TokenizerError(f"{name}: line {line} is not UTF-8; a word list is UTF-8, a word a line") from error
     frequencies: dict[str, float] = {}
     for number, text in enumerate(lines, 1):
-        if not (fields := text.split()):
+        if not (fields := text.split(None, 2)):
             continue
         try:
             frequency = float(fields[1]) if len(fields) > 1 else 1.0

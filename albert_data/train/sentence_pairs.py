@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from sys import getsizeof
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
@@ -24,6 +26,8 @@ from albert_data.train.reading import explain, show
 
 STDIN = "-"
 NO_GROUP = "all"  # the group of a pair that names none
+_MAX_LINE, _MAX_BYTES = 1 << 20, 1 << 30
+_PAIR_BYTES = 300  # of memory beside the texts
 _FIELDS = "each line needs the texts good and bad, and may have a group"
 
 
@@ -56,15 +60,23 @@ class SentencePair:
 def read_pairs(path: str) -> list[SentencePair]:
     """Read a file of JSON lines, plain or .gz, or stdin for "-". Blank lines are skipped.
 
-    Raises InputError with file and line for a line without two sentences, and for a file without pairs.
+    Raises InputError with file and line for a line without two sentences, for one over 1 MiB, and where the pairs would
+    take over 1 GiB of memory; and for a file without pairs.
     """
-    name = "stdin" if path == STDIN else path
+    name, pairs, num_bytes = "stdin" if path == STDIN else path, list[SentencePair](), 0
     with _open_lines(path, name) as lines:
-        pairs = [
-            _parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, f"{name}, line {number}")
-            for number, line in enumerate(lines, 1)
-            if not line.isspace()
-        ]
+        for number in count(1):
+            line, origin = lines.readline(_MAX_LINE + 1), f"{name}, line {number}"
+            if len(line) > _MAX_LINE:
+                raise InputError(f"{origin}: has over {_MAX_LINE:,} bytes; {_FIELDS}")
+            if not line:
+                break
+            if line.isspace():
+                continue
+            pairs.append(_parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin))
+            num_bytes += _PAIR_BYTES + getsizeof(pairs[-1].good) + getsizeof(pairs[-1].bad) + getsizeof(pairs[-1].group)
+            if num_bytes > _MAX_BYTES:
+                raise InputError(f"{origin}: the pairs up to here take over 1 GiB of memory; score the file in parts")
     if not pairs:
         raise InputError(f"{name}: holds no pairs; {_FIELDS}")
     return pairs

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +26,7 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
-from albert_data.train import loop
+from albert_data.train import loop, sentence_pairs
 from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import RECIPES, AlbertConfig
@@ -241,6 +242,24 @@ def test_a_bad_line_is_refused_with_file_and_line(tmp_path, line, message):
     with pytest.raises(InputError, match=f"pairs.jsonl, line 2: {message}") as caught:
         read_pairs(str(path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz"])
+def test_a_line_or_file_that_takes_much_memory_is_refused_before_it_is_held(tmp_path, name, monkeypatch):
+    open_file = gzip.open if name.endswith(".gz") else open
+    with open_file(tmp_path / name, "wb") as file:
+        file.write(b'{"good": "a", "bad": "b"}\n{"good": "' + b"word " * 20_000_000)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"p\.jsonl(\.gz)?, line 2: has over 1,048,576 bytes; each line needs"):
+        read_pairs(str(tmp_path / name))
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+    with open_file(tmp_path / name, "wb") as file:
+        file.write(b'{"good": "a", "bad": "b"}\n' * 100)
+    assert len(read_pairs(str(tmp_path / name))) == 100
+    monkeypatch.setattr(sentence_pairs, "_MAX_BYTES", 20_000)
+    with pytest.raises(InputError, match=r"line \d\d: the pairs up to here take over 1 GiB .*; score the file in"):
+        read_pairs(str(tmp_path / name))
 
 
 def test_files_that_hold_no_pairs_are_refused(tmp_path):

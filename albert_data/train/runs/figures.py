@@ -22,6 +22,7 @@ from albert_data.wording import count_of, format_share
 
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
+_MAX_BYTES = 32 << 20  # of metrics.jsonl: 100,000 lines; as objects of Python they take ten times as much
 _LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
 
 Line = dict[str, Any]
@@ -183,7 +184,7 @@ def thin(lines: list[Line], most: int) -> list[Line]:
 def split_lines(path: Path) -> tuple[list[bytes], bytes]:
     """The lines of a file, and what follows the last line end. Raises CheckpointError for what is no regular file."""
     try:
-        *texts, rest = read_bytes(path).split(b"\n")
+        *texts, rest = read_bytes(path, _MAX_BYTES).split(b"\n")
     except FileNotFoundError:
         return [], b""
     except OSError as error:
