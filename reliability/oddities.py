@@ -124,6 +124,45 @@ def zst_oddities() -> list[Oddity]:
     ]
 
 
+def csv_oddities() -> list[Oddity]:
+    """Tables as text."""
+    head = b"id,text\n"
+    return [
+        Oddity(name="a row of many fields", make=lambda: head + b"ab," * 10_000_000 + b"\n"),
+        Oddity(name="rows of many fields", make=lambda: head + (b"ab," * 1_000_000 + b"\n") * 9),
+        Oddity(name="a header of many fields", make=lambda: b"text," + b"ab," * 900_000 + b"\nx\n"),
+        Oddity(name="a quote without an end", make=lambda: head + b'1,"' + b"word\n" * 10_000_000),
+        Oddity(name="long rows", make=lambda: head + (b"1," + b"word " * 6_000_000 + b"\n") * 3),
+        Oddity(name="two texts", make=lambda: b"text,text\na,b\n"),
+    ]
+
+
+def wiki_oddities() -> list[Oddity]:
+    """The output of WikiExtractor."""
+    return [
+        Oddity(name="beginnings without an end", make=lambda: b"<doc x\n" * 150_000 + b"a\n</doc>\n"),
+        Oddity(name="beginnings without any end", make=lambda: b"<doc x\n" * 150_000),
+        Oddity(name="ends without a beginning", make=lambda: b"<doc x>\na\n" + b"</doc>\n" * 150_000),
+        Oddity(name="a beginning without a line end", make=lambda: b"<doc " * 300_000),
+        Oddity(name="a long article", make=lambda: b"<doc x>\n" + b"word\n" * 10_000_000),
+    ]
+
+
+def mixture_oddities() -> list[Oddity]:
+    """Mixtures, in TOML."""
+    texts = {
+        "a key of many parts": "a" + ".a" * 20_000 + " = 1\n",
+        "a table of many parts": "[a" + ".'a'" * 20_000 + "]\n",
+        "many keys of some parts": "".join(f"{'a.' * 31}b{i} = 1\n" for i in range(14_000)),
+        "many strings without an end": "." * 40 + '"\\' * 300_000,
+        "deep lists": "a = " + "[" * 100_000,
+        "deep tables": "a = " + "{a=" * 100_000,
+        "many sources": "[[source]]\n" * 90_000,
+        "a number of 5,000 digits": "[[source]]\nname = 'a'\npaths = 'a.txt'\nweight = " + "9" * 5000,
+    }
+    return [Oddity(name=name, make=partial(str.encode, text)) for name, text in texts.items()]
+
+
 def plan_oddities() -> list[Oddity]:
     """.build/plan.json, and other files of one JSON object."""
     return [

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
-import pyarrow
 import pyarrow.csv
-import pyarrow.feather
-import pyarrow.ipc
-import pyarrow.parquet
 
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.inputs import STDIN
@@ -22,9 +19,43 @@ from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from reliability.cases import Case, Mutate, Oddity, Reader, WrongResult
 from reliability.format_mutators import from_zst, inside, mutate_array, mutate_lines, to_gz, to_zst
 from reliability.mutators import mutate_bytes
-from reliability.oddities import gz_oddities, json_oddities, text_oddities, zst_oddities
+from reliability.oddities import (
+    PLAIN,
+    csv_oddities,
+    gz_oddities,
+    json_oddities,
+    mixture_oddities,
+    text_oddities,
+    wiki_oddities,
+    zst_oddities,
+)
 from reliability.sound import Sound, build_config, run_build
+from reliability.tables import (
+    Write,
+    indices_oddities,
+    make_tables,
+    stream_oddities,
+    table_oddities,
+    write_feather,
+    write_parquet,
+    write_stream,
+)
 
+_NAMES = {"wiki": "wiki_00", "mixture.toml": "mixture.toml", "indices": "indices.arrow"}
+MIXTURE = b"""# Sources
+[[source]]
+name = "a"
+paths = ["a.txt", './a.txt']
+weight = 1.5
+[[source]]
+name = "b"
+paths = "*.txt"
+language = "de"
+tokens = 1_000
+"""
+STATE = json.dumps(
+    {"_data_files": [{"filename": "data.arrow"}], "_indices_data_files": [{"filename": "indices.arrow"}]}
+)
 LANGUAGES = ("en",) * 8 + ("zh", "de", "ar", "hi", "ja", "sw")
 
 
@@ -32,15 +63,18 @@ def text_readers(sound: Sound) -> list[Reader]:
     """Return a reader for each file name ending of a corpus, and one for stdin."""
     text = sound.corpus.read_bytes()
     lines = to_json_lines(text)
-    table = to_table(text)
-    reads = ReadText(load_tokenizer(sound.unigram))
+    tables = make_tables(text)
+    articles = to_articles(text)
+    indices = pyarrow.table({"indices": pyarrow.array([3, 0, 1, 1], pyarrow.uint64())})
+    reads = ReadText(load_tokenizer(sound.unigram), write_stream(tables[0]))
 
     def make(name: str, share: int, seed: bytes, mutate: Mutate, oddities: Callable[[], list[Oddity]]) -> Reader:
         short = b"".join(seed.splitlines(keepends=True)[:3])
         seeds = [seed, short] if name in ("txt", "jsonl", STDIN) else [seed]
         return Reader(name=name, share=share, seeds=seeds, mutate=mutate, read=reads, oddities=oddities())
 
-    import gzip
+    def make_table(name: str, share: int, write: Write, oddities: Sequence[Oddity]) -> Reader:
+        return Reader(name=name, share=share, seeds=list(map(write, tables)), read=reads, oddities=oddities)
 
     return [
         make("txt", 120, text, mutate_bytes, text_oddities),
@@ -50,10 +84,13 @@ def text_readers(sound: Sound) -> list[Reader]:
         make("txt.zst", 40, to_zst(text), inside(from_zst, to_zst, mutate_bytes), list),
         make("jsonl.zst", 60, to_zst(lines), inside(from_zst, to_zst, mutate_lines), zst_oddities),
         make("json", 50, b"[" + b",".join(lines.splitlines()) + b"]", mutate_array, list),
-        make("csv", 50, write_table(pyarrow.csv.write_csv, table), mutate_bytes, list),
-        make("parquet", 50, write_table(pyarrow.parquet.write_table, table), mutate_bytes, list),
-        make("feather", 30, write_table(pyarrow.feather.write_feather, table), mutate_bytes, list),
-        make("arrow", 30, to_stream(table), mutate_bytes, list),
+        make("csv", 50, write_csv(tables[0]), mutate_bytes, csv_oddities),
+        make_table("parquet", 50, write_parquet, table_oddities(write_parquet)),
+        make_table("feather", 30, write_feather, table_oddities(write_feather)),
+        make_table("arrow", 50, write_stream, stream_oddities()),
+        make("indices", 10, write_stream(indices), mutate_bytes, indices_oddities),
+        make("wiki", 20, articles, mutate_bytes, wiki_oddities),
+        make("mixture.toml", 20, MIXTURE, mutate_bytes, mixture_oddities),
         make("stdin", 30, lines, mutate_lines, list),
     ]
 
@@ -63,39 +100,40 @@ def to_json_lines(text: bytes) -> bytes:
     return b"".join(json.dumps({"id": i, "text": text}).encode() + b"\n" for i, text in enumerate(documents))
 
 
-def to_table(text: bytes) -> pyarrow.Table:
+def to_articles(text: bytes) -> bytes:
+    """The documents as WikiExtractor writes articles."""
     documents = text.decode().strip().split("\n\n")
-    return pyarrow.table({"id": range(len(documents)), "text": documents})
+    articles = (f'<doc id="{i}" url="u" title="t">\n{text}\n\n</doc>\n' for i, text in enumerate(documents))
+    return "".join(articles).encode()
 
 
-def write_table(write: Callable[[pyarrow.Table, io.BytesIO], None], table: pyarrow.Table) -> bytes:
+def write_csv(table: pyarrow.Table) -> bytes:
     file = io.BytesIO()
-    write(table, file)
+    pyarrow.csv.write_csv(table, file)
     return file.getvalue()
-
-
-def to_stream(table: pyarrow.Table) -> bytes:
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=10)
-    return bytes(sink.getvalue())
 
 
 class ReadText:
     """Builds shards from a file; from an oddity with the command's default settings."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, rows: bytes) -> None:
+        self._tokenizer, self._rows = tokenizer, rows
 
     def __call__(self, case: Case, data: bytes, folder: Path) -> None:
-        config = build_config() if case.oddity else choose_config(case)
+        config = choose_config(case)
         if case.reader.name == "stdin":
             with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))):
                 self._build(Path(STDIN), folder / "out", config)
             return
-        path = folder / "in" / f"file.{case.reader.name}"
+        path = folder / "in" / _NAMES.get(case.reader.name, f"file.{case.reader.name}")
         path.parent.mkdir()
         path.write_bytes(data)
+        if case.reader.name == "mixture.toml":
+            (path.parent / "a.txt").write_bytes(PLAIN)
+        if case.reader.name == "indices":
+            (path.parent / "data.arrow").write_bytes(self._rows)
+            (path.parent / "state.json").write_text(STATE)
+            path = path.parent
         if case.oddity is None or case.oddity.means is None:
             self._build(path, folder / "out", config)
         else:
@@ -120,10 +158,15 @@ class ReadText:
 
 def choose_config(case: Case) -> BuildConfig:
     """Choose the settings that decide which code reads the text."""
+    is_table = case.reader.name in ("parquet", "feather", "arrow")
+    language_field = "lang" if is_table else None
+    if case.oddity:
+        return build_config(text=TextConfig(language_field=language_field))
     rng = case.random("config")
     text = TextConfig(
+        language_field=language_field if rng.random() < 0.7 else None,
         sentences=rng.choice(("prose", "prose", "lines")),
         language=rng.choice(LANGUAGES),
-        strict=rng.random() < 0.1,
+        strict=rng.random() < 0.1 and not is_table,  # sound tables hold nulls
     )
     return build_config(text=text, max_seq_len=rng.choice((8, 32, 128)))

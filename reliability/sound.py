@@ -18,7 +18,7 @@ from typing import Any
 import sentencepiece
 
 from albert_data.config import BuildConfig, ExampleConfig
-from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.mixtures import find_sources
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
@@ -138,7 +138,7 @@ def train_tokenizer(path: Path, **settings: Any) -> None:
 def run_build(names: Path, out: Path, tokenizer: Tokenizer | None, most: int | None = None, **how: Any) -> BuildReport:
     """Build like the command, in this process."""
     overwrite, config = how.pop("overwrite", False), how.pop("config", build_config())
-    return build_shards(find_inputs([str(names)]), out, tokenizer, config, InlineEngine(most), overwrite=overwrite)
+    return build_shards(find_sources([str(names)]), out, tokenizer, config, InlineEngine(most), overwrite=overwrite)
 
 
 def stop_build(names: Path, out: Path, tokenizer: Tokenizer | None, most: int) -> None:
