@@ -14,6 +14,7 @@ from albert_data.cli.output import show
 
 if TYPE_CHECKING:
     from albert_data.train.layers import Layers
+    from albert_data.train.runs.comparison import Difference
 
 
 @click.command()
@@ -41,24 +42,33 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
       albert-data runs run
       albert-data runs run other-run --shards shards --plot layers.html
     """
-    from albert_data.train.runs.view import describe_layers, describe_run, run_to_dict
+    from albert_data.train.runs.comparison import find_differences
+    from albert_data.train.runs.figures import read_run
+    from albert_data.train.runs.view import describe_differences, describe_layers, describe_run, run_to_dict
     from albert_data.train.sizes import describe_paper
 
     if plot is not None and shards is None:
         raise click.UsageError("--plot draws what --shards measures; give --shards too")
-    measured = _measure_layers(runs, shards, plot) if shards is not None else []
+    differences = find_differences([read_run(run) for run in runs])
+    measured = _measure_layers(runs, shards, plot, differences) if shards is not None else []
     if as_json:
-        found = {"runs": [run_to_dict(run) for run in runs], "layers": [dataclasses.asdict(one) for one in measured]}
+        found = {
+            "runs": [run_to_dict(run) for run in runs],
+            "differences": [dataclasses.asdict(one) for one in differences],
+            "layers": [dataclasses.asdict(one) for one in measured],
+        }
         show(json.dumps(found, indent=2))
         return
-    pages = [*(describe_run(run) for run in runs), describe_paper()]
+    pages = [*(describe_run(run) for run in runs), *describe_differences(differences), describe_paper()]
     pages.append(
         describe_layers(measured) if measured else "With --shards SHARDS: how much each layer changes its input."
     )
     show("\n\n".join(pages))
 
 
-def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> list[Layers]:
+def _measure_layers(
+    runs: tuple[Path, ...], shards: Path, plot: Path | None, differences: list[Difference]
+) -> list[Layers]:
     require_packages("torch", extra="train")
     from albert_data.shards.paths import list_files
     from albert_data.shards.reader import open_shards
@@ -71,5 +81,5 @@ def _measure_layers(runs: tuple[Path, ...], shards: Path, plot: Path | None) -> 
     rows = open_shards(shards, split="validation")
     measured = [measure_run(run, rows) for run in runs]
     if plot is not None:
-        draw_layers(measured, plot)
+        draw_layers(measured, plot, differences)
     return measured

@@ -14,13 +14,13 @@ import numpy as np
 
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.piece_texts import num_bytes
 from albert_data.tokenizer.words import SPACE
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
-_BYTE_PIECES = re.compile(rf"{SPACE}?(<0x[0-9A-F]{{2}}>)+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def find_byte_pieces(tokenizer: Tokenizer) -> np.ndarray:
 
     SentencePiece's byte fallback has one for each byte, as <0xE2>; byte-level BPE may have longer ones.
     """
-    return np.array([_BYTE_PIECES.fullmatch(piece) is not None for piece in tokenizer.piece_texts])
+    return np.array([num_bytes(piece) > 0 for piece in tokenizer.piece_texts])
 
 
 def name_piece(piece: str) -> str:

@@ -6,16 +6,14 @@ letters, in a tie for the one that comes first in it; one without letters, such 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from albert_data.unicode_tables import category, script
+from albert_data.tokenizer.piece_texts import count_letters, find_script
 
 MIN_SHARE = 0.01  # of the letters; a script with less is probably loan words and names
-_NAMED = re.compile(r"▁?((<[^<>]+>)+|\[[A-Z]+\])")  # <unk>, <0xE2><0x82>, ▁[UNK]: names, not text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +38,12 @@ def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[Sc
     """Every script of the text, the one with most letters first. pieces: what each is in text."""
     letters, tokens = Counter[str](), Counter[str]()
     for piece, count in zip(pieces, piece_counts, strict=True):
-        if not count or _NAMED.fullmatch(piece):
+        if not count:
             continue
-        found = Counter(script(character) for character in piece if category(character)[0] == "L")
-        for name, number in found.items():
+        for name, number in count_letters(piece).items():
             letters[name] += number * count
-        if found:
-            tokens[found.most_common(1)[0][0]] += count
+        if name := find_script(piece):
+            tokens[name] += count
     total = sum(letters.values())
     return [
         ScriptCount(script=name.capitalize(), num_letters=number, num_tokens=tokens[name], share=number / total)

@@ -10,7 +10,7 @@ from albert_data.train.optimizer import lr_at
 
 SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
 MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
-REST = 9  # times the seconds of an evaluation or a checkpoint: updates before the next one
+REST = 4  # times the seconds of an evaluation or a checkpoint: updates before the next one
 FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
 
 
@@ -83,7 +83,7 @@ class Budget:
         return not self.is_timed or self.seconds + self._expect(work) <= self._updates_end
 
     def is_rested(self, work: str) -> bool:
-        """Whether so long passed since the last "evaluation" or "checkpoint" that one takes a tenth of the time."""
+        """Whether so long passed since the last "evaluation" or "checkpoint" that one takes a fifth of the time."""
         rest = self.seconds - self._last_end.get(work, self._first_seconds)
         return not self.is_timed or rest >= REST * self.work_seconds.get(work, 0.0)
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
+from albert_data.errors import ShardError
+from albert_data.tokenizer.piece_texts import find_script, num_bytes
+from albert_data.tokenizer.words import SPACE
 from albert_data.train.batch import NO_LABEL, Batch, BatchShape
 from albert_data.train.distributed import ALONE, Ranks
 from albert_data.train.loader import RowReader, Rows
@@ -20,6 +26,8 @@ from albert_data.train.precision import Precision
 # thousand times, and its frequency known to about 3 %.
 BASELINE_ROWS = 65_536
 ROWS_PER_READ = 4096
+LABELS_AT_ONCE = 1024
+MIN_SHARE = 0.01  # of the rows; a script of less is hardly part of the text
 
 
 @torch.no_grad()
@@ -32,14 +40,17 @@ def evaluate(
     batch_tokens: int,
     ranks: Ranks = ALONE,
     must_stop: Callable[[], bool] = lambda: False,
+    nats_R: np.ndarray | None = None,
 ) -> Figures:
     """Return means over the first `num_rows` rows, whose batches are divided among the ranks, and `judge_accuracy`.
 
+    nats_R: float64; if given, filled with the MLM losses of each row's labels together.
     must_stop: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
     Draws no random number. Leaves the model in training mode.
     """
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
     right_R = torch.zeros(min(num_rows, len(shards)), dtype=torch.float64, device=precision.device)  # of each row
+    lost_R = torch.zeros_like(right_R)
     model.eval()
     for number, batch in enumerate(fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens)):
         if must_stop():
@@ -49,12 +60,25 @@ def evaluate(
             with precision.autocast():
                 output = model(moved)
             sums_F += measure(output, moved)
+            if nats_R is not None:
+                lost_R[torch.from_numpy(batch.rows)] = _add_by_row(output.mlm_logits_NV, moved)[: len(batch.rows)]
             if output.sop_logits_BK is not None:
                 is_right_B = output.sop_logits_BK.max(-1).indices == moved.sop_labels_B
                 right_R[torch.from_numpy(batch.rows)] = is_right_B[: len(batch.rows)].double()
     model.train()
+    if nats_R is not None:
+        nats_R[:] = ranks.sum(lost_R.tolist())
     right = np.array(ranks.sum(right_R.tolist()))
     return {**figures(ranks.sum(sums_F.tolist())), **judge_accuracy(shards, right)}
+
+
+def _add_by_row(logits_NV: Tensor, batch: Batch) -> Tensor:
+    """The MLM losses of each row's labels together: float64. In parts, because logits in float32 may fill a GPU."""
+    labels_N = batch.masked_labels_N
+    parts = zip(*(torch.split(part, LABELS_AT_ONCE) for part in (logits_NV, labels_N)), strict=True)
+    nats_N = [F.cross_entropy(a.float(), b, reduction="none", ignore_index=NO_LABEL) for a, b in parts]
+    nats_B = torch.zeros(len(batch.input_ids_BT), dtype=torch.float64, device=labels_N.device)
+    return nats_B.index_add_(0, batch.masked_indices_N // batch.input_ids_BT.shape[1], torch.cat(nats_N).double())
 
 
 def judge_accuracy(shards: Rows, right: np.ndarray) -> Figures:
@@ -90,36 +114,113 @@ def judge_accuracy(shards: Rows, right: np.ndarray) -> Figures:
 class Baseline:
     """The MLM loss of predicting by token frequencies alone, on the rows that `evaluate` reads, in nats.
 
+    Where rows are of several scripts, the frequencies are those of rows of the same script: which script a row has is
+    seen without reading, so a model that learnt only that would beat frequencies of all rows.
+
     unigram_loss: with the frequencies of the training rows. A model that does not beat it has learnt nothing
     from context.
     unigram_entropy: the entropy of the evaluated labels: the loss of a model that predicts by the frequencies of just
     these labels. No other model of frequencies alone has a lower one. On few rows it is well below unigram_loss.
+    unigram_scripts: how many scripts have a hundredth of the rows or more.
+    label_bytes: the mean length of a label in UTF-8; None without the shards' tokenizer.
+    nats_R: the losses of each row's labels together; labels: the labels.
     """
 
     unigram_loss: float
     unigram_entropy: float
+    unigram_scripts: int
+    label_bytes: float | None
+    nats_R: np.ndarray = field(compare=False, repr=False)
+    labels: Labels = field(compare=False, repr=False)
+
+    def compare(self, loss: float, nats_R: np.ndarray) -> Figures:
+        """The figures to write beside those of a model. nats_R: its losses of each row's labels together.
+
+        unigram_error: the standard error of the difference of both losses. It is that of documents drawn at random,
+        since rows of one document are alike, and at least that of rows.
+        """
+        labels, difference_R = self.labels, nats_R - self.nats_R
+        excess_R = difference_R - difference_R.sum() / len(labels.ids_N) * np.bincount(
+            labels.rows_N, minlength=len(nats_R)
+        )
+        _, documents_R = np.unique(labels.keys_R, return_inverse=True)
+        spreads = [(np.bincount(owners, excess_R) ** 2).sum() for owners in (documents_R, np.arange(len(nats_R)))]
+        return {
+            "unigram_loss": self.unigram_loss,
+            "unigram_entropy": self.unigram_entropy,
+            "unigram_error": float(np.sqrt(max(spreads)) / len(labels.ids_N)),
+            "unigram_scripts": self.unigram_scripts,
+            **({} if self.label_bytes is None else {"mlm_nats_per_byte": loss / self.label_bytes}),
+        }
+
+
+class Labels(NamedTuple):
+    """The labels of rows. ids_N: original ids; rows_N: the row of each; keys_R, scripts_R: of each row."""
+
+    ids_N: np.ndarray
+    rows_N: np.ndarray
+    keys_R: np.ndarray
+    scripts_R: np.ndarray
+
+    def count_pieces(self, num_scripts: int, vocab_size: int) -> np.ndarray:
+        """How often each piece is a label in rows of each script: int64, S x V."""
+        cells_N = self.scripts_R[self.rows_N] * vocab_size + self.ids_N
+        return np.bincount(cells_N, minlength=num_scripts * vocab_size).reshape(num_scripts, vocab_size)
 
 
 def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baseline | None:
     """Return None if the evaluated rows have no labels."""
-    vocab_size = train.manifest.tokenizer.vocab_size
-    wanted_V = _count_labels(validation, num_rows, vocab_size)
-    if not wanted_V.sum():
+    vocab_size, texts = train.manifest.tokenizer.vocab_size, _list_texts(validation)
+    names, scripts_V = np.unique([find_script(text) for text in texts or [""] * vocab_size], return_inverse=True)
+    labels = _read_labels(validation, num_rows, names, scripts_V)
+    if not len(labels.ids_N):
         return None
-    seen_V = _count_labels(train, BASELINE_ROWS, vocab_size) + 1  # so that unseen tokens have a probability above 0
-    shares_V = wanted_V / wanted_V.sum()
+    seen_SV = _read_labels(train, BASELINE_ROWS, names, scripts_V).count_pieces(len(names), vocab_size)
+    # The other scripts count as one label for each piece of the vocabulary, which matters for a script of few rows.
+    others_SV = seen_SV.sum(0) - seen_SV + 1  # so that unseen tokens have a probability above 0
+    seen_SV = seen_SV + vocab_size * others_SV / others_SV.sum(1, keepdims=True)
+    nats_SV = -np.log(seen_SV / seen_SV.sum(1, keepdims=True))
+    nats_N = nats_SV[labels.scripts_R[labels.rows_N], labels.ids_N]
+    wanted_SV = labels.count_pieces(len(names), vocab_size)
+    of_script_SV = wanted_SV / np.maximum(wanted_SV.sum(1, keepdims=True), 1)
+    label_bytes = (
+        None if texts is None else float(np.array([_count_bytes(text) for text in texts])[labels.ids_N].mean())
+    )
     return Baseline(
-        unigram_loss=float(-(shares_V * np.log(seen_V / seen_V.sum())).sum()),
-        unigram_entropy=float(-(shares_V * np.log(np.where(shares_V > 0, shares_V, 1))).sum()),
+        unigram_loss=float(nats_N.mean()),
+        unigram_entropy=float(-(wanted_SV * np.log(np.where(of_script_SV > 0, of_script_SV, 1))).sum() / len(nats_N)),
+        unigram_scripts=int((np.bincount(labels.scripts_R) >= MIN_SHARE * len(labels.keys_R)).sum()),
+        label_bytes=label_bytes,
+        nats_R=np.bincount(labels.rows_N, nats_N, minlength=len(labels.keys_R)),
+        labels=labels,
     )
 
 
-def _count_labels(shards: Rows, num_rows: int, vocab_size: int) -> np.ndarray:
-    counts_V = np.zeros(vocab_size, np.int64)
+def _list_texts(rows: Rows) -> list[str] | None:
+    """What each piece is in text; None for shards without their tokenizer."""
+    try:
+        return list(rows.tokenizer.piece_texts)
+    except ShardError:
+        return None
+
+
+def _count_bytes(text: str) -> int:
+    return num_bytes(text) or len(text.replace(SPACE, " ").encode(errors="replace"))
+
+
+def _read_labels(shards: Rows, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> Labels:
+    """The labels of the first rows. A row has the script of most of its tokens, without those of none."""
+    parts, num_scripts = [], len(names)
     for begin in range(0, min(num_rows, len(shards)), ROWS_PER_READ):
-        rows = np.arange(begin, min(begin + ROWS_PER_READ, num_rows, len(shards)))
-        counts_V += np.bincount(shards.rows(rows).masked_ids, minlength=vocab_size)
-    return counts_V
+        rows = shards.rows(np.arange(begin, min(begin + ROWS_PER_READ, num_rows, len(shards))))
+        cells_R = np.repeat(np.arange(len(rows)) * num_scripts, np.diff(rows.offsets))
+        counts_RS = np.bincount(cells_R + scripts_V[rows.input_ids], minlength=len(rows) * num_scripts)
+        counts_RS = counts_RS.reshape(len(rows), num_scripts) * (names != "")
+        rows_N = np.repeat(np.arange(begin, begin + len(rows)), np.diff(rows.mask_offsets))
+        parts.append((rows.masked_ids.astype(np.int64), rows_N, rows.document_keys, counts_RS.argmax(1)))
+    if not parts:
+        return Labels(*(np.zeros(0, np.int64) for _ in Labels._fields))
+    return Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:

@@ -7,7 +7,6 @@ its kernels are deterministic. With --minutes only the rows are the same, as the
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Iterator
@@ -39,6 +38,7 @@ from albert_data.train.order import padded_len, rows_per_batch
 from albert_data.train.precision import check_gpus, choose_device, choose_precision
 from albert_data.train.profiling import profile_steps
 from albert_data.train.report import Report, describe, describe_end, describe_start
+from albert_data.train.runs.figures import read_run
 from albert_data.train.runs.page import is_page_current, write_run_page
 from albert_data.train.session import (
     Initial,
@@ -337,6 +337,7 @@ class _Loop:
             return True
         self._read_tally()  # raises if the weights may not be finite
         began = self._budget.seconds
+        nats_R = np.zeros(min(self._eval_rows, len(validation))) if is_last else None
         try:
             values: dict[str, Any] = evaluate(
                 session.model,
@@ -346,6 +347,7 @@ class _Loop:
                 batch_tokens=self._loader.tokens_at_once,
                 ranks=self._ranks,
                 must_stop=lambda: self._interrupt.stop_requested,
+                nats_R=nats_R,
             )
         except torch.cuda.OutOfMemoryError as error:
             row_len = padded_len(int(validation.lengths.max()))
@@ -365,9 +367,9 @@ class _Loop:
             self._report.say(f"step {session.step:,}: validation {describe(values, session.model.config.task)}")
         elif self._ranks.is_first:
             baseline = measure_baseline(self._splits.train, validation, num_rows=self._eval_rows)
-            known = {} if baseline is None else dataclasses.asdict(baseline)
+            known = {} if baseline is None or nats_R is None else baseline.compare(values["mlm_loss"], nats_R)
             self._write("validation", {**values, **known})
-            self._report.say(describe_end(values, session.model.config.task, baseline))
+            self._report.say(describe_end(read_run(self._run)))
         if is_last or not self._is_guessed:  # the page has them too; ten evaluations of a minute would fill the screen
             for line in to_lines(answers):
                 self._report.say(line)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -18,12 +19,10 @@ from albert_data.escaping import escape_controls
 from albert_data.pair_tasks import PairTask
 from albert_data.train.budget import Budget
 from albert_data.train.config import DEFAULT_PRESETS
-from albert_data.train.evaluation import Baseline
 from albert_data.train.flops import describe_peak
 from albert_data.train.intervals import POINTS
 from albert_data.train.loader import ShardLoader, Splits
-from albert_data.train.metrics import Figures
-from albert_data.train.runs.figures import describe_few
+from albert_data.train.runs.figures import RunFigures, judge_run
 from albert_data.train.session import Session
 from albert_data.wording import count_of, format_duration, format_share
 
@@ -189,17 +188,7 @@ def _describe_error(values: Mapping[str, Any], head: str) -> str:
     return f", standard error {error}; the most frequent label alone: {majority}"
 
 
-def describe_end(values: Figures, task: PairTask, baseline: Baseline | None) -> str:
-    """The last validation figures, and the loss of a model that knows only how frequent each piece is."""
-    text = f"validation at the end: {describe(values, task)}"
-    if few := describe_few(values):
-        text += f"\n{few}"
-    loss = values["mlm_loss"]
-    if baseline is None or loss is None:
-        return text
-    learnt = "more than" if loss < baseline.unigram_loss else "no more than"
-    return (
-        f"{text}\nfrequencies alone, counted in the training rows, give an MLM loss of "
-        f"{baseline.unigram_loss:.3f}: the model learnt {learnt} frequencies "
-        f"(entropy of the evaluated masked tokens: {baseline.unigram_entropy:.3f})"
-    )
+def describe_end(run: RunFigures) -> str:
+    """The last validation figures, and what they say."""
+    verdicts = [line for text in judge_run(run) for line in wrap(text, 80)]
+    return "\n".join([f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts])

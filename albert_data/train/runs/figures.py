@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from albert_data.config import MIN_VALIDATION
@@ -21,6 +22,11 @@ from albert_data.train.reading import explain, read_object, show
 from albert_data.wording import count_of, format_share
 
 SPLITS = ("train", "validation")
+CERTAIN = 3  # standard errors by which the losses of a model and of frequencies must differ
+# Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks
+# for training, dropout and a mask share that falls make training harder, never easier. Rows must have been read twice:
+# in the first epoch each row is as new as those of validation.
+OVERFIT, MIN_EPOCHS, LAST_PART = 0.3, 2.0, 0.1
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
 _MAX_BYTES = 32 << 20  # of metrics.jsonl: 100,000 lines; as objects of Python they take ten times as much
 _LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
@@ -76,6 +82,11 @@ class RunFigures:
         return max((int(line["step"]) for line in self.lines), default=0)
 
     @property
+    def last_validation(self) -> Line:
+        """The newest line of a validation; empty if there is none."""
+        return next((line for line in reversed(self.lines) if line["split"] == "validation"), {})
+
+    @property
     def task(self) -> PairTask:
         """The sentence task of the run."""
         return PAIR_TASKS.get(str(self.sections.get("model", {}).get("sentence_task")), PAIR_TASKS["sop"])
@@ -129,6 +140,47 @@ def number(line: Line, key: str) -> float | None:
     value = line.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_EXACT
     return float(value) if is_number and value is not None else None
+
+
+def judge_run(run: RunFigures) -> list[str]:
+    """What the newest validation says of a run, in sentences."""
+    last = run.last_validation
+    return [text for text in (describe_learning(last), describe_overfitting(run), describe_few(last)) if text]
+
+
+def describe_learning(line: Line) -> str:
+    """A sentence on what a model learnt beside frequencies, from the last validation of a run; else empty."""
+    loss, alone, error = (number(line, key) for key in ("mlm_loss", "unigram_loss", "unigram_error"))
+    if loss is None or alone is None:
+        return ""
+    gain, several = alone - loss, number(line, "unigram_scripts") or 1
+    of = f"the frequencies of pieces alone, in rows of each of the {several:.0f} scripts," if several > 1 else ""
+    given = f"the {alone:.3f} that {of or 'the frequencies of pieces alone'} give"
+    if error is None:  # a run of an earlier version
+        return f"The MLM loss is {abs(gain):.3f} {'below' if gain > 0 else 'above'} {given}."
+    figure = f"{abs(gain):.3f} {'below' if gain > 0 else 'above'} {given} (standard error {error:.3f})"
+    if abs(gain) <= CERTAIN * error:
+        return f"It can't be told whether the model learnt more than frequencies: its MLM loss is {figure}."
+    return f"The model learnt {'more than' if gain > 0 else 'less than'} frequencies: its MLM loss is {figure}."
+
+
+def describe_overfitting(run: RunFigures) -> str:
+    """A sentence if the last validation is far above the training before it; empty otherwise."""
+    validations, training = run.points("mlm_loss", "validation"), run.points("mlm_loss", "train")
+    epochs = run.points("epoch", "train")
+    if not validations or not training or not epochs or epochs[-1][1] < MIN_EPOCHS:
+        return ""
+    last = fmean(value for step, value in training if step > (1 - LAST_PART) * training[-1][0])
+    gap = validations[-1][1] - last
+    if gap < OVERFIT or last > (run.unigram_loss or last):  # until it knows frequencies, they alone make the difference
+        return ""
+    step, lowest = min(validations, key=lambda point: point[1])
+    best = f" Validation was lowest, {lowest:.3f}, at step {step:,.0f}." if lowest < validations[-1][1] - 0.05 else ""
+    return (
+        f"The model overfits: its MLM loss on validation, {validations[-1][1]:.3f}, is {gap:.3f} above that on the "
+        f"training rows, {last:.3f}, which it read {epochs[-1][1]:,.1f} times.{best} More text helps most; otherwise "
+        "train for fewer epochs, with --dropout 0.1, or with a smaller --preset."
+    )
 
 
 def describe_few(line: Line) -> str:

@@ -26,8 +26,8 @@ from albert_data.train.runs.figures import (
     Curve,
     Point,
     RunFigures,
-    describe_few,
     join_short_end,
+    judge_run,
     name_curves,
     number,
     read_run,
@@ -35,8 +35,9 @@ from albert_data.train.runs.figures import (
 )
 from albert_data.wording import format_duration
 
-if TYPE_CHECKING:  # it imports torch
-    from albert_data.train.layers import Layers
+if TYPE_CHECKING:
+    from albert_data.train.layers import Layers  # it imports torch
+    from albert_data.train.runs.comparison import Difference
 
 MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
@@ -109,8 +110,8 @@ def _budget(config: dict[str, Any], last_step: int) -> str:
 
 def describe_outcome(run: RunFigures) -> Iterator[str]:
     """The last validation figures so far, beside those of a model that learnt nothing from context."""
-    last = next((line for line in reversed(run.lines) if line["split"] == "validation"), None)
-    if last is None:
+    last = run.last_validation
+    if not last:
         yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
         return
     rows = [
@@ -122,8 +123,7 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
     yield render_table(heads, rows, caption=f"Validation at step {last['step']:,}")
     if run.unigram_loss is None:
         yield "<p>The MLM loss of frequencies alone is measured at the end of a run, and so not known here.</p>"
-    if few := describe_few(last):
-        yield f"<p>{few}</p>"
+    yield from (f"<p>{text}</p>" for text in judge_run(run))
     if (entropy := number(last, "unigram_entropy")) is not None:
         yield f"<p>Entropy of the validation labels themselves: {entropy:.3f} nats.</p>"
 
@@ -239,8 +239,11 @@ def check_plot(path: Path, read: Iterable[Path]) -> None:
     check_output(path, read)
 
 
-def draw_layers(measured: Sequence[Layers], path: Path) -> None:
-    """Write a page with two charts of the layers, a curve for each run. Raises OutputError if it can't be written."""
+def draw_layers(measured: Sequence[Layers], path: Path, differences: Sequence[Difference] = ()) -> None:
+    """Write a page with two charts of the layers, a curve for each run. Raises OutputError if it can't be written.
+
+    differences: of the runs, which the page names.
+    """
     distances = {one.name: one.distances for one in measured}
     similarities = {one.name: one.similarities for one in measured}
     charts = [
@@ -248,8 +251,14 @@ def draw_layers(measured: Sequence[Layers], path: Path) -> None:
         _draw_layer_curves("similarities", "Cosine similarity of input and output", similarities),
     ]
     title, about = "Layers", "How much each layer changes its input, as means over the tokens of validation rows."
-    section = Section(name="charts", title="Charts", body=render_charts(charts))
-    write_output(path, render_page([section], kind="ALBERT training runs", title=title, about=about).encode())
+    sections = [Section(name="charts", title="Charts", body=render_charts(charts))]
+    if differences:
+        rows = [(one.what, *one.values, one.means) for one in differences]
+        heads = ("", *(one.name for one in measured), "therefore")
+        sections.append(
+            Section(name="differences", title="Not measured alike", body=render_table(heads, rows, kind="prose"))
+        )
+    write_output(path, render_page(sections, kind="ALBERT training runs", title=title, about=about).encode())
 
 
 def _draw_layer_curves(name: str, title: str, curves: Mapping[str, Sequence[float]]) -> Chart:

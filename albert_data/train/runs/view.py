@@ -8,16 +8,20 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import read_run_file
-from albert_data.train.runs.figures import RunFigures, describe_few, number, read_run, thin
+from albert_data.train.runs.figures import RunFigures, judge_run, number, read_run, thin
 from albert_data.train.sizes import describe_parts, parts_to_dict
 from albert_data.wording import format_share
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from albert_data.train.layers import Layers
+    from albert_data.train.runs.comparison import Difference
 
 MOST_LINES = 12
 _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")
@@ -59,12 +63,12 @@ def _describe_curves(figures: RunFigures) -> str:
         lines.append(f"{line['step']:>20,}{_number(loss, '11.3f')}{_percent(right)}{sentence_task}")
     if not found:
         lines.append("  none: the shards have no validation rows, or none was read yet")
-    elif few := describe_few(found[-1]):
-        lines.append(f"  {few}")
     if figures.unigram_loss is not None:
         alone = f"{figures.unigram_loss:11.3f}"
         by_chance = f"{'':8}{chance[0]:11.3f}{_percent(chance[1])}" if chance else ""
         lines.append(f"  {'without context':<18}{alone}{by_chance}")
+    for text in judge_run(figures):
+        lines += wrap(text, 80, initial_indent="  ", subsequent_indent="  ")
     training = [line for line in figures.lines if line["split"] == "train"]
     if training:
         speeds = sorted(value for _, value in figures.points("tokens_per_second", "train"))
@@ -79,6 +83,12 @@ def _number(value: float | None, form: str) -> str:
 
 def _percent(share: float | None) -> str:
     return f"{'-' if share is None else format_share(share, 1):>8}"
+
+
+def describe_differences(differences: Sequence[Difference]) -> list[str]:
+    """A text on what keeps figures of these runs from being compared; none if nothing does."""
+    lines = [line for one in differences for line in wrap(one.describe(), 78)]
+    return ["\n  ".join(["Not measured alike", *lines])] if lines else []
 
 
 def describe_layers(measured: list[Layers]) -> str:

@@ -1,0 +1,30 @@
+"""What a piece shows of text: bytes of a divided character, or letters of scripts. In: what the piece is in text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from albert_data.tokenizer.words import SPACE
+from albert_data.unicode_tables import category, script
+
+_BYTES = re.compile(rf"{SPACE}?(<0x[0-9A-F]{{2}}>)+")
+_NAMED = re.compile(rf"{SPACE}?((<[^<>]+>)+|\[[A-Z]+\])")  # <unk>, <0xE2><0x82>, ▁[UNK]: names, not text
+
+
+def num_bytes(piece: str) -> int:
+    """How many bytes a piece stands for, if it is bytes that are no whole characters; 0 for any other piece."""
+    return piece.count("<0x") + piece.startswith(SPACE) if _BYTES.fullmatch(piece) else 0
+
+
+def count_letters(piece: str) -> Counter[str]:
+    """The letters of each script, as "LATIN"; none in a name."""
+    if _NAMED.fullmatch(piece):
+        return Counter()
+    return Counter(script(character) for character in piece if category(character)[0] == "L")
+
+
+def find_script(piece: str) -> str:
+    """The script of most of its letters, in a tie of the first; empty without letters."""
+    letters = count_letters(piece)
+    return letters.most_common(1)[0][0] if letters else ""

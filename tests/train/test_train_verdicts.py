@@ -1,0 +1,249 @@
+"""What a run says that it learnt, compared with frequencies and with training; and what runs can't be compared in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_train_loop import TINY
+from test_train_page import line, write_run
+from toy_rows import FIRST_ORDINARY, FakeShards
+
+from albert_data.cli.main import run as run_command
+from albert_data.errors import ShardError
+from albert_data.train import loop
+from albert_data.train.evaluation import evaluate, measure_baseline
+from albert_data.train.model import Albert
+from albert_data.train.precision import choose_precision
+from albert_data.train.runs.comparison import find_differences
+from albert_data.train.runs.figures import describe_learning, describe_overfitting, judge_run, read_run
+from albert_data.train.runs.page import write_run_page
+from albert_data.train.session import choose_shape
+
+VOCAB = 40
+
+
+class MixedShards(FakeShards):
+    """Pieces of even ids are Latin, those of odd ids Cyrillic; the first ones are of no script."""
+
+    @property
+    def tokenizer(self):
+        tokenizer = super().tokenizer
+        tokenizer.piece_texts = [
+            f"{'яw'[i % 2 == 0]}" if i >= FIRST_ORDINARY else f"[{'ABCDE'[i]}]" for i in range(tokenizer.vocab_size)
+        ]
+        return tokenizer
+
+
+def mix(shards: FakeShards) -> MixedShards:
+    """Rows of one script each: of even rows all ids become even, of odd rows odd."""
+    examples = shards.examples
+    rows = np.repeat(np.arange(len(examples)), np.diff(examples.offsets))
+    ids = examples.input_ids.copy()
+    is_text = ids >= FIRST_ORDINARY + 1
+    ids[is_text] -= ((ids[is_text] % 2) != rows[is_text] % 2).astype(np.uint16)
+    labels = examples.masked_ids.copy()
+    of_label = np.repeat(np.arange(len(examples)), np.diff(examples.mask_offsets))
+    labels = np.maximum(labels, FIRST_ORDINARY + 1)
+    labels -= ((labels % 2) != of_label % 2).astype(np.uint16)
+    return MixedShards(dataclasses.replace(examples, input_ids=ids, masked_ids=labels), shards.manifest)
+
+
+# ---- frequencies ----
+
+
+def test_frequencies_are_those_of_rows_of_the_same_script(toys):
+    train, validation = (mix(toys.make_shards(rows, seed=seed)) for rows, seed in ((4000, 0), (50, 1)))
+    baseline = measure_baseline(train, validation, num_rows=50)
+    assert baseline.unigram_scripts == 2
+    plain = measure_baseline(train, toys.make_shards(50, seed=1), num_rows=50)
+    assert plain.unigram_scripts == 1
+    # Half of the pieces occur in a row: knowing the script alone saves ln 2 of the ln 35 of even frequencies.
+    assert baseline.unigram_loss == pytest.approx(math.log(35 / 2), abs=0.05)
+    assert plain.unigram_loss > baseline.unigram_loss + 0.5
+    assert baseline.unigram_entropy < baseline.unigram_loss
+
+
+def test_a_model_that_learnt_only_the_script_has_not_learnt_more_than_frequencies(toys):
+    train, validation = (mix(toys.make_shards(rows, seed=seed)) for rows, seed in ((4000, 0), (50, 1)))
+    baseline = measure_baseline(train, validation, num_rows=50)
+    rng, labels = np.random.default_rng(0), baseline.labels
+    counts_R = np.bincount(labels.rows_N, minlength=50)
+    for gain, told in ((0.0, "It can't be told whether"), (0.5, "learnt more than"), (-0.5, "learnt less than")):
+        nats_R = baseline.nats_R - gain * counts_R + rng.normal(0, 0.3, 50) * counts_R**0.5
+        loss = nats_R.sum() / counts_R.sum()
+        known = baseline.compare(loss, nats_R)
+        assert known["unigram_error"] == pytest.approx(0.3 / counts_R.sum() ** 0.5, rel=0.4)
+        assert told in describe_learning({"mlm_loss": loss, **known})
+
+
+def test_rows_of_one_document_count_as_alike(toys):
+    train, validation = toys.make_shards(100), toys.make_shards(60, seed=1)
+    wide = measure_baseline(train, validation, num_rows=60)
+    validation.examples = dataclasses.replace(validation.examples, document_keys=np.arange(60, dtype=np.uint64) // 20)
+    few = measure_baseline(train, validation, num_rows=60)
+    shift_R = np.repeat([0.0, 1.0, 2.0], 20) * np.bincount(few.labels.rows_N, minlength=60)
+    errors = [one.compare(5.0, one.nats_R + shift_R)["unigram_error"] for one in (wide, few)]
+    assert errors[1] > 3 * errors[0]
+
+
+def test_the_losses_of_rows_sum_up_to_the_loss_however_they_are_batched(toys):
+    shards = toys.make_shards(30)
+    torch.manual_seed(0)
+    model, precision = Albert(choose_shape(TINY, shards.manifest)), choose_precision("fp32", "cpu")
+    found = []
+    for batch_tokens in (64, 1024):
+        nats_R = np.zeros(20)
+        values = evaluate(model, shards, precision, num_rows=20, batch_tokens=batch_tokens, nats_R=nats_R)
+        counts_R = np.diff(shards.examples.mask_offsets)[:20]
+        assert nats_R.sum() / counts_R.sum() == pytest.approx(values["mlm_loss"], rel=1e-5)
+        assert (nats_R[counts_R > 0] > 0).all()
+        found.append(nats_R)
+    np.testing.assert_allclose(*found, rtol=1e-4)
+
+
+def test_a_loss_a_byte_needs_the_tokenizer(toys, monkeypatch):
+    train, validation = toys.make_shards(100), toys.make_shards(60, seed=1)
+    baseline = measure_baseline(train, validation, num_rows=60)
+    num_bytes = np.mean([len(f" w{i}") for i in baseline.labels.ids_N])
+    assert baseline.compare(6.0, baseline.nats_R)["mlm_nats_per_byte"] == pytest.approx(6.0 / num_bytes)
+
+    def fail(self):
+        raise ShardError("no tokenizer")
+
+    monkeypatch.setattr(FakeShards, "tokenizer", property(fail))
+    without = measure_baseline(train, validation, num_rows=60)
+    assert "mlm_nats_per_byte" not in without.compare(6.0, without.nats_R)
+    assert without.unigram_loss == baseline.unigram_loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "told"),
+    [
+        (6.519, 0.01, "It can't be told whether the model learnt more than frequencies: its MLM loss is 0.004 above"),
+        (6.511, 0.01, "It can't be told whether the model learnt more than frequencies: its MLM loss is 0.004 below"),
+        (6.4, 0.01, "learnt more than frequencies: its MLM loss is 0.115 below the 6.515 that"),
+        (6.7, 0.01, "learnt less than frequencies: its MLM loss is 0.185 above"),
+        (6.4, None, "The MLM loss is 0.115 below"),
+        (None, 0.01, ""),
+    ],
+)
+def test_a_model_is_compared_with_frequencies_by_the_error(loss: float | None, error: float | None, told: str):
+    text = describe_learning({"mlm_loss": loss, "unigram_loss": 6.515, "unigram_error": error})
+    assert (told in text) if told else not text
+    assert "of the 3 scripts" in describe_learning({"mlm_loss": 6, "unigram_loss": 7, "unigram_scripts": 3.0})
+
+
+# ---- overfitting ----
+
+
+def make_run(folder: Path, validation: float, *, epochs: float = 5.0, train: float = 4.0, lowest: float = 9.0) -> Path:
+    return write_run(
+        folder,
+        [
+            *(line(step, epoch=epochs * step / 300, mlm_loss=train) for step in (100, 290)),
+            line(150, "validation", mlm_loss=lowest),
+            line(300, epoch=epochs, mlm_loss=train),
+            line(300, "validation", mlm_loss=validation, unigram_loss=6.5, unigram_error=0.01),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"validation": 4.2}, None),
+        ({"validation": 5.0}, "is 1.000 above that on the training rows, 4.000, which it read 5.0 times. More text"),
+        ({"validation": 5.0, "lowest": 4.8}, "Validation was lowest, 4.800, at step 150. More text"),
+        ({"validation": 5.0, "epochs": 1.0}, None),
+        ({"validation": 7.5, "train": 6.6}, None),  # nothing is learnt yet but frequencies, which differ
+    ],
+)
+def test_a_validation_far_above_training_is_named(settings: dict[str, float], told: str | None, tmp_path):
+    run = make_run(tmp_path / "run", **settings)
+    found = describe_overfitting(read_run(run))
+    assert (told in found) if told else not found
+    assert (found in write_run_page(run).read_text()) if told else True
+
+
+def test_a_run_says_that_it_overfits_at_its_end_and_so_do_page_and_runs(toys, use_shards, tmp_path, capsys):
+    use_shards(toys.make_shards(16, max_seq_len=16), toys.make_shards(16, max_seq_len=16, seed=1))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=120, log_every=10, eval_every=60, lr=1e-2))
+    said = " ".join(capsys.readouterr().err.split())
+    texts = judge_run(read_run(tmp_path / "run"))
+    assert any("The model overfits" in text for text in texts)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert run_command(["runs", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    for text in texts:
+        assert text in said
+        assert text in page
+        assert text in " ".join(shown.split())
+    assert max(map(len, shown.splitlines()[1:])) <= 80
+
+
+# ---- several runs ----
+
+
+def change(run: Path, **sections: dict[str, object]) -> Path:
+    content = json.loads((run / "run.json").read_text())
+    for name, values in sections.items():
+        content[name] = content.get(name, {}) | values
+    (run / "run.json").write_text(json.dumps(content))
+    return run
+
+
+CHANGES = {
+    "Vocabulary": {"identity": {"tokenizer's sha256": "ab" * 32, "model's vocab_size": 30_000}},
+    "Sentence task": {"model": {"sentence_task": "nsp"}},
+    "Validation rows": {"identity": {"shards' digest": "cd" * 32}},
+    "Masked in training": {"config": {"mask_prob": 0.45, "last_mask_prob": 0.15}},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_keeps_losses_from_being_compared_is_named(what: str, tmp_path):
+    first, second = make_run(tmp_path / "a", 5.0), make_run(tmp_path / "b", 5.0)
+    assert find_differences([read_run(first), read_run(second)]) == []
+    change(second, **CHANGES[what])
+    found = find_differences([read_run(first), read_run(second)])
+    assert [one.what for one in found] == [what]
+    assert len(set(found[0].values)) == 2
+
+
+def test_losses_a_byte_are_named_where_all_runs_have_them(tmp_path):
+    runs = [make_run(tmp_path / name, 5.0) for name in "ab"]
+    change(runs[1], **CHANGES["Vocabulary"])
+    assert "byte" not in find_differences([read_run(run) for run in runs])[0].means
+    for run, value in zip(runs, (1.25, 1.5), strict=True):
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line(301, "validation", mlm_nats_per_byte=value)) + "\n")
+    assert "1.250; 1.500 nats" in find_differences([read_run(run) for run in runs])[0].means
+
+
+def test_runs_names_the_differences_on_the_terminal_in_json_and_on_the_plot(
+    toys, use_shards, tmp_path, capsys, monkeypatch
+):
+    use_shards(toys.make_shards(20), toys.make_shards(10, seed=1))
+    for name, seed in (("a", 0), ("b", 0)):
+        loop.train(tmp_path, tmp_path / name, dataclasses.replace(TINY, steps=1, seed=seed))
+    change(tmp_path / "b", config={"mask_prob": 0.45, "last_mask_prob": 0.15, "remask": True})
+    runs = [str(tmp_path / name) for name in "ab"]
+    capsys.readouterr()
+    assert run_command(["runs", *runs]) == 0
+    shown = capsys.readouterr().out
+    assert "Not measured alike\n  Masked in training: as built; 45 % to 15 %." in shown
+    assert max(len(text) for text in shown.splitlines() if not text.startswith("Run ")) <= 80
+    assert run_command(["runs", *runs, "--json"]) == 0
+    [difference] = json.loads(capsys.readouterr().out)["differences"]
+    assert difference["values"] == ["as built", "45 % to 15 %"]
+    plot = tmp_path / "plot.html"
+    monkeypatch.setattr("albert_data.shards.reader.open_shards", lambda *args, **named: toys.make_shards(10, seed=1))
+    monkeypatch.setattr("albert_data.shards.paths.list_files", lambda folder: [])
+    assert run_command(["runs", *runs, "--shards", str(tmp_path), "--plot", str(plot)]) == 0
+    assert "Not measured alike" in plot.read_text()
