@@ -56,7 +56,7 @@ def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     from albert_data.train import loop
 
     def train(shards: Path, output: Path, config: Any, **options: Any) -> Path | None:
-        config = dataclasses.replace(config, minutes=None, steps=2, batch_tokens=256, eval_rows=4)
+        config = dataclasses.replace(config, minutes=None, steps=2, batch_tokens=256, eval_rows=4, eval_every=2)
         return original(shards, output, config, **options)
 
     original = loop.train
