@@ -45,11 +45,12 @@ def record(text: str, **fields: Any) -> bytes:
 
 def test_a_field_names_the_language_of_a_line_and_the_input_that_of_the_others():
     data = record("a", lang="pt-BR") + record("b", lang="DEU") + record("c") + record("d", lang="English")
-    data += record("e", lang=None) + record("f", lang="xx") + record("g", lang=["de"]) + record("", lang="de")
+    data += record("e", lang=None) + record("f", lang="x" * 65) + record("g", lang=["de"]) + record("", lang="de")
     found, counts = read_languages(data, BY_FIELD)
-    assert found == [(b"a", "pt"), (b"b", "de"), *((letter.encode(), "en") for letter in "cdefg")]
-    assert counts == {"unknown_language": 5, "empty_document": 1}
-    assert read_languages(data, BY_FIELD, language="fr")[0][2:] == [(letter.encode(), "fr") for letter in "cdefg"]
+    others = [(b"d", "und")]  # what is no language is a source without one
+    assert found == [(b"a", "pt"), (b"b", "de"), (b"c", "en"), *others, *((letter.encode(), "en") for letter in "efg")]
+    assert counts == {"unknown_language": 4, "empty_document": 1}
+    assert read_languages(data, BY_FIELD, language="fr")[0][4:] == [(letter.encode(), "fr") for letter in "efg"]
 
 
 def test_without_a_field_the_input_names_it_and_without_that_nothing_does():
@@ -61,15 +62,18 @@ def test_without_a_field_the_input_names_it_and_without_that_nothing_does():
 
 
 def test_a_large_line_has_its_language_too(monkeypatch: pytest.MonkeyPatch):
-    lines = [record("a", lang="de-AT"), record("b"), record("c", lang=7), record("d", lang="x" * 99)]
+    values = ["de-AT", 7, "x" * 64, "x" * 65, " klingon ", "\U0001f600" * 64, "\U0001f600" * 65, "a\ud800", "a\n", "\\"]
+    values += ["de-" + "x" * 2000, "de" + " " * 2000, " " * 2000 + "de", "é" * 130]
+    lines = [record("b"), *(record("a", lang=value) for value in values)]
     expected = read_languages(b"".join(lines), BY_FIELD)
+    assert [code for _, code in expected[0]].count("und") == 5
     monkeypatch.setattr(json_lines, "LARGE_LINE", 4)
     assert read_languages(b"".join(lines), BY_FIELD) == expected
 
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
-    [({}, "is missing"), ({"lang": "xx"}, "holds 'xx', no ISO 639 code"), ({"lang": 3}, "holds 3")],
+    [({}, "is missing"), ({"lang": ""}, "holds '', no ISO 639 code or other name"), ({"lang": 3}, "holds 3")],
 )
 def test_strict_names_the_line(fields: dict[str, Any], problem: str):
     with pytest.raises(InputError, match=f"p, byte 28: unknown language: field 'lang' {problem}"):

@@ -104,7 +104,7 @@ def test_sound_text_gets_no_advice(text: str):
 
 def explain(lines: list[object]) -> str:
     damage = count(b"".join(json.dumps(line).encode() + b"\n" for line in lines), "jsonl")
-    return str(no_document(damage.counts, damage.fields))
+    return str(no_document(damage))
 
 
 def test_the_fields_that_were_seen_are_listed_and_the_one_with_text_is_named():

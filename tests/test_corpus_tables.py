@@ -86,8 +86,9 @@ def test_a_table_names_the_language_of_each_row(tmp_path: Path, name: str):
     table = pyarrow.table({"lang": labels, "text": ["eins", "two", "three", "four", "fünf"]})
     WRITERS[name](tmp_path / name, table)
     found, damage = read_languages(tmp_path / name, TextConfig(language="fr", language_field="lang"))
-    assert found == {"eins": "de", "two": "en", "three": "fr", "four": "fr", "fünf": "de"}
-    assert (damage.counts, damage.num_labelled) == (Counter(unknown_language=2), 5)
+    assert found == {"eins": "de", "two": "en", "three": "fr", "four": "und", "fünf": "de"}
+    assert (damage.counts, damage.num_labelled) == (Counter(unknown_language=1), 5)
+    assert damage.names == {"klingon"}
 
 
 def test_a_table_without_the_language_field_is_counted_with_its_fields(tmp_path: Path):

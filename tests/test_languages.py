@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,20 @@ from hypothesis import strategies as st
 
 from albert_data.cli.main import run
 from albert_data.config import TextConfig
-from albert_data.errors import ConfigError
-from albert_data.languages import LANGUAGES, is_language, normalise_language, pack_language, unpack_language
+from albert_data.corpus.damage import Damage
+from albert_data.errors import ConfigError, InputError
+from albert_data.languages import (
+    MAX_NAMES,
+    choose_rules,
+    is_language,
+    is_source_name,
+    list_languages,
+    name_sources,
+    normalise_language,
+    normalise_source,
+    pack_source,
+    unpack_language,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +54,8 @@ def test_a_language_has_one_primary_code(code: str, primary: str):
     [
         ("english", " (did you mean en, English?)"),
         ("Germann", " (did you mean de, German?)"),
-        ("enn", " (did you mean en, English"),
+        ("eng1", " (did you mean en, English"),
+        ("Kabuverdianu", " (did you mean kea, Kabuverdianu?)"),
         ("", ""),
         ("e", ""),
         ("007", ""),
@@ -53,33 +67,94 @@ def test_a_language_has_one_primary_code(code: str, primary: str):
 def test_an_unknown_code_is_an_error_with_a_suggestion(code: str, suggestion: str):
     assert not is_language(code)
     expected = f"language is {code!r}, which is no known ISO 639 code{suggestion}"
-    with pytest.raises(ConfigError, match=f"^{re.escape(expected)}.*; --language help lists all codes$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(expected)}.*; --language help lists codes$"):
         normalise_language(code)
 
 
-def test_all_languages_of_iso_639_1_are_known():
-    assert len([code for code in LANGUAGES if len(code) == 2]) >= 183
-    assert all(normalise_language(code) == code for code in LANGUAGES)
+def test_all_languages_of_iso_639_are_known():
+    languages = list_languages()
+    assert len([code for code in languages if len(code) == 2]) >= 183
+    assert len(languages) > 7900  # of ISO 639-3 in 2023: 7,910, less those of the groups in _list_other_codes
+    assert all(normalise_language(code) == code for code in languages)
+    assert all(normalise_language(code) == code for code in ["kea", "crs", "toj", "boa", "nah", "mis", "und", "zxx"])
+    assert not any(map(is_language, ["qaa", "xx", "zzz"]))  # for local use, or of nothing
 
 
-@given(st.sampled_from(sorted(LANGUAGES)) | st.text(alphabet="abcxyz", min_size=1, max_size=4))
+@given(st.sampled_from(sorted(list_languages())) | st.text("abcxyz", min_size=2, max_size=3).filter(is_language))
 def test_a_code_is_packed_and_unpacked(code: str):
-    assert 0 < pack_language(code) < 2**32
-    assert unpack_language(pack_language(code)) == code
+    assert 0 < pack_source(normalise_language(code)) < 2**24
+    assert unpack_language(pack_source(normalise_language(code))) == normalise_language(code)
 
 
-def test_what_is_no_code_is_not_packed():
-    for code in ("", "abcde"):
-        with pytest.raises(ValueError, match="1 to 4 can be packed"):
-            pack_language(code)
+# ---- sources ----
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("pt-BR", "pt"),
+        (" DEU ", "de"),
+        ("English", "English"),
+        (" web/cc ", "web/cc"),
+        ("x" * 64, "x" * 64),
+        ("x" * 65, None),
+        ("de-" + "x" * 999, "de"),
+        ("web" + " " * 200, None),  # so long a value is not searched for its end
+        ("", None),
+        (" \t", None),
+        *((f"a{mark}b", None) for mark in "\0\n\x1b\x85\u2028\u202e\u200f\ufeff\ud800\ufffd\U000e0041"),
+    ],
+)
+def test_a_field_names_a_language_or_another_source_or_none(value: str, name: str | None):
+    assert normalise_source(value) == name
+
+
+@given(st.text(min_size=1, max_size=70))
+def test_a_source_is_itself_and_without_a_code_it_has_the_rules_without_words(value: str):
+    name = normalise_source(value)
+    if name is None:
+        return
+    assert is_source_name(name)
+    assert normalise_source(name) == name
+    assert 0 < pack_source(name) < 2**32
+    assert choose_rules(name) == unpack_language(pack_source(name)) == (name if is_language(name) else "und")
+
+
+def test_sources_are_named_in_sorted_order_and_only_those_with_documents():
+    names = {"web/cc", "klingon", "Ärzte", "empty"}
+    codes = [pack_source(name) for name in ("web/cc", "zh", "de", "klingon", "kea", "Ärzte")]
+    assert list(name_sources(codes, names)) == ["de", "kea", "klingon", "web/cc", "zh", "Ärzte"]
+    assert list(name_sources(codes, names).values()) == [
+        pack_source(name) for name in ("de", "kea", "klingon", "web/cc", "zh", "Ärzte")
+    ]
+
+
+def test_two_names_with_one_hash_are_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("albert_data.languages.sha256", lambda name: sha256())
+    with pytest.raises(InputError, match="the names 'a1' and 'b1', which have the same hash; rename one"):
+        name_sources([], ["b1", "a1"])
+
+
+def test_so_many_names_are_one_error_line():
+    one, other = Damage(), Damage()
+    one.add_names({f"name {number}" for number in range(MAX_NAMES)})
+    other.add_names({"name 0"})
+    one.merge(other)
+    other.add_names({"one more"})
+    with pytest.raises(
+        InputError, match=r'over 1,000 names that are no ISO 639 codes, such as "name 0", .* more; name'
+    ):
+        one.merge(other)
 
 
 @pytest.mark.parametrize("command", ["build", "vocab"])
-def test_language_help_lists_all_codes_in_80_columns(command: str, capsys: pytest.CaptureFixture[str]):
+def test_language_help_lists_the_common_codes_in_80_columns(command: str, capsys: pytest.CaptureFixture[str]):
     assert run([command, "--language", "help"]) == 0
     listed = capsys.readouterr().out
     assert max(map(len, listed.splitlines())) <= 80
-    assert all(re.search(rf"\b{code} ", listed) for code in LANGUAGES)
+    assert all(re.search(rf"\b{code} ", listed) for code in [*list_languages()][:184])
     with_words, others = listed.split("Other languages:")
     assert "en English" in with_words
     assert "aa Afar" in others
+    assert re.search(r"7,\d\d\d more have a code of three letters \(ISO 639-3\)", others)
+    assert len(listed.splitlines()) < 80

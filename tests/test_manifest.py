@@ -16,6 +16,7 @@ from shard_fixtures import VERSIONS, describe_folder, to_version_1
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import ShardError
+from albert_data.languages import is_source_name
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import (
@@ -71,9 +72,10 @@ configs = st.builds(
     validation_fraction=st.floats(0, 0.5),
 )
 
-
+source_names = words.filter(is_source_name)
 source_values = {
-    **dict.fromkeys(("name", "language", "text_field", "documents", "sentences"), words),
+    "name": source_names,
+    **dict.fromkeys(("language", "text_field", "documents", "sentences"), words),
     "paths": st.lists(words, max_size=2).map(tuple),
     "num_inputs": counts,
     "weight": st.none() | st.floats(0, 9),
@@ -118,7 +120,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         damage=st.dictionaries(words, counts),
         splits=st.dictionaries(st.sampled_from(SPLITS), splits),
         digest=words,
-        sources=st.none() | st.lists(words).map(tuple),
+        sources=st.none() | st.lists(source_names).map(tuple),
         label_names=st.none() | st.lists(words).map(tuple),
         card=st.none() | st.builds(CardEntry, file=words, sha256=words),
         manifest_sha256=st.none() | words,

@@ -15,7 +15,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.languages import pack_language
+from albert_data.languages import pack_source
 from albert_data.sentences.text import make_text, slice_sentences
 
 LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
@@ -68,7 +68,7 @@ def read(texts: list[str], languages: list[str] | None = None) -> Lines:
         document_keys=np.zeros(len(texts), np.uint64),
     )
     if languages is not None:
-        object.__setattr__(found, "source_codes", np.array([pack_language(code) for code in languages], np.uint32))
+        object.__setattr__(found, "source_codes", np.array([pack_source(code) for code in languages], np.uint32))
     return found
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import gzip
+import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,10 @@ from shard_fixtures import change_manifest, describe_again, write_shards
 
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.documents import Lines, read_documents
-from albert_data.errors import ShardError
+from albert_data.errors import InputError, ShardError
 from albert_data.inspect.verify import verify
-from albert_data.languages import pack_language
+from albert_data.languages import pack_source
+from albert_data.pipeline.advice import advise_on
 from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import Shards, open_shards
@@ -149,7 +153,7 @@ def tell_languages(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Block, np.nd
 
 
 def choose_languages(keys: np.ndarray) -> np.ndarray:
-    codes: np.ndarray = np.array([pack_language(name) for name in LANGUAGES], np.uint32)[keys % np.uint64(3)]
+    codes: np.ndarray = np.array([pack_source(name) for name in LANGUAGES], np.uint32)[keys % np.uint64(3)]
     return codes
 
 
@@ -206,3 +210,76 @@ def read_sources(out: Path) -> list[int]:
     table = pyarrow.ipc.open_file(out / "train/shard-00000.arrow").read_all()
     found: list[int] = table.column("source").to_pylist()
     return found
+
+
+# ---- names ----
+
+OTHERS = ("<b>|*", "de", "kea", "klingon", "web/cc", "Ärzte")  # sorted; two of them are languages
+
+
+def write_named(path: Path, documents: Sequence[str], names: Sequence[str] = OTHERS) -> None:
+    """Each document is of the source that its key chooses."""
+    rows = [(names[fixtures.document_key(text) % len(names)], text) for text in documents]
+    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
+        if ".csv" in path.name:
+            csv.writer(file).writerows([("lang", "text"), *rows])
+        else:
+            file.writelines(json.dumps({"lang": name, "text": text}) + "\n" for name, text in rows)
+
+
+def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.corpus.blocks.GIANT_BYTES", 600)  # the longest are read as text files
+    (tmp_path / "parts").mkdir()
+    for part in range(3):
+        write_named(tmp_path / f"parts/{part}.csv.gz", DOCUMENTS[part::3])
+    for name in ("all.jsonl", "all.csv"):
+        write_named(tmp_path / name, DOCUMENTS)
+    digests = []
+    with fixtures.small_tasks(1 << 12):
+        for name, engine in (("all.jsonl", MultiprocessEngine(2)), ("all.csv", None), ("parts", None)):
+            out = tmp_path / f"out-{name}"
+            report = run_build(tmp_path / name, out, tokenizer, *filter(None, [engine]), language_field="lang")
+            digests.append(digest_shards(out))
+            assert not report.manifest.damage
+    assert digests == [digests[0]] * 3
+    shards = open_shards(out)
+    assert shards.manifest.sources == OTHERS
+    assert all(row.source == row.document_key % len(OTHERS) for row in shards)
+    assert {shards.manifest.find_text_config(i).language for i in range(len(OTHERS))} == {"und", "de", "kea"}
+    (line,) = advise_on(report.manifest)
+    assert line.startswith('the language field names 4 sources without an ISO 639 code: "<b>|*", "klingon", ')
+    assert "the document's source, counted from 0: &#60;b&#62;&#124;&#42;, de, kea, klingon, web/cc, Ärzte |" in (
+        (out / "README.md").read_text()
+    )
+    assert not list(verify(out))
+
+
+def test_names_are_read_from_receipts_too(tokenizer: Tokenizer, tmp_path: Path):
+    write_named(tmp_path / "in.jsonl", DOCUMENTS)
+    with fixtures.small_tasks(1 << 12):
+        run_build(tmp_path / "in.jsonl", tmp_path / "wanted", tokenizer, language_field="lang")
+        with pytest.raises(KeyboardInterrupt):
+            run_build(
+                tmp_path / "in.jsonl", tmp_path / "out", tokenizer, fixtures.InterruptedEngine(3), language_field="lang"
+            )
+        report = run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
+    assert report.resumed_tasks > 0
+    assert report.manifest.sources == OTHERS
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "wanted")
+
+
+def test_a_build_with_so_many_names_stops_before_the_reduce(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.corpus.damage.MAX_NAMES", 3)
+    write_named(tmp_path / "in.jsonl", DOCUMENTS)
+    with pytest.raises(InputError, match="over 3 names that are no ISO 639 codes"):
+        run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
+
+
+def test_a_manifest_with_a_name_that_no_source_has_is_refused(folder: Path):
+    change_manifest(folder, lambda manifest: manifest["sources"].__setitem__(0, "\u202etxt"))
+    with pytest.raises(ShardError, match=r"sources holds '\\u202etxt', which is no name of a source"):
+        open_shards(folder)

@@ -104,13 +104,16 @@ def _list_languages(context: click.Context, parameter: click.Parameter, value: s
     """Print the codes of all languages for `--language help`, and stop."""
     if value == "help":
         from albert_data.cli.output import show
-        from albert_data.languages import LANGUAGES
+        from albert_data.languages import list_languages
         from albert_data.sentences.words import read_tables
 
-        tables = read_tables()
+        languages, tables = list_languages(), read_tables()
+        shown = [code for code in languages if code in tables or len(code) == 2]
         for title, is_listed in (("Languages with a table of abbreviations", True), ("Other languages", False)):
-            names = [f"{code} {name}" for code, name in LANGUAGES.items() if (code in tables) == is_listed]
+            names = [f"{code} {languages[code]}" for code in shown if (code in tables) == is_listed]
             show(f"{title}:\n{_wrap(names)}\n")
+        show(f"{len(languages) - len(shown):,} more have a code of three letters (ISO 639-3), such as kea.")
+        show("A name finds its code: --language Kabuverdianu names kea.")
         context.exit()
     return value
 
@@ -134,7 +137,7 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(
         TextConfig,
         "--language",
-        "Language (ISO 639 code) whose rules split text into sentences; `--language help` lists all.",
+        "Language (ISO 639 code) whose rules split text into sentences; `--language help` lists codes.",
         metavar="CODE",
         is_eager=True,
         callback=_list_languages,

@@ -8,10 +8,13 @@ unseen. With --strict it is an error. Signs that the input was meant to be read 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from albert_data.corpus.fields import Fields
+from albert_data.corpus.fields import Fields, list_names
 from albert_data.errors import InputError
+from albert_data.languages import MAX_NAMES
 
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
@@ -42,7 +45,7 @@ class Damage:
 
     counts: of what was repaired or skipped, by reason; layout: of lines and documents (layout.py); fields: the fields
     of records without text; unlabelled: the fields of records without the language field; num_labelled: how many
-    records have the language field.
+    records have the language field; names: those in it that are no languages.
     """
 
     strict: bool = False
@@ -51,6 +54,7 @@ class Damage:
     fields: Fields = field(default_factory=Fields)
     unlabelled: Fields = field(default_factory=Fields)
     num_labelled: int = 0
+    names: set[str] = field(default_factory=set)
 
     def add(self, reason: str, path: str, place: int | str, detail: str = "", count: int = 1) -> None:
         """Count some cases, or raise InputError under --strict.
@@ -65,6 +69,15 @@ class Damage:
             )
         self.counts[reason] += count
 
+    def add_names(self, names: Iterable[str]) -> None:
+        """Add names of sources that are no languages. Raises InputError if there are too many."""
+        self.names.update(names)
+        if len(self.names) > MAX_NAMES:
+            raise InputError(
+                f"the language field holds over {MAX_NAMES:,} names that are no ISO 639 codes, such as "
+                f"{list_names(self.names)}; name a field of languages or sources, or leave out --language-field"
+            )
+
     def merge(self, other: Damage) -> None:
         """Add the counts of another reader."""
         self.counts += other.counts
@@ -72,3 +85,24 @@ class Damage:
         self.fields.merge(other.fields)
         self.unlabelled.merge(other.unlabelled)
         self.num_labelled += other.num_labelled
+        self.add_names(other.names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a receipt in JSON. The layout is left out: receipts have it among their counts."""
+        return {
+            "counts": self.counts,
+            "fields": self.fields.to_dict(),
+            "unlabelled": self.unlabelled.to_dict(),
+            "num_labelled": self.num_labelled,
+            "names": sorted(self.names),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Damage:
+        return cls(
+            counts=Counter(values["counts"]),
+            fields=Fields.from_dict(values["fields"]),
+            unlabelled=Fields.from_dict(values["unlabelled"]),
+            num_labelled=values["num_labelled"],
+            names=set(values["names"]),
+        )

@@ -44,7 +44,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.languages import pack_language
+from albert_data.languages import pack_source
 
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
 
@@ -55,7 +55,7 @@ class Lines:
 
     utf8: uint8, every line followed by a line feed; line_offsets: int64, num_lines + 1, in bytes;
     document_offsets: int64, num_documents + 1, in lines; document_keys: uint64; source_codes: uint32, of each document
-    its language as `pack_language` packs it, None where the build has one language. In a mixture, the number of the
+    what `pack_source` makes of its language; None where the build has one language. In a mixture, the number of the
     source takes its place after tokenising (pipeline/document_lists.py).
     """
 
@@ -94,7 +94,7 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     keys = _hash_documents(utf8, line_offsets[document_offsets])
     source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
     if source_codes is None and (block.language or config.language_field):
-        source_codes = np.full(len(keys), pack_language(block.language or config.language), np.uint32)
+        source_codes = np.full(len(keys), pack_source(block.language or config.language), np.uint32)
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
     return Lines(
         utf8=utf8,

@@ -36,7 +36,7 @@ from albert_data.corpus.valid_utf8 import is_utf8, repair, repair_parts
 from albert_data.corpus.white_space import has_text
 
 LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
-_LONGEST_CODE = 64  # bytes of a language that are read; a code has at most three letters
+_LONGEST_NAME = 12 * 129  # bytes of a source that are read; 128 characters of it count, and an escaped one has up to 12
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -172,8 +172,8 @@ class _Reader:
         kind, content = find_field(raw, field)
         # A value that is not a string is not read: the message shows the name of its type, in brackets.
         value: object = None if kind == NOTHING else [name_kind(kind)]
-        if kind == STRING:  # an escape that is cut at the end gives a wrong character, but such a string is no language
-            value = read_string(content[:_LONGEST_CODE])[0].decode(errors="replace")
+        if kind == STRING:
+            value = read_string(content[:_LONGEST_NAME])[0].decode(errors="replace")
         self._read_language(value, kind != NOTHING)
         if kind == NOTHING:
             self._damage.unlabelled.add_first(raw)

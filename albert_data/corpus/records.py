@@ -19,7 +19,6 @@ from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.labels import Labels
 from albert_data.corpus.white_space import has_text
-from albert_data.languages import unpack_language
 
 Value = bytes | memoryview | None  # UTF-8, or what is damaged of it; None for no text
 _SURE_BYTES = 4096  # most texts have some text in so many bytes
@@ -145,7 +144,7 @@ class _Gathering:
     def read_giant(self, value: bytes | memoryview) -> Iterator[Block]:
         origin = self._origin
         if self._text.language_field:
-            origin = origin._replace(language=unpack_language(self._giant_code))
+            origin = origin._replace(language=self._labels.names[self._giant_code])
         stream = io.BufferedReader(_ViewReader(memoryview(value)))
         # A start of 1, because a byte order mark belongs to the text of a record.
         text = replace(self._text, documents="file")

@@ -178,7 +178,7 @@ def _list_mixture(mixture: Sequence[MixedSource]) -> Iterator[str]:
         yield f"{'Sources of the mixture':<32}{'passes':>8}{'documents':>14}{'used':>12}{'tokens used':>14}"
     for one in mixture:
         cells = f"{one.passes:>8.3g}{one.num_documents:>14,}{one.num_used_documents:>12,}{one.num_used_tokens:>14,}"
-        yield f"  {_fit(name_as_text(f'{one.name} ({one.language})'), 29)} {cells}"
+        yield f"  {_fit(escape_controls(f'{one.name} ({one.language})'), 29)} {cells}"
 
 
 def _list_sources(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _list_sources(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         for one in measured.by_source:
             share = format_figure("share", one.num_tokens / measured.num_tokens)
             cells = f"{one.num_rows:>11,}{one.num_tokens:>15,}{share:>9}{one.num_documents:>14,}"
-            yield f"  {_fit(name_as_text(one.name), 27)} {cells}"
+            yield f"  {_fit(escape_controls(one.name), 27)} {cells}"
 
 
 def _list_figures(statistics: Mapping[str, Statistics]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_data.corpus.labels import advise_names
 from albert_data.corpus.layout import advise
 from albert_data.shards.manifest import Manifest
 
@@ -14,4 +15,5 @@ def advise_on(manifest: Manifest) -> list[str]:
     Empty if the corpus looks sound, or the manifest lacks the counts.
     """
     counts = {name: value or 0 for name, value in vars(manifest.counts).items()}
-    return advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])
+    found = advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])
+    return found + advise_names(manifest.sources or () if manifest.mixture is None else ())

@@ -295,15 +295,12 @@ class _Build:
         for receipt in done:
             total.add(receipt)
         # What this process met while it split streams into blocks.
-        total.damage += damage.counts
-        total.fields.merge(damage.fields)
-        total.unlabelled.merge(damage.unlabelled)
-        total.num_labelled += damage.num_labelled
+        total.damage.merge(damage)
         self.stages.add(total.seconds)
         if not total.counts["documents"]:
-            raise no_document(total.damage, total.fields)
-        if total.unlabelled.num_records and not total.num_labelled:
-            raise missing_labels(self._config.text, total.unlabelled)
+            raise no_document(total.damage)
+        if total.damage.unlabelled.num_records and not total.damage.num_labelled:
+            raise missing_labels(self._config.text, total.damage.unlabelled)
         check_lists(self._sources, total)
         if not total.runs and not self._sources:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")

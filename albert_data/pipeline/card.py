@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from albert_data.languages import is_language
 from albert_data.shards.manifest import Counts, Manifest
 from albert_data.wording import format_share
 
@@ -49,6 +52,7 @@ _DROPPED = "\nOf equal documents one was kept. Copies dropped: {:,}."
 _LEFT_OUT = "\nTraining documents left out, because validation has them too: {:,}."
 _KEY_B = "| `document_key_b` | uint64 | the document of segment B; another one where the label is random |\n"
 _SOURCE = "| `source` | uint16 | the document's {}, counted from 0: {} |\n"
+_MARKS = re.compile(r"[!-+;-@\[-^`{-~]")
 _MIXTURE = """
 The documents are of a mixture of sources; a document in several is used as one of the first.
 
@@ -68,9 +72,7 @@ def make_card(manifest: Manifest) -> bytes:
         text_mb=manifest.counts.text_bytes / 1e6,
         tokens=manifest.counts.tokens,
         dropped=_describe_dropped(manifest.counts),
-        source=_SOURCE.format("source" if manifest.mixture else "language", ", ".join(manifest.sources))
-        if manifest.sources
-        else "",
+        source=_describe_sources(manifest) if manifest.sources else "",
         mixture=_describe_mixture(manifest),
         splits="\n".join(
             f"| {name} | {split.num_rows:,} | {split.num_tokens:,} | {split.num_masked:,} | {len(split.shards)} |"
@@ -91,6 +93,14 @@ def make_card(manifest: Manifest) -> bytes:
 def _describe_dropped(counts: Counts) -> str:
     lines = ((_DROPPED, counts.duplicate_documents), (_LEFT_OUT, counts.left_out_documents))
     return "".join(line.format(count) for line, count in lines if count)
+
+
+def _describe_sources(manifest: Manifest) -> str:
+    sources = manifest.sources or ()
+    kind = "language" if manifest.mixture is None and all(map(is_language, sources)) else "source"
+    # Records name sources, so their marks must not be read as Markdown or HTML.
+    names = (_MARKS.sub(lambda mark: f"&#{ord(mark[0])};", name) for name in sources)
+    return _SOURCE.format(kind, ", ".join(names))
 
 
 def _describe_mixture(manifest: Manifest) -> str:

@@ -96,8 +96,7 @@ class MapJob:
         if any(part.size for part in listed):
             number = task.source.number if task.source else 0
             receipt.lists.append(write_list(self._runs, self._name(task), number, listed))
-        receipt.damage, receipt.fields = damage.counts, damage.fields
-        receipt.unlabelled, receipt.num_labelled = damage.unlabelled, damage.num_labelled
+        receipt.damage = damage
         receipt.counts += damage.layout
         if self._syncs:
             for name in receipt.files:

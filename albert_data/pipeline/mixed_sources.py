@@ -55,7 +55,7 @@ def check_lists(sources: Sequence[Source], total: TaskReceipt) -> None:
     listed = {item.source for item in total.lists}
     for source in sources:
         if source.number not in listed:
-            fields = f"; {total.fields.describe()}" if total.fields.describe() else ""
+            fields = f"; {total.damage.fields.describe()}" if total.damage.fields.describe() else ""
             raise InputError(
                 f"source {source.name!r} of the mixture holds no document with a token{fields}; "
                 "check its paths and its text_field"

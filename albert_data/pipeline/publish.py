@@ -14,7 +14,6 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, write_bytes
-from albert_data.languages import unpack_language
 from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
@@ -77,10 +76,10 @@ def make_manifest(
         plan=plan,
         documents_digest=f"{total.documents_digest:016x}",
         counts=Counts(**{name: total.counts[name] for name in names if name not in missing}),
-        damage=dict(sorted(total.damage.items())),
+        damage=dict(sorted(total.damage.counts.items())),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
-        sources=tuple(map(unpack_language, total.sources)) or None,
+        sources=tuple(total.sources) or None,
         words=WordsEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
         label_names=config.examples.task.label_names,
     )

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from albert_data.config import MIN_VALIDATION
-from albert_data.corpus.fields import Fields
+from albert_data.corpus.damage import Damage
 from albert_data.files import read_json, write_json
+from albert_data.languages import name_sources
 from albert_data.pipeline.document_lists import DocumentList
 from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.sizes import SizeSample
@@ -61,8 +62,6 @@ class TaskReceipt:
     runs: file names of sorted runs; lists: of a mixture's lists of documents (see document_lists.py).
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
-    fields: the names of the JSON fields in records that lack the text field; unlabelled: those in records that lack the
-    language field; num_labelled: how many records have the language field.
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
     samples: for each split, a sample of the documents' sizes: the bytes of a document's rows of one pass.
     nearest: the documents with the least split keys, and the bytes of their rows of one pass: they may have to change
@@ -76,10 +75,7 @@ class TaskReceipt:
     runs: list[str] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    damage: Counter[str] = field(default_factory=Counter)
-    fields: Fields = field(default_factory=Fields)
-    unlabelled: Fields = field(default_factory=Fields)
-    num_labelled: int = 0
+    damage: Damage = field(default_factory=Damage)
     documents_digest: int = 0
     samples: dict[str, SizeSample] = field(default_factory=_make_samples)
     nearest: SizeSample = field(default_factory=make_nearest)
@@ -97,10 +93,7 @@ class TaskReceipt:
         self.runs += other.runs
         self.lists += other.lists
         self.counts += other.counts
-        self.damage += other.damage
-        self.fields.merge(other.fields)
-        self.unlabelled.merge(other.unlabelled)
-        self.num_labelled += other.num_labelled
+        self.damage.merge(other.damage)
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
         for split, sample in other.samples.items():
             self.samples[split].add(sample.hashes, sample.sizes)
@@ -125,24 +118,24 @@ class TaskReceipt:
         self.counts.update(left_out_documents=dropped.documents, left_out_tokens=dropped.tokens)
 
     @property
-    def sources(self) -> tuple[int, ...]:
-        """The source codes in the order of the manifest's `sources`: packed codes in alphabetical order."""
-        return tuple(sorted(self.source_codes, key=lambda code: code.to_bytes(4, "little")))
+    def sources(self) -> dict[str, int]:
+        """The manifest's `sources`, in a build without a mixture, each with its source code.
+
+        Raises InputError if two names have the same code.
+        """
+        return name_sources(self.source_codes, self.damage.names)
 
     def to_values(self) -> dict[str, Any]:
         """The receipt as JSON values."""
         samples = {split: sample.to_text() for split, sample in self.samples.items()}
-        fields = {"fields": self.fields.to_dict(), "unlabelled": self.unlabelled.to_dict()}
-        samples_of = {"samples": samples, "nearest": self.nearest.to_text()}
-        return {**vars(self), **fields, **samples_of, "source_codes": sorted(self.source_codes)}
+        made = {"damage": self.damage.to_dict(), "samples": samples, "nearest": self.nearest.to_text()}
+        return {**vars(self), **made, "source_codes": sorted(self.source_codes)}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
         made = {
             "counts": Counter(values["counts"]),
-            "damage": Counter(values["damage"]),
-            "fields": Fields.from_dict(values["fields"]),
-            "unlabelled": Fields.from_dict(values["unlabelled"]),
+            "damage": Damage.from_dict(values["damage"]),
             "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
             "nearest": make_nearest(values["nearest"]),
             "source_codes": set(values["source_codes"]),

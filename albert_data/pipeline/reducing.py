@@ -162,7 +162,7 @@ def make_rules(
         compression=config.compression,
         keep_duplicates=config.keep_duplicates,
         move=find_move(total, config),
-        sources=total.sources if choice is None else tuple(range(len(choice.counts))),
+        sources=tuple(total.sources.values()) if choice is None else tuple(range(len(choice.counts))),
         choice=choice,
         left_out=left_out,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.fields import Fields, name_field
 from albert_data.corpus.inputs import Input, check_language_field
+from albert_data.corpus.labels import advise_names
 from albert_data.corpus.layout import advise
 from albert_data.errors import InputError
 from albert_data.pipeline.candidates import lock_folder, sweep, take_candidates, write_candidates
@@ -288,7 +288,7 @@ class _Reader:
             self.progress.advance(task.task.num_bytes, found.text_bytes)
         damage.merge(here)
         if not num_documents:
-            raise no_document(damage.counts, damage.fields)
+            raise no_document(damage)
         if damage.unlabelled.num_records and not damage.num_labelled:
             raise missing_labels(self.text, damage.unlabelled)
         return Corpus(
@@ -303,14 +303,16 @@ class _Reader:
 
 def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:
     counts = {"documents": num_documents, **damage.layout}
-    return advise(counts, dataclasses.asdict(text), [item.path for item in inputs])
+    return advise(counts, dataclasses.asdict(text), [item.path for item in inputs]) + advise_names(damage.names)
 
 
-def no_document(damage: Counter[str], fields: Fields) -> InputError:
+def no_document(damage: Damage) -> InputError:
     """The error for a corpus in which no document was found."""
-    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.items())
+    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
     found = f" ({reasons})" if reasons else ""
-    return InputError(f"the corpus holds no document{found}; {fields.describe() or 'give files with text in them'}")
+    return InputError(
+        f"the corpus holds no document{found}; {damage.fields.describe() or 'give files with text in them'}"
+    )
 
 
 def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.errors import ShardError
+from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION
 from albert_data.shards.typed_values import Count, Reading, since, to_value
@@ -217,11 +218,11 @@ class Manifest(Versions):
     The fields of Versions are declared again: a manifest of format 2 must have them, and format 1 had none.
     config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
     documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
-    sources: the languages that the column `source` refers to by index, or the names of a mixture's sources; None where
-    the rows have no such column. mixture: these sources, None for other builds. words: None in builds without a word
-    list. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a
-    task. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other values, None where the file
-    lacks it.
+    sources: the languages and other names that the column `source` refers to by index, or the names of a mixture's
+    sources; None where the rows have no such column. mixture: these sources, None for other builds. words: None in
+    builds without a word list. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1
+    swapped, and without a task. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other
+    values, None where the file lacks it.
     """
 
     format: str = FORMAT_NAME
@@ -249,6 +250,9 @@ class Manifest(Versions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in self.sources or ():
+            if not is_source_name(name):
+                raise ShardError(f"sources holds {name!a:.80}, which is no name of a source; build anew")
         if self.mixture is not None and self.sources != tuple(source.name for source in self.mixture):
             raise ShardError("mixture names other sources than `sources`; both must have the same names in one order")
 
@@ -274,9 +278,9 @@ class Manifest(Versions):
         if source is None or self.sources is None:
             return self.config.text
         if self.mixture is None:
-            return dataclasses.replace(self.config.text, language=self.sources[source])
+            return dataclasses.replace(self.config.text, language=choose_rules(self.sources[source]))
         entry = self.mixture[source]
-        return dataclasses.replace(self.config.text, language=entry.language, sentences=entry.sentences)
+        return dataclasses.replace(self.config.text, language=choose_rules(entry.language), sentences=entry.sentences)
 
     @property
     def shards(self) -> list[ShardEntry]:
