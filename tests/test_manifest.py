@@ -23,6 +23,8 @@ from albert_data.shards.manifest import (
     SPLITS,
     CardEntry,
     Counts,
+    DamagedInput,
+    DamagedInputs,
     InputEntry,
     Manifest,
     MixedSource,
@@ -89,6 +91,17 @@ def mixtures(kind: type[SourceEntry], **values: Any) -> st.SearchStrategy[Any]:
     return st.none() | st.lists(st.builds(kind, **source_values, **values), max_size=2).map(tuple)
 
 
+numbers = {"num_without_documents": counts, "num_damaged": counts}
+damaged = st.builds(
+    DamagedInput,
+    path=words,
+    num_documents=counts,
+    damage=st.dictionaries(words, counts),
+    fields=st.lists(words).map(tuple),
+    text_field=st.none() | words,
+)
+
+
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
     found = draw(versions) | {"unicode_version": draw(words), "libraries": {"a": "1"}}
@@ -118,6 +131,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
             duplicate_documents=st.none() | counts,
         ),
         damage=st.dictionaries(words, counts),
+        damaged_inputs=st.none() | st.builds(DamagedInputs, worst=st.lists(damaged, max_size=2).map(tuple), **numbers),
         splits=st.dictionaries(st.sampled_from(SPLITS), splits),
         digest=words,
         sources=st.none() | st.lists(source_names).map(tuple),

@@ -26,7 +26,7 @@ from albert_data.corpus.documents import Lines, read_documents
 from albert_data.errors import InputError, ShardError
 from albert_data.inspect.verify import verify
 from albert_data.languages import pack_source
-from albert_data.pipeline.advice import advise_on
+from albert_data.pipeline.advice import advise_on_parts
 from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import Shards, open_shards
@@ -248,7 +248,7 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
     assert shards.manifest.sources == OTHERS
     assert all(row.source == row.document_key % len(OTHERS) for row in shards)
     assert {shards.manifest.find_text_config(i).language for i in range(len(OTHERS))} == {"und", "de", "kea"}
-    (line,) = advise_on(report.manifest)
+    (line,) = advise_on_parts(report.manifest)
     assert line.startswith('the language field names 4 sources without an ISO 639 code: "<b>|*", "klingon", ')
     assert "the document's source, counted from 0: &#60;b&#62;&#124;&#42;, de, kea, klingon, web/cc, Ärzte |" in (
         (out / "README.md").read_text()

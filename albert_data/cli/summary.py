@@ -11,7 +11,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.examples.spans import span_shares
-from albert_data.pipeline.advice import advise_on
+from albert_data.pipeline.advice import advise_on, advise_on_parts
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.pipeline.plan import plan_tasks
@@ -104,7 +104,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += _describe_damage(manifest.damage)
-    lines += _describe_advice(advise_on(manifest))
+    lines += _describe_advice([*advise_on(manifest), *advise_on_parts(manifest)])
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from albert_data.corpus.fields import Fields, list_names
+from albert_data.corpus.input_counts import HARMLESS, Inputs
 from albert_data.errors import InputError
 from albert_data.languages import MAX_NAMES
 
@@ -35,21 +36,20 @@ REASONS = {
     "no_tokens": "documents that the tokenizer leaves empty, skipped",
     "long_document_cut": "cuts in documents over 4 MiB, each read as several",  # long_documents.MAX_DOCUMENT
 }
-# Many corpora hold these, so they are no error under --strict.
-_HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
 
 
 @dataclass(kw_only=True)
 class Damage:
     """Counts of one reader, of one task, or of a whole build.
 
-    counts: of what was repaired or skipped, by reason; layout: of lines and documents (layout.py); fields: the fields
-    of records without text; unlabelled: the fields of records without the language field; num_labelled: how many
-    records have the language field; names: those in it that are no languages.
+    counts: of what was repaired or skipped, by reason; inputs: the same by input; layout: of lines and documents
+    (layout.py); fields: the fields of records without text; unlabelled: the fields of records without the language
+    field; num_labelled: how many records have the language field; names: those in it that are no languages.
     """
 
     strict: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    inputs: Inputs = field(default_factory=Inputs)
     layout: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
     unlabelled: Fields = field(default_factory=Fields)
@@ -61,13 +61,18 @@ class Damage:
 
         place: of the first one: a byte of the decompressed and transcoded file, or words for a place of another kind.
         """
-        if self.strict and reason not in _HARMLESS:
+        if self.strict and reason not in HARMLESS:
             what = f": {detail}" if detail else ""
             raise InputError(
                 f"{path}, {f'byte {place}' if isinstance(place, int) else place}: {reason.replace('_', ' ')}{what}; "
                 "fix the file, or leave out --strict to repair or skip such places and count them"
             )
         self.counts[reason] += count
+        self.inputs.of(path).damage[reason] += count
+
+    def fields_of(self, path: str) -> tuple[Fields, Fields]:
+        """Where the fields of a record without text are counted: those of its input, and of all."""
+        return self.inputs.of(path).add_fields(), self.fields
 
     def add_names(self, names: Iterable[str]) -> None:
         """Add names of sources that are no languages. Raises InputError if there are too many."""
@@ -81,6 +86,7 @@ class Damage:
     def merge(self, other: Damage) -> None:
         """Add the counts of another reader."""
         self.counts += other.counts
+        self.inputs.merge(other.inputs)
         self.layout += other.layout
         self.fields.merge(other.fields)
         self.unlabelled.merge(other.unlabelled)
@@ -91,6 +97,7 @@ class Damage:
         """For a receipt in JSON. The layout is left out: receipts have it among their counts."""
         return {
             "counts": self.counts,
+            "inputs": self.inputs.to_dict(),
             "fields": self.fields.to_dict(),
             "unlabelled": self.unlabelled.to_dict(),
             "num_labelled": self.num_labelled,
@@ -101,6 +108,7 @@ class Damage:
     def from_dict(cls, values: Mapping[str, Any]) -> Damage:
         return cls(
             counts=Counter(values["counts"]),
+            inputs=Inputs.from_dict(values["inputs"]),
             fields=Fields.from_dict(values["fields"]),
             unlabelled=Fields.from_dict(values["unlabelled"]),
             num_labelled=values["num_labelled"],

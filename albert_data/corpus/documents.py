@@ -96,6 +96,7 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     if source_codes is None and (block.language or config.language_field):
         source_codes = np.full(len(keys), pack_source(block.language or config.language), np.uint32)
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
+    damage.inputs.of(block.path).num_documents += len(keys)
     return Lines(
         utf8=utf8,
         line_offsets=line_offsets,

@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_data.escaping import escape_controls
 
-MAX_NAMES = 100  # names that are kept: the first that were seen
+MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _DEEPEST = 4
 _FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
@@ -40,8 +40,8 @@ def list_names(names: Iterable[str]) -> str:
 class Fields:
     """The fields of records without a wanted field: the text field with a string in it, or the language field.
 
-    num_records: how many such records; counts: for each field, how many of them have it (only the first 100 names are
-    kept); text_len: the characters of the strings in it.
+    num_records: how many such records; counts: for each field, how many of them have it (only the first 100 names in
+    alphabetical order are kept, and the first 41 characters of each); text_len: the characters of the strings in it.
     """
 
     num_records: int = 0
@@ -52,9 +52,7 @@ class Fields:
         """Add a record, or several with the same fields."""
         self.num_records += count
         for name, value in _flatten("", record):
-            if name in self.counts or len(self.counts) < MAX_NAMES:
-                self.counts[name] += count
-                self.text_len[name] += count * len(value) if isinstance(value, str) else 0
+            self._count(name[: _SHOWN_LEN + 1], count, count * len(value) if isinstance(value, str) else 0)
 
     def add_first(self, line: np.ndarray) -> None:
         """Add the first field of a line (uint8) that is too large or too odd for json.loads."""
@@ -67,9 +65,15 @@ class Fields:
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
         for name in other.counts:
-            if name in self.counts or len(self.counts) < MAX_NAMES:
-                self.counts[name] += other.counts[name]
-                self.text_len[name] += other.text_len[name]
+            self._count(name, other.counts[name], other.text_len[name])
+
+    def _count(self, name: str, count: int, text_len: int) -> None:
+        if name not in self.counts and len(self.counts) == MAX_NAMES:
+            if name > (last := max(self.counts)):
+                return
+            del self.counts[last], self.text_len[last]
+        self.counts[name] += count
+        self.text_len[name] += text_len
 
     def describe(self) -> str:
         """Which fields the records have, and what to do; empty if none was seen."""
@@ -77,11 +81,20 @@ class Fields:
             return ""
         kind = "field" if len(self.counts) == 1 else "fields"
         records = "the record has" if self.num_records == 1 else f"the {self.num_records:,} records have"
-        best = max(sorted(self.counts, key=self._rank), key=lambda name: self.text_len[name])
+        best = self.find_text()
         advice = "pass --text-field NAME with the one that holds the text"
-        if self.text_len[best] and name_field(best) == f'"{best}"':  # a name that is shown as it is
+        if best is not None:
             advice = f"pass --text-field {shlex.quote(best)}"
         return f"{records} the {kind} {self.describe_names()}; {advice}"
+
+    def find_text(self) -> str | None:
+        """The field with the most text; None if there is none, or its name can't be shown as it is."""
+        best = max(sorted(self.counts, key=self._rank), key=lambda name: self.text_len[name], default="")
+        return best if self.text_len[best] and name_field(best) == f'"{best}"' else None
+
+    def rank_by_text(self) -> tuple[str, ...]:
+        """The names, those of the most text first, as valid text."""
+        return tuple(_make_valid(name) for name in sorted(self.counts, key=lambda name: (-self.text_len[name], name)))
 
     def describe_names(self) -> str:
         """The most frequent names, and how many records have each."""

@@ -59,7 +59,8 @@ class Input:
     nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
     if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
     language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs;
-    found_by: the lists and the mixture that name it; is_validation: whether the user named it for validation.
+    found_by: the lists and the mixture that name it; is_validation: whether the user named it for validation;
+    is_shared: whether other sources have it too.
     """
 
     path: str
@@ -74,6 +75,7 @@ class Input:
     source: Source | None = None
     found_by: tuple[str, ...] = ()
     is_validation: bool = False
+    is_shared: bool = False
 
     @property
     def is_splittable(self) -> bool:

@@ -116,7 +116,8 @@ class _Reader:
         texts = [value for value, _ in found if isinstance(value, str)]
         odd = [type(value).__name__ for value, _ in found if value is not None and not isinstance(value, str)]
         if odd or not texts:
-            self._damage.fields.add(record)
+            for fields in self._damage.fields_of(self._block.path):
+                fields.add(record)
             if any(is_there for _, is_there in found):
                 self._count_no_text(odd[0] if odd else "NoneType")
             else:
@@ -155,7 +156,8 @@ class _Reader:
         strings = [read_string(content) for kind, content in values if kind == STRING]
         odd = [kind for kind, _ in values if kind not in (STRING, NULL, NOTHING)]
         if odd or not strings:
-            self._damage.fields.add_first(raw)
+            for fields in self._damage.fields_of(self._block.path):
+                fields.add_first(raw)
             if all(kind == NOTHING for kind, _ in values):
                 return self._count("missing_field", f"no field {self._text_field!r}")
             return self._count_no_text(name_kind(odd[0] if odd else NULL))

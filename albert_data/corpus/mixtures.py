@@ -9,6 +9,7 @@ import dataclasses
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -68,11 +69,13 @@ def find_sources(
             f"{mixtures[0]} is a mixture, in which a language belongs to a source; leave out --language-field, and "
             'write language = "de" in the source'
         )
-    return [
+    found = [
         dataclasses.replace(item, source=source, found_by=(mixtures[0], *item.found_by))
         for source in read_mixture(mixtures[0], text)
         for item in _find_files(source, mixtures[0], say)
     ]
+    counts = Counter(item.path for item in found)
+    return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
 
 
 def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[Source]:

@@ -116,7 +116,8 @@ class _Gathering:
     def count_nulls(self, count: int) -> None:
         """Count the next records, which have no text."""
         self._number += 1
-        self._damage.fields.add(dict.fromkeys(self._records.names), count)
+        for fields in self._damage.fields_of(self._origin.path):
+            fields.add(dict.fromkeys(self._records.names), count)
         self._damage.add("field_not_text", self._origin.path, self._place, "no text, but null", count)
 
     def _read_language(self, language: Any) -> int:

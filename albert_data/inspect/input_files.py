@@ -156,10 +156,11 @@ def shorten_names(files: Sequence[InputFile], columns: int) -> list[str]:
     """Short names that distinguish files: escaped, without the folder that all are in, cut in the middle."""
     common = os.path.commonprefix([file.name for file in files if file.num_files == 1])
     folder = common[: common.rfind(os.sep) + 1]
-    return [_cut_middle(escape_controls(file.name.removeprefix(folder)), columns) for file in files]
+    return [cut_middle(escape_controls(file.name.removeprefix(folder)), columns) for file in files]
 
 
-def _cut_middle(text: str, columns: int) -> str:
+def cut_middle(text: str, columns: int) -> str:
+    """A text of at most so many columns, its middle left out."""
     if count_columns(text) <= columns:
         return text
     end = _take(text[::-1], 2 * columns // 3 - len(_CUT))[::-1]

@@ -12,13 +12,14 @@ from typing import Any
 
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.counts import EDGE
-from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
+from albert_data.inspect.input_files import InputFiles, cut_middle, describe_input_files, shorten_names
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
+from albert_data.pipeline.advice import describe_losses
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.times import BuildTimes
-from albert_data.shards.manifest import Manifest, MixedSource, SplitEntry
+from albert_data.shards.manifest import DamagedInputs, Manifest, MixedSource, SplitEntry
 from albert_data.wording import count_of, format_share
 
 WIDTH = 80
@@ -71,6 +72,7 @@ def summarise(
         _list_scripts(statistics, pieces),
         _list_input_files(input_files),
         _list_damage(manifest.damage),
+        _list_damaged_inputs(manifest.damaged_inputs),
         _list_build_time(build_time),
     ]
     return "\n\n".join(filter(None, map("\n".join, sections)))
@@ -95,7 +97,7 @@ def to_dict(
         "folder": name_as_text(folder),
         **{key: values[key] for key in kept},
         "splits": splits,
-        **({"mixture": values["mixture"]} if "mixture" in values else {}),
+        **{key: values[key] for key in ("mixture", "damaged_inputs") if key in values},
         "statistics": {name: measured.to_dict() for name, measured in statistics.items()},
         "most_frequent_pieces": {
             name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
@@ -306,6 +308,26 @@ def _list_damage(damage: Mapping[str, int]) -> list[str]:
         text = f"{count:>11,}  {REASONS.get(reason, reason.replace('_', ' '))}"
         lines += _fill(text, "  ", " " * 15)
     return lines if len(lines) > 1 else ["Damage: none"]
+
+
+def describe_damaged(damaged: DamagedInputs) -> str:
+    """How many inputs are damaged, as the title of a list of the worst."""
+    parts = []
+    if damaged.num_without_documents:
+        parts.append(f"{count_of(damaged.num_without_documents, 'input')} without a document")
+    if damaged.num_damaged:
+        parts.append(f"{count_of(damaged.num_damaged, 'input')} with damage")
+    return f"{', '.join(parts)}; the worst"
+
+
+def _list_damaged_inputs(damaged: DamagedInputs | None) -> Iterator[str]:
+    if damaged is None:
+        return
+    yield f"{describe_damaged(damaged):<66}{'documents':>14}"
+    for item in damaged.worst:
+        name = cut_middle(escape_controls(item.path), 63)
+        yield f"  {_fit(name, 64)}{item.num_documents:>14,}"
+        yield from _fill(describe_losses(item), " " * 4)
 
 
 def describe_build_time(build_time: BuildTimes) -> str:

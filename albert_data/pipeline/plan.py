@@ -51,7 +51,10 @@ _MAX_SAMPLES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class FileRange:
-    """Bytes [start, end) of a plain file; both bounds lie between documents. language, indices: those of the input."""
+    """Bytes [start, end) of a plain file; both bounds lie between documents.
+
+    language, indices: those of the input; is_part: whether the file has more bytes, or is read in other ways too.
+    """
 
     path: str
     format: str
@@ -59,6 +62,7 @@ class FileRange:
     end: int
     language: str | None = None
     indices: str | None = None
+    is_part: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,30 +96,30 @@ class MapTask:
 
     def read(self, damage: Damage) -> Iterator[Block]:
         """Yield the task's documents in blocks."""
+        inputs = damage.inputs
         if self.block is not None:
-            yield self.block
+            with inputs.reading(self.block.path, is_part=True):
+                yield self.block
         if self.whole is not None:
-            stream, _ = open_counted(self.whole, strict=damage.strict)
-            with stream:
-                yield from read_stream(stream, _find_origin(self.whole), self.text, damage)
+            with inputs.reading(self.whole.path, is_part=self.whole.is_shared):
+                stream, _ = open_counted(self.whole, strict=damage.strict)
+                with stream:
+                    yield from read_stream(stream, _find_origin(self.whole), self.text, damage)
         for part in self.ranges:
-            origin = Origin(part.path, part.format, part.language)
-            if part.format in TABLES:
-                yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
-                continue
-            with find_storage(part.path).open(part.path) as file:
-                if part.format not in SPLIT:
-                    yield from read_stream(file, origin, self.text, damage)
-                    continue
-                file.seek(part.start)
-                yield from read_blocks(
-                    file,
-                    origin,
-                    damage,
-                    start=part.start,
-                    length=part.end - part.start,
-                    text=self.text,
-                )
+            with inputs.reading(part.path, is_part=part.is_part):
+                yield from self._read_range(part, damage)
+
+    def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
+        origin = Origin(part.path, part.format, part.language)
+        if part.format in TABLES:
+            yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
+            return
+        with find_storage(part.path).open(part.path) as file:
+            if part.format not in SPLIT:
+                yield from read_stream(file, origin, self.text, damage)
+                return
+            file.seek(part.start)
+            yield from read_blocks(file, origin, damage, start=part.start, length=part.end - part.start, text=self.text)
 
     @property
     def num_bytes(self) -> int:
@@ -172,6 +176,9 @@ def read_tasks(
     """
     yield from plan_tasks(inputs, text)
     for number, item in enumerate(inputs):
+        if item.is_splittable and not item.size:  # no task reads it
+            with damage.inputs.reading(item.path, is_part=item.is_shared):
+                continue
         if not item.is_splittable:
             task = _plan_whole(number, item, item.source.text if item.source else text)
             if not item.is_stream and is_whole(task):
@@ -276,6 +283,7 @@ def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[i
             end=end,
             language=item.language,
             indices=item.indices,
+            is_part=item.is_shared or end - start < item.size,
         )
         start = end
 
@@ -305,7 +313,7 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
     The first are small, so workers start early.
     """
     stream, count_read = open_counted(item, strict=damage.strict)
-    with stream:
+    with damage.inputs.reading(item.path, is_part=True), stream:
         num_read = 0
         blocks = read_stream(
             stream,

@@ -15,6 +15,7 @@ from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, write_bytes
 from albert_data.pair_tasks import PairTask
+from albert_data.pipeline.advice import list_damaged
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
@@ -77,6 +78,7 @@ def make_manifest(
         documents_digest=f"{total.documents_digest:016x}",
         counts=Counts(**{name: total.counts[name] for name in names if name not in missing}),
         damage=dict(sorted(total.damage.counts.items())),
+        damaged_inputs=list_damaged(total.damage.inputs),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(total.sources) or None,

@@ -22,6 +22,7 @@ from albert_data.corpus.inputs import Input, check_language_field
 from albert_data.corpus.labels import advise_names
 from albert_data.corpus.layout import advise
 from albert_data.errors import InputError
+from albert_data.pipeline.advice import advise_inputs, list_damaged
 from albert_data.pipeline.candidates import lock_folder, sweep, take_candidates, write_candidates
 from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.parts import split_lines
@@ -303,7 +304,10 @@ class _Reader:
 
 def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:
     counts = {"documents": num_documents, **damage.layout}
-    return advise(counts, dataclasses.asdict(text), [item.path for item in inputs]) + advise_names(damage.names)
+    return advise(counts, dataclasses.asdict(text), [item.path for item in inputs]) + [
+        *advise_names(damage.names),
+        *advise_inputs(list_damaged(damage.inputs), None if inputs[0].source else text.text_field),
+    ]
 
 
 def no_document(damage: Damage) -> InputError:

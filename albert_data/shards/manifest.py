@@ -164,6 +164,29 @@ class Counts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DamagedInput:
+    """An input without documents, or with damage. fields: of its records without text, by how much text they hold.
+
+    text_field: the one with the most, None if it is not known.
+    """
+
+    path: str
+    num_documents: Count
+    damage: Mapping[str, Count]
+    fields: tuple[str, ...] = ()
+    text_field: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DamagedInputs:
+    """How many inputs gave no document, how many had damage, and the worst of both."""
+
+    num_without_documents: Count
+    num_damaged: Count
+    worst: tuple[DamagedInput, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Totals:
     """Sums over the rows of a shard or split.
 
@@ -239,6 +262,7 @@ class Manifest(Versions):
     documents_digest: str
     counts: Counts
     damage: Mapping[str, Count]
+    damaged_inputs: DamagedInputs | None = None
     splits: Annotated[Mapping[str, SplitEntry], SPLITS]  # SPLITS: the keys that are allowed
     digest: str
     sources: tuple[str, ...] | None = None

@@ -16,7 +16,8 @@ from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.html.rows import embed_rows, render_viewer
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import NO_BUILD_TIME, format_bytes, format_figure, label_figure
+from albert_data.inspect.summary import NO_BUILD_TIME, describe_damaged, format_bytes, format_figure, label_figure
+from albert_data.pipeline.advice import describe_losses
 from albert_data.report.page import (
     Section,
     escape,
@@ -28,7 +29,7 @@ from albert_data.report.page import (
     render_table,
     render_tiles,
 )
-from albert_data.shards.manifest import Manifest
+from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
 from albert_data.wording import count_of
@@ -110,7 +111,7 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
 
 def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:
     parts = [_render_intended(statistics), *_render_sources(shards.manifest, statistics)]
-    parts.append(_render_damage(shards.manifest.damage))
+    parts += [_render_damage(shards.manifest.damage), _render_damaged_inputs(shards.manifest.damaged_inputs)]
     for make in (_render_pieces, _render_scripts):
         parts += [make(name, measured, shards.tokenizer.piece_texts) for name, measured in statistics.items()]
     return "\n".join(parts)
@@ -156,6 +157,13 @@ def _render_damage(damage: Mapping[str, int]) -> str:
         return "<p>No document was dropped or repaired.</p>"
     rows = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(damage.items()))
     return render_table(["what was dropped or repaired", "number"], rows)
+
+
+def _render_damaged_inputs(damaged: DamagedInputs | None) -> str:
+    if damaged is None:
+        return ""
+    rows = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
+    return render_table([describe_damaged(damaged), "documents", "damage"], rows, kind="prose")
 
 
 def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> str:

@@ -1,0 +1,242 @@
+"""Inputs that give no document, or lose text, are counted and named: the same however the work is split."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import build_fixtures as fixtures
+import pytest
+from build_fixtures import digest_shards, run_build
+from hypothesis import given
+from hypothesis import strategies as st
+from mixture_fixtures import build_mixture
+
+from albert_data.cli.main import run
+from albert_data.cli.summary import describe_build
+from albert_data.config import VocabConfig
+from albert_data.corpus import input_counts
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import Fields
+from albert_data.corpus.input_counts import Inputs
+from albert_data.corpus.inputs import find_inputs
+from albert_data.inspect.choice import Choice
+from albert_data.inspect.report import inspect_folder
+from albert_data.pipeline.advice import advise_inputs, list_damaged
+from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.vocabulary import learn_vocabulary
+from albert_data.shards.manifest import DamagedInputs
+from albert_data.tokenizer.model import Tokenizer
+
+DOCUMENTS = fixtures.make_documents(60, seed=11)
+REASONS = ("missing_field", "invalid_utf8", "empty_document")
+
+# ---- counting ----
+
+
+class Part(NamedTuple):
+    """What one task reads of an input."""
+
+    name: str
+    num_documents: int
+    damage: list[str]
+
+
+parts = st.builds(Part, st.sampled_from("abcdefgh"), st.integers(0, 2), st.lists(st.sampled_from(REASONS), max_size=4))
+
+
+def list_worst(found: list[Part]) -> tuple[list[tuple[str, int, dict[str, int]]], int, int]:
+    """The reference: all inputs in one dict."""
+    documents, damage = Counter[str](), {part.name: Counter[str]() for part in found}
+    for part in found:
+        documents[part.name] += part.num_documents
+        damage[part.name] += Counter(part.damage)
+    losses = {name: counts["missing_field"] + counts["invalid_utf8"] for name, counts in damage.items()}
+    worst = [name for name in damage if losses[name] or not documents[name]]
+    worst.sort(key=lambda name: (documents[name] > 0, -losses[name], name))
+    listed = [(name, documents[name], dict(damage[name])) for name in worst]
+    return listed, sum(not documents[name] for name in worst), sum(losses[name] > 0 for name in worst)
+
+
+@given(st.lists(parts, max_size=20), st.randoms(use_true_random=False), st.integers(1, 9), st.integers(1, 4))
+def test_the_sums_do_not_depend_on_tasks_receipts_or_order(
+    found: list[Part], rng: random.Random, kept: int, num_tasks: int
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(input_counts, "_KEPT", kept)
+        is_part = {name: count > 1 for name, count in Counter(part.name for part in found).items()}
+        tasks = [Damage() for _ in range(num_tasks)]
+        for part in rng.sample(found, len(found)):
+            damage = rng.choice(tasks)
+            with damage.inputs.reading(part.name, is_part=is_part[part.name]):
+                damage.inputs.of(part.name).num_documents += part.num_documents
+                for reason in part.damage:
+                    damage.add(reason, part.name, 0)
+        total = Damage()
+        for task in tasks:
+            total.merge(Damage.from_dict(json.loads(json.dumps(task.to_dict()))) if rng.random() < 0.5 else task)
+        listed, num_empty, num_damaged = total.inputs.finish()
+    worst, *numbers = list_worst(found)
+    assert [num_empty, num_damaged] == numbers
+    values = [(name, counts.num_documents, dict(counts.damage)) for name, counts in listed]
+    assert values[:kept] == worst[:kept]
+    assert total.counts == sum((Counter(part.damage) for part in found), Counter[str]())
+
+
+def test_a_million_inputs_are_held_as_the_worst_of_them():
+    inputs = Inputs()
+    for number in range(3000):
+        with inputs.reading(f"{number:06d}", is_part=False):
+            inputs.of(f"{number:06d}").damage["missing_field"] += number
+        with inputs.reading(f"sound {number}", is_part=False):
+            inputs.of(f"sound {number}").num_documents += 1
+    assert len(inputs.whole) <= 200
+    found, num_empty, num_damaged = inputs.finish()
+    assert ([name for name, _ in found[:2]], num_empty, num_damaged) == (["002999", "002998"], 3000, 2999)
+    assert found[0][1].fields is None
+
+
+@given(st.lists(st.dictionaries(st.text("ab", min_size=1), st.text(max_size=3)), max_size=9), st.integers(0, 9))
+def test_the_fields_that_are_kept_do_not_depend_on_the_order(records: list[dict[str, Any]], split: int):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("albert_data.corpus.fields.MAX_NAMES", 3)
+        first, second = Fields(), Fields()
+        for record in reversed(records[:split]):
+            second.add(record)
+        for record in records[split:]:
+            first.add(record)
+        first.merge(second)
+    counts = Counter(name[:41] for record in records for name in record)
+    assert first.counts == {name: counts[name] for name in sorted(counts)[:3]}
+
+
+# ---- a build ----
+
+
+def write_inputs(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "good.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
+    lines = [json.dumps({"body": text, "id": number}) for number, text in enumerate(DOCUMENTS)]
+    (folder / "bad.jsonl").write_text("\n".join(lines))
+    (folder / "half.jsonl.gz").write_bytes(gzip.compress(fixtures.to_jsonl(DOCUMENTS[:20]) + b"{\n" * 7))
+    (folder / "nothing.jsonl.gz").write_bytes(gzip.compress(b""))
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "header.csv").write_text("id,text\n")
+    (folder / "\x1b[2J.txt").write_text(" \n\n \n")
+
+
+WORST = {
+    "bad.jsonl": {"missing_field": 60},
+    "\x1b[2J.txt": {},
+    "empty.txt": {},
+    "header.csv": {},
+    "nothing.jsonl.gz": {},
+    "half.jsonl.gz": {"malformed_json": 7},
+}
+
+
+@pytest.mark.parametrize("task_bytes", [1 << 11, 1 << 20])
+def test_each_input_without_documents_is_named_however_the_work_is_split(
+    tokenizer: Tokenizer, tmp_path: Path, task_bytes: int
+):
+    write_inputs(tmp_path / "in")
+    wanted: DamagedInputs | None = None
+    engines: list[Engine | None] = [None, MultiprocessEngine(2)]
+    with fixtures.small_tasks(task_bytes):
+        for number, engine in enumerate(engines):
+            manifest = run_build(tmp_path / "in", tmp_path / f"{number}", tokenizer, engine).manifest
+            wanted = wanted or manifest.damaged_inputs
+            assert manifest.damaged_inputs == wanted
+        with pytest.raises(KeyboardInterrupt):
+            run_build(tmp_path / "in", tmp_path / "out", tokenizer, fixtures.InterruptedEngine(1))
+        report = run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    assert report.manifest.damaged_inputs == wanted is not None
+    assert {Path(item.path).name: dict(item.damage) for item in wanted.worst} == WORST
+    assert (wanted.num_without_documents, wanted.num_damaged) == (5, 2)
+    bad = wanted.worst[0]
+    assert (bad.num_documents, bad.fields, bad.text_field) == (0, ("body", "id"), "body")
+    (line,) = (line for line in describe_build(report, tmp_path).splitlines() if "gave no document" in line)
+    assert line.startswith("warning    5 inputs gave no document: ")
+    assert 'bad.jsonl (missing_field 60; its fields are "body", "id"; pass --text-field text,body), ' in line
+    assert line.endswith("\\x1b[2J.txt (it holds no text), " + f"{tmp_path}/in/empty.txt (it holds no text) and 2 more")
+
+
+def test_the_field_that_is_named_reads_both(tokenizer: Tokenizer, tmp_path: Path):
+    write_inputs(tmp_path / "in")
+    (tmp_path / "in/header.csv").unlink()  # a header without one of the fields is an error
+    manifest = run_build(tmp_path / "in", tmp_path / "out", tokenizer, text_field="text,body").manifest
+    assert manifest.damaged_inputs is not None
+    assert {Path(item.path).name for item in manifest.damaged_inputs.worst} == WORST.keys() - {
+        "bad.jsonl",
+        "header.csv",
+    }
+    assert manifest.counts.documents == 140
+
+
+def test_a_sound_corpus_has_no_list_and_the_shards_do_not_depend_on_it(tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
+    write_inputs(tmp_path / "more")
+    manifest = run_build(tmp_path / "in.jsonl", tmp_path / "one", tokenizer).manifest
+    assert manifest.damaged_inputs is None
+    assert "damaged_inputs" not in manifest.to_values()
+    run_build(tmp_path / "more", tmp_path / "two", tokenizer)
+    assert digest_shards(tmp_path / "one") == digest_shards(tmp_path / "two")
+
+
+def test_vocab_names_them_too(tmp_path: Path):
+    write_inputs(tmp_path / "in")
+    text = fixtures.make_config().text
+    inputs = find_inputs([str(tmp_path / "in")])
+    report = learn_vocabulary(inputs, text, VocabConfig(vocab_size=400), fixtures.InlineEngine(), shrink=True)
+    assert [line for line in report.advice if line.startswith("5 inputs gave no document: ")]
+
+
+def test_in_a_mixture_an_input_gives_nothing_if_no_source_reads_a_document_of_it(tokenizer: Tokenizer, tmp_path: Path):
+    write_inputs(tmp_path / "in")
+    (tmp_path / "mix.toml").write_text(
+        '[[source]]\nname = "a"\npaths = ["in/good.jsonl", "in/bad.jsonl"]\n'
+        '[[source]]\nname = "b"\npaths = ["in/bad.jsonl", "in/good.jsonl"]\ntext_field = "body"\n'
+        '[[source]]\nname = "c"\npaths = ["in/good.jsonl", "in/header.csv"]\n'
+    )
+    manifest = build_mixture(tmp_path / "mix.toml", tmp_path / "out", tokenizer).manifest
+    damaged = manifest.damaged_inputs
+    assert damaged is not None
+    assert [(Path(item.path).name, item.num_documents) for item in damaged.worst] == [
+        ("header.csv", 0),
+        ("bad.jsonl", 60),
+        ("good.jsonl", 120),
+    ]
+    assert advise_inputs(damaged, None) == [f"1 input gave no document: {tmp_path}/in/header.csv (it holds no text)"]
+
+
+def test_inspect_lists_the_worst(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_inputs(tmp_path / "in")
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    capsys.readouterr()
+    assert run(["inspect", str(tmp_path / "out"), "-n", "0"]) == 0
+    report = inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0))
+    shown, page = capsys.readouterr().out, report.to_html()
+    assert "5 inputs without a document, 2 inputs with damage; the worst" in shown
+    for text in (shown, page):
+        assert "\x1b" not in text
+        assert "\\x1b[2J.txt" in text
+        assert "bad.jsonl" in text
+    assert '    missing_field 60; its fields are "body", "id"' in shown
+    assert "missing_field 60; its fields are &quot;body&quot;, &quot;id&quot;" in page
+    assert max(map(len, shown.splitlines())) <= 80
+    assert report.to_dict()["damaged_inputs"]["num_without_documents"] == 5
+
+
+def test_at_most_some_are_listed():
+    inputs = Inputs()
+    for number in range(50):
+        with inputs.reading(f"{number}", is_part=False):
+            pass
+    damaged = list_damaged(inputs)
+    assert damaged is not None
+    assert (len(damaged.worst), damaged.num_without_documents) == (20, 50)
+    assert advise_inputs(damaged, "text")[0].endswith("and 47 more")
