@@ -10,8 +10,11 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import build_fixtures as fixtures
 import pytest
@@ -272,22 +275,20 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_afterwards():
 def test_a_disk_that_fills_up_at_the_very_end_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    write = Disk._write_through
+    original = Disk.create
 
-    def fill_up(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def write_on_a_full_disk(disk: Disk, scratch: Path, path: Path, data: bytes) -> None:
-        with monkeypatch.context() as patch:
+    @contextmanager
+    def create(disk: Disk, path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+        with original(disk, path, sync=sync) as file:
+            yield file
             if path.name == "README.md":
-                patch.setattr(os, "fsync", fill_up)
-            write(disk, scratch, path, data)
+                raise OSError(errno.ENOSPC, "No space left on device")
 
     command = "build in.txt --tokenizer model.model -o out --workers 1"
     with monkeypatch.context() as patch:
-        patch.setattr(Disk, "_write_through", write_on_a_full_disk)
+        patch.setattr(Disk, "create", create)
         message = fail(command, capsys)
-    assert message.startswith("out/README.md: No space left on device")
+    assert message.startswith("out/.build/shards/README.md: No space left on device")
     assert "give the same command again" in message
     assert run(command.split()) == 0
     assert not Path("out/.build").exists()

@@ -220,7 +220,7 @@ def test_the_card_names_what_is_there(shards: Path, out: Path):
 
 def test_names_of_languages_can_not_leave_their_place_in_the_card(tmp_path: Path, out: Path):
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
-    names = ('a"\nlicense: mit', "b: c # d", "\U0001f600")
+    names = ('a", license: "mit', "b: c # d", "- \U0001f600")
     convert(write_folder(tmp_path / "shards", sources=names), out, "parquet")
     card = yaml.safe_load((out / "README.md").read_text(encoding="utf-8").split("---\n")[1])
     label = next(column for column in card["dataset_info"]["features"] if column["name"] == "source")["dtype"]

@@ -56,8 +56,8 @@ assert len(before) > 20
 total = TaskReceipt()
 for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])):
     total.add(job(task))
-(folder / "train").mkdir()
-(folder / "receipts").mkdir()
+for name in ("train", "validation", "receipts"):
+    (folder / name).mkdir()
 rules = make_rules(total, BuildConfig(), tokenizer.id_dtype)
 runs = [folder / name for name in total.runs]
 ReduceJob(runs, folder, rules)(plan_reduce(total, BuildConfig(), rules)[0])

@@ -64,7 +64,7 @@ def test_the_lock_of_a_dead_process_is_taken_and_its_owner_publishes_nothing_mor
     free = store.lock(out / ".build/lock", b"mark\n", 0)
     free_other = other_process(bucket).lock(out / ".build/lock", b"mark\n", 0)
     with pytest.raises(OSError, match="another process has taken the lock"):
-        store.publish(out, {"last": b"manifest"}, out)
+        store.publish(out, {"last": out / ".build/manifest"})
     free()
     assert "out/last" not in bucket.files()
     assert not bucket.files()["out/.build/lock"].endswith(b"free\n")

@@ -38,7 +38,7 @@ _COMPILED_MINUTES = 10  # as compiling.MIN_CPU_MINUTES, without importing torch
 PLAIN = "plain"  # the name of what differs in nothing from the defaults
 SETTINGS_FILE, TEXT_FILE = "lab.json", "text.json"
 MIN_STEPS = 2  # a training that changes its shape has two parts
-_TRIAL_STEPS = 300  # the first line of metrics includes compiling, so it has three
+_TRIAL_STEPS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +270,8 @@ class Laboratory:
         path = self.folder / "steps.json"
         if not path.is_file():
             self.say(f"measuring the speed of the plain model, {_TRIAL_STEPS} updates")
-            seldom = dict.fromkeys(("eval_every", "save_every"), _TRIAL_STEPS)  # as rare as in long trainings
+            # As rare as in long trainings. The first of three lines of metrics includes compiling.
+            seldom = {"eval_every": _TRIAL_STEPS, "save_every": _TRIAL_STEPS, "log_every": _TRIAL_STEPS // 3}
             job = self._make_job(Row(name="trial", train=seldom), (), seed=0, steps=_TRIAL_STEPS)
             run = self.folder / "trial"
             self._work(dataclasses.replace(job, run=str(run), result=str(run.with_suffix(".json"))), "trial")

@@ -130,7 +130,7 @@ def test_figures_missing_in_a_line_are_left_out(run):
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0] | {"step": 4}]))
     text = describe_run(run)
-    assert re.search(r"^ +2 +- +- +- +-$", text, re.MULTILINE)
+    assert re.search(r"^ +2 +- +- +- +- +-$", text, re.MULTILINE)
     assert re.search(r"training: MLM loss +- at the last line$", text, re.MULTILINE)
 
 
