@@ -48,7 +48,7 @@ class TextConfig:
     documents: a document of a .txt file ends at a "blank-line", or with the "file". A JSON line is always one document.
     unwrap: join the lines of hard-wrapped paragraphs.
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
-    byte order mark of UTF-16 or UTF-32.
+    byte order mark of UTF-16 or UTF-32. AUTO: each file is read once more to find its encoding.
     language_field: the field that names the language of a record. None: all records are in `language`.
     word_separator: what another program put between words; it is removed (corpus/separators.py). None: nothing is.
     """
@@ -93,12 +93,15 @@ def _check_separator(text: str) -> None:
         )
 
 
+AUTO = "auto"
 # Python counts these as text encodings, but two decode the escapes of Python's strings, and charmap needs a table.
 _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
 
 
 def _normalise_encoding(name: str) -> str:
-    """Return the name that Python's codecs have for a text encoding: "utf-8" for "UTF8"."""
+    """Return the name that Python's codecs have for a text encoding: "utf-8" for "UTF8". AUTO stays."""
+    if name == AUTO:
+        return AUTO
     try:
         codec = codecs.lookup(name).name
         b"a".decode(name, "replace")  # raises for codecs from bytes to bytes, such as zlib, and for idna
@@ -111,7 +114,7 @@ def _normalise_encoding(name: str) -> str:
     except (LookupError, ValueError) as error:
         raise ConfigError(
             f"encoding is {name!r}, which is no encoding of text that Python knows; "
-            "allowed are names such as utf-16-le, cp1252, gb18030, shift_jis or koi8-r"
+            "allowed are auto and names such as utf-16-le, cp1252, gb18030, shift_jis or koi8-r"
         ) from error
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def count_of(number: int, singular: str, plural: str | None = None) -> str:
     """A number with its noun: `1 row`, `2 rows`. plural: for a noun that takes more than an s at its end."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def list_some(names: Sequence[str], most: int, count: int | None = None) -> str:
+    """The first names and the number of the others: `a, b and 3 more`. count: of all, where some are not in `names`."""
+    num_more = (len(names) if count is None else count) - len(names[:most])
+    return ", ".join(names[:most]) + (f" and {num_more:,} more" if num_more else "")
 
 
 def format_duration(seconds: float) -> str:

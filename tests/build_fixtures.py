@@ -188,9 +188,8 @@ def run_build(
     **settings: Any,
 ) -> BuildReport:
     config = make_config(**settings)
-    return build_shards(
-        find_inputs([str(names)]), out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite
-    )
+    inputs = find_inputs([str(names)], text=config.text)
+    return build_shards(inputs, out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite)
 
 
 def keys_of(out: Path) -> tuple[set[int], set[int]]:

@@ -15,13 +15,14 @@ from corpus_fixtures import any_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.corpus.encodings import SAMPLE_BYTES, find_marked_encoding, find_wrong_encoding
+from albert_data.config import TextConfig
+from albert_data.corpus.encodings import SAMPLE_BYTES, find_encoding, find_marked_encoding, find_wrong_encoding
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
 
 TEXTS = {
     "English": "It was the best of times, it was the worst of times.\n" * 3,
-    "French": "Été, cœur, garçon, où déjà, l'élève préféré à côté de la forêt brûlée.\n" * 3,
+    "French": "Il avait déjà reçu la lettre, où sa mère lui écrivait que l'été à la forêt était brûlant.\n" * 3,
     "Russian": "Все счастливые семьи похожи друг на друга, каждая несчастлива по-своему.\n" * 3,
     "Chinese": "子曰：“学而时习之，不亦说乎？有朋自远方来，不亦乐乎？”\n" * 3,
     "Japanese": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。\n" * 3,
@@ -29,6 +30,7 @@ TEXTS = {
     "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता है।\n" * 3,
     "emoji": "😁😃😄 yes 😅\n" * 9,
 }
+FRENCH = "L’été dernier, la mère écrivait déjà que la forêt était brûlante. — Où êtes-vous ? dit-il.\n" * 5
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
@@ -74,25 +76,26 @@ def test_the_byte_order_is_right_with_and_without_line_ends(name: str, end: str,
 
 
 @pytest.mark.parametrize(
-    ("language", "encoding", "codec"),
+    ("language", "encoding"),
     [
-        ("French", "cp1252", "cp1252"),
-        ("Russian", "cp1251", "cp1251"),
-        ("Russian", "koi8-r", "koi8_r"),
-        ("Chinese", "gbk", "gb18030"),
-        ("Chinese", "big5", "big5"),
-        ("Japanese", "shift_jis", "shift_jis"),
-        ("Japanese", "euc_jp", "euc_jp"),
-        ("Korean", "euc_kr", "euc_kr"),
+        ("French", "cp1252"),
+        ("Russian", "cp1251"),
+        ("Russian", "koi8-r"),
+        ("Chinese", "gbk"),
+        ("Chinese", "big5"),
+        ("Japanese", "shift_jis"),
+        ("Japanese", "euc_jp"),
+        ("Korean", "euc_kr"),
     ],
 )
 @pytest.mark.parametrize("cut", [0, 1, 2, 555])
-def test_older_encodings_are_noticed_and_guessed(language: str, encoding: str, codec: str, cut: int):
-    data = TEXTS[language].replace("\n", "" if cut > 9 else "\n") * 9
-    encoded = data.encode(encoding, "ignore")
+def test_older_encodings_are_noticed_and_guessed(language: str, encoding: str, cut: int):
+    text = TEXTS[language].replace("\n", "" if cut > 9 else "\n") * 9
+    encoded = text.encode(encoding, "ignore")
     found = find_wrong_encoding(encoded[: len(encoded) - cut % 9])
     assert found is not None
-    assert found.codec == codec
+    assert found.codec is not None
+    assert encoded.decode(found.codec) == encoded.decode(encoding)
 
 
 @pytest.mark.parametrize("data", [bytes(5000), bytes(range(256)) * 20, random.Random(0).randbytes(5000)])
@@ -136,7 +139,7 @@ def test_each_kind_of_file_is_looked_at(tmp_path: Path):
     (tmp_path / "a {} b.txt").write_bytes(data)
     check_refused(
         tmp_path / "a {} b.txt",
-        "it looks like UTF-16LE without a byte order mark; if all inputs are in it, pass --encoding utf-16-le; if only",
+        "it looks like UTF-16LE without a byte order mark; if all inputs are in it, pass --encoding utf-16-le; if in",
         f"`iconv -f UTF-16LE -t UTF-8 '{tmp_path}/a {{}} b.txt' > NEW_FILE`",
     )
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data))
@@ -149,15 +152,17 @@ def test_each_kind_of_file_is_looked_at(tmp_path: Path):
 
 def test_stdin_is_looked_at(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS["Russian"].encode("koi8-r"))))
-    check_refused(Path("-"), "it looks like koi8_r; if all inputs are in it, pass --encoding koi8_r", "`... | iconv")
+    check_refused(
+        Path("-"), "it looks like koi8-r; if all inputs are in it, pass --encoding koi8-r", "`... | iconv -f KOI8-R"
+    )
 
 
 def test_a_plain_file_is_refused_before_anything_is_read(tmp_path: Path):
-    (tmp_path / "a.txt").write_bytes(TEXTS["French"].encode("cp1252"))
-    with pytest.raises(InputError, match="is not UTF-8: it looks like Latin-1"):
+    (tmp_path / "a.txt").write_bytes(FRENCH.encode("cp1252"))
+    with pytest.raises(InputError, match="is not UTF-8: it looks like cp1252"):
         find_inputs([str(tmp_path)])
     (tmp_path / "a.txt").write_bytes(bytes(100))
-    with pytest.raises(InputError, match="is no text: 100 % of its first bytes are zero"):
+    with pytest.raises(InputError, match="is no text: it is a binary file: 100 % of its first bytes are zero"):
         find_inputs([str(tmp_path)])
 
 
@@ -180,3 +185,99 @@ def test_what_was_read_ahead_is_given_back(tmp_path: Path):
 )
 def test_one_damaged_place_in_a_small_file_is_no_other_encoding(data: bytes):
     assert find_wrong_encoding(data) is None
+
+
+# ---- several files, and --encoding auto ----
+
+AUTO_TEXT = TextConfig(encoding="auto")
+IN_EACH = {
+    "utf-8": TEXTS["Russian"],
+    "cp1252": FRENCH,
+    "koi8-r": TEXTS["Russian"] * 5,
+    "cp932": TEXTS["Japanese"] * 5,
+    "utf-16-le": TEXTS["Hindi"],
+}
+
+
+def write_each(folder: Path) -> None:
+    folder.mkdir()
+    for encoding, text in IN_EACH.items():
+        for number in range(30):
+            (folder / f"{encoding}-{number:02d}.txt").write_bytes(text.encode(encoding))
+
+
+def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
+    write_each(tmp_path / "corpus")
+    (tmp_path / "corpus/paper.txt").write_bytes(b"%PDF-1.7\n1 0 obj\n")
+    with pytest.raises(InputError) as caught:
+        find_inputs([str(tmp_path / "corpus")])
+    message = str(caught.value)
+    assert message.startswith(
+        f"121 inputs can't be read: 1 is no text: it is a PDF file: {tmp_path}/corpus/paper.txt; "
+    )
+    assert f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/corpus/cp1252-00.txt, " in message
+    assert "cp1252-19.txt and 10 more; 30 are" in message
+    assert "; pass --encoding auto to let each file decide" in message
+    assert "\n" not in message
+
+
+def test_inputs_of_another_encoding_than_the_named_one_are_in_one_message(tmp_path: Path):
+    write_each(tmp_path / "corpus")
+    names = [str(tmp_path / "corpus/utf-8*"), str(tmp_path / "corpus/cp1252*")]
+    with pytest.raises(InputError, match=r"^30 inputs can't be read: .* in cp1252: it is valid UTF-8: .*utf-8-00.txt"):
+        find_inputs(names, text=TextConfig(encoding="cp1252"))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_each_file_decides_its_encoding(tmp_path: Path, pack: type[bytes]):
+    ending = "txt" if pack is bytes else "txt.gz"
+    said: list[str] = []
+    for encoding, text in IN_EACH.items():
+        (tmp_path / f"{encoding}.{ending}").write_bytes(pack(text.encode(encoding)))
+    found = find_inputs([str(tmp_path)], said.append, AUTO_TEXT)
+    assert {Path(item.path).name.split(".")[0]: item.encoding for item in found} == {name: name for name in IN_EACH}
+    assert [Path(item.path).name for item in found if item.is_splittable] == ["utf-8.txt"] * (pack is bytes)
+    assert len(said) == 1
+    assert f"cp1252 1 input: {tmp_path}/cp1252.{ending}; " in said[0]
+    assert said[0].endswith("; utf-8 1 input")
+    for item in found:
+        with open_input(item) as stream:
+            assert stream.read().decode() == IN_EACH[item.encoding or ""]
+
+
+def test_the_whole_file_decides(tmp_path: Path):
+    """What comes after the first 64 KB decides here: bytes that are no UTF-8, or not in the first guess."""
+    ascii = "Plain text without an accent, a line of it.\n" * 50_000
+    (tmp_path / "late.txt").write_bytes((ascii + FRENCH).encode("cp1252"))
+    latin = "Elle a déjà fêté Noël, le père était là.\n" * 20_000
+    (tmp_path / "quotes.txt").write_bytes((latin + "Il a dit : “L’été”.\n").encode("cp1252"))
+    (tmp_path / "utf8.txt").write_bytes(b"caf\xe9\n" * 9 + TEXTS["French"].encode() * 999)
+    found = {Path(item.path).name: item for item in find_inputs([str(tmp_path)], text=AUTO_TEXT)}
+    assert {name: item.encoding for name, item in found.items()} == {
+        "late.txt": "cp1252",
+        "quotes.txt": "cp1252",
+        "utf8.txt": "utf-8",
+    }
+    with open_input(found["quotes.txt"]) as stream:
+        assert stream.read().decode().endswith("Il a dit : “L’été”.\n")
+
+
+@given(any_bytes.map(lambda data: data.decode(errors="ignore").replace("\0", "")), st.integers(1, 9))
+def test_any_utf8_is_utf8_in_whatever_blocks_it_comes(text: str, size: int):
+    data = ("Words " + text).encode()
+    blocks = [data[:SAMPLE_BYTES], *(data[at : at + size] for at in range(SAMPLE_BYTES, len(data), size))]
+    found = find_encoding(blocks)
+    assert found.codec == "utf-8" or found.codec is None or found.codec.startswith("utf-")
+
+
+def test_a_stream_does_not_decide(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text")))
+    with pytest.raises(InputError, match="can be read only once, so its encoding can't be found first; name it by"):
+        find_inputs(["-"], text=AUTO_TEXT)
+
+
+def test_every_encoding_that_can_be_found_can_be_read():
+    from chardet.registry import REGISTRY
+
+    for name in REGISTRY:
+        assert TextConfig(encoding=name).encoding

@@ -25,7 +25,7 @@ def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / ".hidden").mkdir()
-    for name in ("b.txt", "a.jsonl", "deep/c.txt", "deep/er/d.TXT", ".e.txt", ".hidden/f.txt", "notes.md"):
+    for name in ("b.txt", "a.jsonl", "deep/c.txt", "deep/er/d.TXT", ".e.txt", ".hidden/f.txt", "notes.md", "~$b.txt"):
         (folder / name).write_bytes(TEXT)
     (folder / "g.txt.gz").write_bytes(gzip.compress(TEXT))
     (folder / "deep" / "h.jsonl.zst").write_bytes(pyarrow.compress(TEXT, "zstd", asbytes=True))
@@ -106,7 +106,8 @@ def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
     assert said == [
         f"skipped 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.pdf, {corpus}/table1.pdf and 4"
         f" more; readable are {ALLOWED_NAMES}",
-        f"skipped 2 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden; name one as an input to read one",
+        f"skipped 3 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden, {corpus}/~$b.txt; name one as an input "
+        "to read one",
     ]
 
 

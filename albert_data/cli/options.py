@@ -161,7 +161,8 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(
         TextConfig,
         "--encoding",
-        "Encoding of all inputs.  [default: UTF-8, or UTF-16 or UTF-32 with a byte order mark]",
+        "Encoding of all inputs, or auto to find that of each file.  [default: UTF-8, or UTF-16 or UTF-32 with a "
+        "byte order mark]",
         metavar="NAME",
     ),
     setting(

@@ -18,6 +18,7 @@ from albert_data.corpus.field_names import split_names
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.records import Value
 from albert_data.errors import InputError
+from albert_data.wording import list_some
 
 _SHOWN_FIELDS = 8
 
@@ -71,11 +72,10 @@ def _find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str
 def _describe_fields(schema: pyarrow.Schema) -> str:
     """The fields of a schema with their types, and the option that names one of text."""
     fields = list(list_fields("", schema))
-    shown = ", ".join(f"{name_field(name)} ({str(kind):.60})" for name, kind in fields[:_SHOWN_FIELDS]) or "none"
-    more = f" and {len(fields) - _SHOWN_FIELDS} more" if len(fields) > _SHOWN_FIELDS else ""
+    shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
     advice = f"pass --text-field {shlex.quote(texts[0])}" if len(texts) == 1 else "name one of text with --text-field"
-    return f"the fields are {shown}{more}; {advice if texts else 'none of them is text'}"
+    return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
 
 
 def list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:

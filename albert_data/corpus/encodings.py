@@ -1,22 +1,26 @@
-"""Recognise by the beginning of a file that it is in another encoding than UTF-8, or is not text.
+"""Recognise that a file is in another encoding than UTF-8, or is no text: by its beginning, or by all of it.
 
 Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte
-order mark are transcoded (transcoding.py); any other encoding is refused, with a guess at its name. A few damaged bytes
-are no reason to refuse a file: they are repaired and counted. The thresholds were chosen by trial: of 18,000 samples of
-text in 500 languages, in UTF-16 of both byte orders, all but 4 were named right.
+order mark are transcoded (transcoding.py). Any other encoding is refused, with a guess at its name, unless the settings
+let each file decide (`find_encoding`). A few damaged bytes are no reason to refuse a file: they are repaired and
+counted. UTF-16 and UTF-32 without a mark are recognised here, other encodings by the library chardet. The thresholds
+were chosen by trial: of 18,000 samples of text in 500 languages, in UTF-16 of both byte orders, all but 4 were named
+right.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from albert_data.errors import InputError
 from albert_data.unicode_tables import categories
+from albert_data.wording import count_of, list_some
 
 SAMPLE_BYTES = 1 << 16
 UTF8 = "utf-8"
@@ -27,38 +31,30 @@ _MARKS = (
     (b"\xfe\xff", "utf-16-be"),
 )
 _NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
-# Encodings to choose from: a codec, characters that are frequent in its text, and their least share among those beyond
-# ASCII. The score is the share divided by the least share. The highest score of at least 1 wins, of equal ones the
-# first.
-_KANA, _HAN, _HANGUL = r"\u3041-\u30ff", r"\u4e00-\u9fff", r"\uac00-\ud7a3"
-_GUESSES = (
-    ("shift_jis", f"[{_KANA}]", 0.25),
-    ("euc_jp", f"[{_KANA}]", 0.25),
-    ("euc_kr", f"[{_HANGUL}]", 0.5),
-    ("gb18030", "[\u7684\u4e00\u662f\u4e0d\u4e86\u4eba\u6211\u5728\u6709\u4ed6\u4e4b\u66f0]", 0.02),
-    ("big5", "[\u7684\u4e00\u662f\u4e0d\u4e86\u4eba\u6211\u5728\u6709\u4ed6\u4e4b\u66f0]", 0.02),
-    ("gb18030", f"[{_HAN}]", 0.5),
-    ("cp1251", "[\u0430-\u044f]", 0.6),
-    ("koi8_r", "[\u0430-\u044f]", 0.6),
-    ("cp1253", "[\u03ac-\u03ce]", 0.6),
+# How files begin that are no text, whatever their names say.
+_NO_TEXT = (
+    (b"%PDF-", "a PDF file"),
+    (b"PK\x03\x04", "a zip file, as .docx, .odt and .epub are"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a file of an office program, as .doc is"),
+    (b"{\\rtf", "an RTF file"),
+    (b"\x1f\x8b\x08", "compressed by gzip, so its name must end in .gz"),
+    (b"BZh91AY&SY", "compressed by bzip2, so its name must end in .bz2"),
+    (b"\xfd7zXZ\x00", "compressed by xz, so its name must end in .xz"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd, so its name must end in .zst"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z file"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
 )
-_SURE = ("shift_jis", "euc_jp", "euc_kr")  # UTF-16 decoded as these by mistake gives hardly any kana or hangul
-_ONE_BYTE = ("cp1251", "koi8_r", "cp1253")
-_LETTERS = re.compile(rb"[A-Za-z]")
-_ICONV = {
-    "shift_jis": "SHIFT_JIS",
-    "euc_jp": "EUC-JP",
-    "euc_kr": "EUC-KR",
-    "koi8_r": "KOI8-R",
-    "cp1252": "WINDOWS-1252",
-}
 _MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
 _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
+_HIGH = re.compile(rb"[\x80-\xff]+")
+_EVIDENCE_BYTES = 1 << 18
+_LISTED = 20  # names of files in one message
 _PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
 # Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
-_USUAL = re.compile(f"[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff{_HAN}\ua000-\ud7a3\uff00-\uffef]")
+_USUAL = re.compile("[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff\u4e00-\u9fff\ua000-\ud7a3\uff00-\uffef]")
 _STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
 _CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
 
@@ -73,7 +69,58 @@ class Encoding:
     @property
     def iconv(self) -> str | None:
         """Its name in the program iconv."""
-        return self.codec and _ICONV.get(self.codec, _NAMES.get(self.codec, self.codec.upper()))
+        return self.codec and _NAMES.get(self.codec, self.codec.upper())
+
+
+class WrongEncoding(InputError):
+    """A file can't be read in the encoding that is expected. what: it is, as in "no text"."""
+
+    def __init__(self, path: str, what: str, next_step: str) -> None:
+        super().__init__(f"input {path} is {what}; {next_step}")
+        self.path, self.what = path, what
+
+
+def refuse(path: str, found: Encoding, describe_conversion: Callable[[str], str]) -> WrongEncoding:
+    """The error for a file that is in another encoding than expected, or is no text."""
+    if found.iconv is None:
+        return WrongEncoding(path, f"no text: it is {found.name}", "leave it out, or name the file that holds its text")
+    next_step = (
+        f"if all inputs are in it, pass --encoding {found.codec}; if inputs differ, pass --encoding auto, or convert "
+        f"this one: {describe_conversion(found.iconv)}"
+    )
+    return WrongEncoding(path, f"not UTF-8: it looks like {found.name}", next_step)
+
+
+def join_refusals(refused: Sequence[WrongEncoding]) -> InputError:
+    """One error for all files that are refused."""
+    if len(refused) == 1:
+        return refused[0]
+    groups = group_paths((error.what, error.path) for error in refused)
+    listed = "; ".join(
+        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, _LISTED)}"
+        for what, paths in groups.items()
+    )
+    return InputError(
+        f"{len(refused):,} inputs can't be read: {listed}; pass --encoding auto to let each file decide, or convert "
+        "these to UTF-8; leave out what is no text"
+    )
+
+
+def describe_encodings(found: Iterable[tuple[str, str]], most: int) -> list[str]:
+    """A line for each encoding with the first paths in it. found: encodings and paths."""
+    groups = group_paths(found)
+    return [
+        f"{codec} {count_of(len(paths), 'input')}" + ("" if codec == UTF8 else f": {list_some(paths, most)}")
+        for codec, paths in groups.items()
+    ]
+
+
+def group_paths(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The second of each pair by the first, in alphabetical order."""
+    groups: dict[str, list[str]] = {}
+    for name, path in sorted(pairs):
+        groups.setdefault(name, []).append(path)
+    return groups
 
 
 def check_encoding(
@@ -82,7 +129,7 @@ def check_encoding(
     """The encoding that the settings (`named`) or the byte order mark of a file names; None for UTF-8.
 
     sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
-    Raises InputError if the file seems to be in another one, or is not text.
+    Raises WrongEncoding if the file seems to be in another one, or is not text.
     """
     if named not in (None, UTF8):
         _check_named(sample, path, named)
@@ -92,12 +139,7 @@ def check_encoding(
     found = find_wrong_encoding(sample)
     if found is None:
         return None
-    if found.codec is None or found.iconv is None:
-        raise InputError(f"input {path} is no text: {found.name}; leave it out, or name the file that holds its text")
-    raise InputError(
-        f"input {path} is not UTF-8: it looks like {found.name}; if all inputs are in it, pass --encoding "
-        f"{found.codec}; if only this file is, convert it: {describe_conversion(found.iconv)}"
-    )
+    raise refuse(path, found, describe_conversion)
 
 
 def _check_named(sample: bytes, path: str, codec: str) -> None:
@@ -111,7 +153,11 @@ def _check_named(sample: bytes, path: str, codec: str) -> None:
     else:
         problem = _judge_decoded(sample, codec)
     if problem:
-        raise InputError(f"input {path} does not look like text in {codec}: {problem}; give inputs of one encoding")
+        raise WrongEncoding(
+            path,
+            f"not in {codec}: {problem}",
+            "give inputs of one encoding, or pass --encoding auto",
+        )
 
 
 def _rules_out(sample: bytes, codec: str) -> bool:
@@ -145,7 +191,71 @@ def find_marked_encoding(sample: bytes) -> str | None:
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
     """The encoding of the beginning of a file without a byte order mark, if it is not UTF-8."""
-    return _judge_zeros(sample) or _judge_controls(sample) or _judge_invalid(sample)
+    return _judge_beginning(sample) or _judge_invalid(sample)
+
+
+def find_encoding(blocks: Iterable[bytes]) -> Encoding:
+    """The encoding of a whole file.
+
+    It is UTF-8 if at least half of what is beyond ASCII is. blocks: of the file; the first holds SAMPLE_BYTES, or all.
+    """
+    blocks = iter(blocks)
+    first = next(blocks, b"")
+    sample = first[:SAMPLE_BYTES]
+    if (marked := find_marked_encoding(sample)) is not None:
+        return Encoding(name=marked, codec=marked)
+    if (found := _judge_beginning(sample)) is not None:
+        return found
+    decoder = codecs.getincrementaldecoder(UTF8)("ignore")
+    evidence, num_characters, num_wrong = _Evidence(), 0, 0  # characters beyond ASCII, and bytes of none
+    for block in chain([first], blocks):
+        text = decoder.decode(block)
+        num_characters += len(text) - int(np.count_nonzero(np.frombuffer(block, np.int8) >= 0))
+        num_wrong += len(block) - len(text.encode())
+        evidence.add(block)
+    return Encoding(name=UTF8, codec=UTF8) if num_wrong <= num_characters else _guess(evidence.join())
+
+
+class _Evidence:
+    """What chardet is shown of a file: its first lines beyond ASCII, and later the first line with each other byte.
+
+    A line feed is no part of a longer character, so no line begins in the middle of one. Only the last line of the
+    first block may end there. A line that is not whole in another block is not shown.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._last: bytes | None = None
+        self._num_bytes, self._seen = 0, bytes(range(0x80))
+
+    def add(self, block: bytes) -> None:
+        is_first, self._last, end = self._last is None, self._last or b"", 0
+        if self._num_bytes >= _EVIDENCE_BYTES and not block.translate(None, self._seen):
+            return
+        for match in _HIGH.finditer(block):
+            is_needed = self._num_bytes < _EVIDENCE_BYTES or match[0].translate(None, self._seen)
+            if match.start() < end or not is_needed:
+                continue
+            begin = block.rfind(b"\n", end, match.start()) + 1 or end
+            line_feed = block.find(b"\n", match.end())
+            end = line_feed + 1 or len(block)
+            if line_feed >= 0 and (begin or is_first):
+                self._lines.append(block[begin:end])
+                self._num_bytes += end - begin
+                self._seen = bytes({*self._seen, *self._lines[-1]})
+            elif is_first:
+                self._last = block[begin : begin + _EVIDENCE_BYTES]
+
+    def join(self) -> bytes:
+        return b"".join([*self._lines, self._last or b""])
+
+
+def _judge_beginning(sample: bytes) -> Encoding | None:
+    """Find what is no text, and UTF-16 and UTF-32 without a mark."""
+    for beginning, name in _NO_TEXT:
+        if sample.startswith(beginning):
+            return Encoding(name=name, codec=None)
+    return _judge_zeros(sample) or _judge_controls(sample)
 
 
 def _is_clean(data: bytes) -> bool:
@@ -185,7 +295,7 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
         likeness, codec = _find_order(sample)
         if is_one_sided or likeness > 0.9:
             return _name_unmarked(codec)
-        return Encoding(name=f"{100 * total // size} % of its first bytes are zero", codec=None)
+        return Encoding(name=f"a binary file: {100 * total // size} % of its first bytes are zero", codec=None)
     return None
 
 
@@ -255,25 +365,15 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
 
 
 def _guess(sample: bytes) -> Encoding:
+    """What text that is not UTF-8 is in. sample: at least some of what is beyond ASCII."""
     likeness, order = _find_order(sample)
-    is_wide = likeness > 0.9 and 200 * _count_controls(sample) > len(sample)
-    fits = [(_rate(sample, codec, usual) / least, codec) for codec, usual, least in _GUESSES]
-    if is_wide:  # rather UTF-16, unless one of these fits: the others also fit much that is UTF-16
-        fits = [fit for fit in fits if fit[1] in _SURE]
-    best, codec = max(fits, key=lambda fit: fit[0])
-    if best >= 1:
-        return Encoding(name=codec, codec=codec)
-    if is_wide:
+    if likeness > 0.9 and 200 * _count_controls(sample) > len(sample):
         return _name_unmarked(order)
-    return Encoding(name="Latin-1, Windows-1252 or another encoding of one byte a character", codec="cp1252")
+    import chardet  # here, since most builds have no use for it
 
-
-def _rate(sample: bytes, codec: str, usual: str) -> float:
-    """The share of usual characters among those beyond ASCII; 0 if the sample is not in this encoding."""
-    try:
-        text = _ASCII.sub("", codecs.getincrementaldecoder(codec)().decode(sample))
-    except UnicodeDecodeError:
-        return 0.0
-    if codec in _ONE_BYTE and len(text) < len(_LETTERS.findall(sample)):  # most letters are ASCII: another script
-        return 0.0
-    return len(re.findall(usual, text)) / max(len(text), 1)
+    # With supersets, bytes beyond the sample can be decoded too: cp1252 for ISO-8859-1.
+    found = chardet.detect(sample, max_bytes=len(sample), prefer_superset=True, compat_names=False)["encoding"]
+    if found is None:
+        return Encoding(name="a binary file", codec=None)
+    codec = codecs.lookup(found).name
+    return Encoding(name=codec, codec=codec)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.escaping import escape_controls
+from albert_data.wording import list_some
 
 MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
@@ -31,9 +32,7 @@ def name_field(name: str) -> str:
 
 def list_names(names: Iterable[str]) -> str:
     """Some names in alphabetical order."""
-    ordered = sorted(names)
-    more = f" and {len(ordered) - _SHOWN_NAMES} more" if len(ordered) > _SHOWN_NAMES else ""
-    return ", ".join(map(name_field, ordered[:_SHOWN_NAMES])) + more or "none"
+    return list_some(list(map(name_field, sorted(names))), _SHOWN_NAMES) or "none"
 
 
 @dataclass(kw_only=True)
@@ -99,8 +98,7 @@ class Fields:
     def describe_names(self) -> str:
         """The most frequent names, and how many records have each."""
         ranked = sorted(self.counts, key=self._rank)
-        more = f" and {len(ranked) - _SHOWN_NAMES} more" if len(ranked) > _SHOWN_NAMES else ""
-        return ", ".join(f"{name_field(name)} ({self.counts[name]:,})" for name in ranked[:_SHOWN_NAMES]) + more
+        return list_some([f"{name_field(name)} ({self.counts[name]:,})" for name in ranked], _SHOWN_NAMES)
 
     def _rank(self, name: str) -> tuple[int, str]:
         return -self.counts[name], name

@@ -1,8 +1,8 @@
 """Find the files of a corpus and open them.
 
 In: what the user named: files, folders, globs, pipes, `-`. Out: a sorted list of `Input`, each of a known format.
-Text of another encoding is transcoded to UTF-8 if a byte order mark or the settings name it; otherwise it is refused,
-judged by the first 64 KB (encodings.py).
+Text of another encoding is transcoded to UTF-8 if a byte order mark or the settings name it, or if the settings let
+each file decide; otherwise it is refused, judged by the first 64 KB (encodings.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,23 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
 from albert_data.corpus.compression import PROGRAMS, STREAM_ERRORS, decompress
-from albert_data.corpus.encodings import SAMPLE_BYTES, UTF8, check_encoding
+from albert_data.corpus.encodings import (
+    SAMPLE_BYTES,
+    UTF8,
+    WrongEncoding,
+    check_encoding,
+    describe_encodings,
+    find_encoding,
+    join_refusals,
+    refuse,
+)
 from albert_data.corpus.file_lists import is_list, read_list
 from albert_data.corpus.formats import ALLOWED_NAMES, COMPRESSIONS, SPLIT, TABLES, has_fields, match_name
 from albert_data.corpus.recognition import recognise
@@ -45,6 +55,10 @@ from albert_data.storage import (
 
 STDIN = "-"
 _SMALL_BYTES = 16 << 20
+_BLOCK_BYTES = 1 << 20
+_SHOWN = 3  # inputs of each encoding
+_LOCK = "~$"  # office programs keep ~$notes.docx beside an open document
+_HIDDEN = (".", _LOCK)
 
 # Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
 # that show no size (/proc/version).
@@ -56,8 +70,9 @@ class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
     format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
-    nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, None
-    if none does or if no mark has been read yet (compressed files, streams); language: None if the build has one
+    nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, or that
+    was found, None if none is or if no mark has been read yet (compressed files, streams); is_encoding_found: whether
+    all of the file was read to find it; language: None if the build has one
     language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs;
     found_by: the lists and the mixture that name it; is_validation: whether the user named it for validation;
     is_shared: whether other sources have it too.
@@ -70,6 +85,7 @@ class Input:
     modified_ns: int
     is_stream: bool = False
     encoding: str | None = None
+    is_encoding_found: bool = False
     language: str | None = None
     indices: str | None = None
     source: Source | None = None
@@ -98,13 +114,19 @@ def find_inputs(
     name ends so, each input has a language: its own, or that of the settings.
     say: prints what is skipped. No pipe is opened.
     Raises InputError if a name leads to nothing, or if a file has no known format or encoding or is given two
-    languages, and StorageError for a store that can't be read.
+    languages, and StorageError for a store that can't be read. All files in another encoding are one error.
     """
+    refused: list[WrongEncoding] = []
     with remember_listings():
         items, held_out = (
-            sorted(_find_all(some, say or (lambda line: None), text), key=lambda item: item.path)
+            sorted(_find_all(some, say or (lambda line: None), text, refused), key=lambda item: item.path)
             for some in (names, validation)
         )
+    if refused:
+        raise join_refusals(refused)
+    found = [(item.encoding or UTF8, item.path) for item in (*items, *held_out) if item.is_encoding_found]
+    if say and found:
+        say(f"encodings found: {'; '.join(describe_encodings(found, _SHOWN))}")
     streams = {_identify(item.path) for item in held_out if item.is_stream}
     if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
         raise InputError("one stream is named for training and for validation, but can be read only once; give files")
@@ -116,15 +138,20 @@ def find_inputs(
     return items
 
 
-def _find_all(names: Sequence[str], say: Callable[[str], None], text: TextConfig) -> Iterable[Input]:
+def _find_all(
+    names: Sequence[str], say: Callable[[str], None], text: TextConfig, refused: list[WrongEncoding]
+) -> Iterable[Input]:
     found: dict[object, Input] = {}
     for name, language, found_by in _split_names(names):
         paths = {path: _identify(path) for path in _expand(name, say)}
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
         items = dict(zip(new, described, strict=True))
+        refused += [item for item in items.values() if isinstance(item, WrongEncoding)]
         for path, identity in paths.items():
             item = found.get(identity) or items[path]
+            if isinstance(item, WrongEncoding):
+                continue
             if language and item.language not in (None, language):
                 raise InputError(
                     f"input {path} is given two languages, {item.language} and {language}; name it with one of them"
@@ -236,14 +263,14 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
             if name in files and (name in DESCRIPTIONS or (not is_data and match_name(name))):
                 skipped.add(NO_DATA, paths[name])
                 files.remove(name)
-            elif name.startswith("."):
+            elif name.startswith(_HIDDEN):
                 skipped.add(HIDDEN, paths[name])
             elif name in folders and find_kind(paths[name], follow=False) == LINK:
                 skipped.add(FOLDER_LINK, paths[name])
             elif name not in folders and recognise(paths[name]) is None:
                 skipped.add(UNKNOWN, paths[name])
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        known = (paths[name] for name in files if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
+        known = (paths[name] for name in files if not name.startswith(_HIDDEN))
         found += _choose_files((path for path in known if recognise(path)), skipped)
     if not found:
         reasons = [f" ({line})" for line in skipped.describe()[:1]]
@@ -262,7 +289,9 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
     """Drop folders, and skip what is no regular file: reading a pipe may wait for ever."""
     for path in paths:
         kind = _read_status(path).kind
-        if kind == FILE:
+        if os.path.basename(path).startswith(_LOCK):
+            skipped.add(HIDDEN, path)
+        elif kind == FILE:
             yield path
         elif kind != FOLDER:
             skipped.add(kind, path)
@@ -281,7 +310,8 @@ def _can_not_read(path: str, error: OSError) -> InputError:
     )
 
 
-def _describe(path: str, encoding: str | None) -> Input:
+def _describe(path: str, encoding: str | None) -> Input | WrongEncoding:
+    """An input, or why it can't be read: so the user learns of all such files at once."""
     if path == STDIN:
         if sys.stdin is None:
             raise InputError("input - is closed: this process has no stdin; name files, or pipe text into it")
@@ -307,23 +337,47 @@ def _describe(path: str, encoding: str | None) -> Input:
         modified_ns=status.modified_ns,
         encoding=encoding,
     )
+    is_table = item.format in TABLES
     try:
+        if encoding == AUTO and not is_table:
+            return _find_encoding(item)
         with find_storage(path).open(path) as file:
             sample = file.read(SAMPLE_BYTES)
+        if not is_table and item.compression is None:
+            found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
+            return replace(item, encoding=found or encoding)
+    except WrongEncoding as error:
+        return error
     except OSError as error:
         raise _can_not_read(path, error) from error
-    if item.format in TABLES:
+    if is_table:
         indices = find_indices(path)
         # Other indices make another corpus, so their time counts.
         changed = max(item.modified_ns, _read_status(indices).modified_ns) if indices else item.modified_ns
         return replace(item, encoding=None, indices=indices, modified_ns=changed)
-    if item.compression is None:
-        found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
-        item = replace(item, encoding=found or encoding)
     return item
 
 
+def _find_encoding(item: Input) -> Input:
+    with _open(item)[0] as stream:
+        found = find_encoding(_read_blocks(stream))
+    if found.codec is None:
+        raise refuse(item.path, found, partial(_describe_conversion, item))
+    return replace(item, encoding=found.codec, is_encoding_found=True)
+
+
+def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    with suppress(*STREAM_ERRORS):  # that a stream is damaged is told when its text is read
+        while data := stream.read(_BLOCK_BYTES):
+            yield data
+
+
 def _describe_stream(path: str, format: str, compression: str | None, encoding: str | None) -> Input:
+    if encoding == AUTO:
+        raise InputError(
+            f"input {path} can be read only once, so its encoding can't be found first; name it by --encoding, or give "
+            "a file"
+        )
     return Input(
         path=path, format=format, compression=compression, size=0, modified_ns=0, is_stream=True, encoding=encoding
     )
@@ -382,7 +436,7 @@ def open_counted(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBas
         raise _can_not_read(item.path, error) from error
     encoding = item.encoding
     # A plain file of another encoding was checked when it was found.
-    if encoding in (None, UTF8) or item.is_stream or item.compression:
+    if not item.is_encoding_found and (encoding in (None, UTF8) or item.is_stream or item.compression):
         try:
             beginning, failure = _read_beginning(stream)
             encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item), encoding)

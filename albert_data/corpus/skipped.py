@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from albert_data.corpus.formats import ALLOWED_NAMES
 from albert_data.storage import DEVICE, PIPE, SOCKET
+from albert_data.wording import list_some
 
 _SHOWN = 3
 
@@ -56,6 +57,5 @@ class Skipped:
 def _describe(reason: str, count: int, names: list[str], *, with_advice: bool) -> str:
     one, several, advice = _REASONS[reason]
     advice = advice.format(it="it" if count == 1 else "one") if with_advice else ""
-    more = f" and {count - len(names):,} more" if count > len(names) else ""
     what = one if count == 1 else f"{count:,} {several}"
-    return f"skipped {what}: {', '.join(names)}{more}{advice}"
+    return f"skipped {what}: {list_some(names, _SHOWN, count)}{advice}"

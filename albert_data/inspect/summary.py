@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.corpus.damage import REASONS
+from albert_data.corpus.encodings import describe_encodings
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.input_files import InputFiles, cut_middle, describe_input_files, shorten_names
 from albert_data.inspect.scripts import choose_scripts, count_scripts
@@ -23,6 +24,7 @@ from albert_data.shards.manifest import DamagedInputs, Manifest, MixedSource, Sp
 from albert_data.wording import count_of, format_share
 
 WIDTH = 80
+_SHOWN_INPUTS = 5  # of each encoding
 NO_BUILD_TIME = (
     "not known here; only the machine and account that built the shards keep it. "
     "`albert-data build --profile` prints it at the end of a build"
@@ -71,6 +73,7 @@ def summarise(
         _list_pieces(statistics, pieces),
         _list_scripts(statistics, pieces),
         _list_input_files(input_files),
+        _list_encodings(manifest),
         _list_damage(manifest.damage),
         _list_damaged_inputs(manifest.damaged_inputs),
         _list_build_time(build_time),
@@ -308,6 +311,19 @@ def _list_damage(damage: Mapping[str, int]) -> list[str]:
         text = f"{count:>11,}  {REASONS.get(reason, reason.replace('_', ' '))}"
         lines += _fill(text, "  ", " " * 15)
     return lines if len(lines) > 1 else ["Damage: none"]
+
+
+def name_encodings(manifest: Manifest) -> list[str]:
+    """A line for each encoding that `--encoding auto` found."""
+    found = ((item.encoding, escape_controls(item.path)) for item in manifest.inputs if item.encoding)
+    return describe_encodings(found, _SHOWN_INPUTS)
+
+
+def _list_encodings(manifest: Manifest) -> Iterator[str]:
+    if lines := name_encodings(manifest):
+        yield "Encodings found"
+        for line in lines:
+            yield from _fill(line, " " * 2)
 
 
 def describe_damaged(damaged: DamagedInputs) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import albert_data
-from albert_data.config import BuildConfig, VocabConfig
+from albert_data.config import AUTO, BuildConfig, VocabConfig
 from albert_data.corpus.formats import TABLES
 from albert_data.corpus.inputs import Input
 from albert_data.errors import ConfigError, InputError
@@ -24,7 +24,8 @@ _INPUT_BYTES, _INPUT_VALUES = 130, 1 + len(dataclasses.fields(InputEntry))
 
 def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, vocab: VocabConfig) -> Plan:
     """What identifies a build, so that the same command recognises it later."""
-    rules_version, unicode_version, libraries = current_versions(tokenizer.packages if tokenizer else ())
+    packages = [*(tokenizer.packages if tokenizer else ()), *_list_detectors(inputs)]
+    rules_version, unicode_version, libraries = current_versions(packages)
     return Plan(
         version=albert_data.__version__,
         rules_version=rules_version,
@@ -39,11 +40,17 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
                 modified_ns=item.modified_ns,
                 language=item.language,
                 split="validation" if item.is_validation else None,
+                encoding=item.encoding if item.is_encoding_found else None,
             )
             for item in inputs
         ),
         mixture=describe_sources(inputs),
     )
+
+
+def _list_detectors(inputs: list[Input]) -> list[str]:
+    """The library that decides encodings, if one was to be found."""
+    return ["chardet"] if any(item.is_encoding_found for item in inputs) else []
 
 
 def _identify(tokenizer: Tokenizer) -> dict[str, str]:
@@ -69,8 +76,9 @@ def choose_fraction(inputs: list[Input], config: BuildConfig) -> BuildConfig:
 
 def check_encoding(inputs: list[Input], config: BuildConfig) -> None:
     encoding = config.text.encoding
+    texts = [item for item in inputs if item.format not in TABLES and item.source is None]
     if encoding not in (None, "utf-8") and any(
-        item.encoding != encoding and item.format not in TABLES and item.source is None for item in inputs
+        not item.is_encoding_found if encoding == AUTO else item.encoding != encoding for item in texts
     ):
         raise InputError(
             f"the inputs were not found with the encoding of the settings, {encoding}; "

@@ -73,7 +73,8 @@ class InputEntry:
     """An input of the build.
 
     path: as found below the name that the user gave; language: None where the build has one language; split:
-    "validation" if the user named it for that, else None.
+    "validation" if the user named it for that, else None; encoding: the one that was found (`--encoding auto`), None
+    where none was looked for.
     """
 
     path: str
@@ -81,6 +82,7 @@ class InputEntry:
     modified_ns: int
     language: str | None = None
     split: str | None = None
+    encoding: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from albert_data.errors import TokenizerError
 from albert_data.tokenizer.counting import CharacterCounts, NormalRule
 from albert_data.tokenizer.words import SPACE, is_unspaced
 from albert_data.unicode_tables import categories, category
+from albert_data.wording import list_some
 
 Normalise = Callable[[str], str]
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
@@ -57,12 +58,11 @@ class Alphabet:
         if not self.lost:
             return [f"{head}; no character of the corpus is lost"]
         share = 100 * self.num_lost / self.num_characters
-        shown = ", ".join(f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN))
-        more = f" and {len(self.lost) - _NUM_SHOWN:,} more" if len(self.lost) > _NUM_SHOWN else ""
+        first = [f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN)]
         options = ", ".join(f"{coverage:.7g} keeps {number:,} of them" for coverage, number in self.kept_by.items())
         lines = [
             f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
-            f"{shown}{more}",
+            list_some(first, _NUM_SHOWN, len(self.lost)),
         ]
         if options:
             lines.append(f"--character-coverage {options}; --required-chars keeps those that you name")

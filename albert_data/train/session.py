@@ -41,6 +41,7 @@ from albert_data.train.order import choose_pack, derive_keys, padded_len
 from albert_data.train.precision import Precision
 from albert_data.train.reading import check_number, explain, show
 from albert_data.train.sizes import count_parameters
+from albert_data.wording import list_some
 
 _MAX_SECONDS = 1e9  # thirty years
 # A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
@@ -282,11 +283,10 @@ def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> 
     if session.precision.is_scaled or num_in_row < MAX_IN_ROW:
         return None
     numbers = sorted(row for part in rows for row in part.tolist())
-    named = ", ".join(map(str, numbers[:_ROWS_NAMED]))
-    more = f" and {len(numbers) - _ROWS_NAMED} more" if len(numbers) > _ROWS_NAMED else ""
+    named = list_some(list(map(str, numbers)), _ROWS_NAMED)
     return (
         f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
-        f"{step}, of training rows {named}{more}; look at these rows with `albert-data inspect {folder} --row N`, "
+        f"{step}, of training rows {named}; look at these rows with `albert-data inspect {folder} --row N`, "
         "or start another run with a lower --lr"
     )
 

@@ -16,7 +16,14 @@ from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.html.rows import embed_rows, render_viewer
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import NO_BUILD_TIME, describe_damaged, format_bytes, format_figure, label_figure
+from albert_data.inspect.summary import (
+    NO_BUILD_TIME,
+    describe_damaged,
+    format_bytes,
+    format_figure,
+    label_figure,
+    name_encodings,
+)
 from albert_data.pipeline.advice import describe_losses
 from albert_data.report.page import (
     Section,
@@ -111,7 +118,8 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
 
 def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:
     parts = [_render_intended(statistics), *_render_sources(shards.manifest, statistics)]
-    parts += [_render_damage(shards.manifest.damage), _render_damaged_inputs(shards.manifest.damaged_inputs)]
+    parts += [_render_encodings(shards.manifest), _render_damage(shards.manifest.damage)]
+    parts.append(_render_damaged_inputs(shards.manifest.damaged_inputs))
     for make in (_render_pieces, _render_scripts):
         parts += [make(name, measured, shards.tokenizer.piece_texts) for name, measured in statistics.items()]
     return "\n".join(parts)
@@ -157,6 +165,11 @@ def _render_damage(damage: Mapping[str, int]) -> str:
         return "<p>No document was dropped or repaired.</p>"
     rows = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(damage.items()))
     return render_table(["what was dropped or repaired", "number"], rows)
+
+
+def _render_encodings(manifest: Manifest) -> str:
+    rows = [[line] for line in name_encodings(manifest)]
+    return render_table(["encodings found"], rows, kind="prose") if rows else ""
 
 
 def _render_damaged_inputs(damaged: DamagedInputs | None) -> str:
