@@ -64,7 +64,7 @@ def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     num_documents = 0
     for block in read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config):
         num_documents += len(read_documents(block, config, damage).document_keys)
-    return advise({"documents": num_documents, **damage.layout}, vars(config), [path])
+    return [one.text for one in advise({"documents": num_documents, **damage.layout}, vars(config), [path])]
 
 
 def test_wrapped_paragraphs_are_noticed_and_both_options_named():

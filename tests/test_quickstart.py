@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 import shutil
 import signal
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +82,7 @@ def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.Cap
     for words in commands[:4]:
         assert run([word.replace("first", "second") for word in words]) == 0
     first, second = (fixtures.digest_folder(here / name) for name in ("first", "second"))
-    del first["report.html"], second["report.html"]  # it names the folder
+    del first["report.html"], second["report.html"], first["quickstart.json"]  # the reports name their folder
     assert first == second
 
 
@@ -120,14 +122,15 @@ def test_a_model_is_trained_and_shows_once_what_it_guesses(
         assert shown.err.count("right: ") == shown.err.count("____") == num_guesses
         assert "right: " not in shown.out
         assert [words[0] for words in read_commands(shown.out)][-4:] == ["inspect", "runs", "export", "train"]
-    assert ["train", "first/shards", "-o", "first/run", "--resume"] in read_commands(shown.out)
+    assert ["train", "first/shards", "-o", "first/run-3-minutes", "--resume"] in read_commands(shown.out)
 
 
 def test_without_validation_rows_it_guesses_words_of_training_rows(
     here: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
 ):
     Path("one.txt").write_text("\n".join(Path("corpus/english-1.txt").read_text().split("\n\n")[0].split("\n") * 3))
-    assert quickstart("one.txt", "-o", "first", "--documents", "file", "--vocab-size", "300", "--minutes", "3") == 0
+    options = ["--documents", "file", "--vocab-size", "300", "--minutes", "3", "--anyway"]
+    assert quickstart("one.txt", "-o", "first", *options) == 0
     shown = capsys.readouterr()
     assert "Guesses of the model for masked words of its training texts" in shown.out
     assert "right: " in shown.out
@@ -154,7 +157,7 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
     assert "The same command resumes it." in shown
     assert read_commands(shown)[-1][0] == "train"
     assert "right: " not in shown
-    assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
+    assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 0
     assert "right: " in capsys.readouterr().err
 
 
@@ -165,7 +168,7 @@ def test_without_torch_all_but_the_training_is_done(
     assert quickstart("corpus", "-o", "first") == 0
     shown = capsys.readouterr().out
     assert "needs torch; install it with: pip install 'albert-data[train]'" in shown
-    assert not (resumed / "first/run").exists()
+    assert not list((resumed / "first").glob("run*"))
 
 
 def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pytest.CaptureFixture[str]):
@@ -239,14 +242,101 @@ def test_a_mistake_is_told_before_anything_is_written(
     assert not (here / "first").exists()
 
 
-@pytest.mark.parametrize("option", ["--uncased", "--vocab-size=100", "--normalization=albert-v2"])
-def test_a_vocabulary_of_another_kind_is_not_used(resumed: Path, option: str, capsys: pytest.CaptureFixture[str]):
-    assert quickstart("corpus", "-o", "first", "--minutes", "0", option) == 1
-    assert "first/vocab holds another vocabulary, cased and of " in capsys.readouterr().err
+# ---- other options, or another text ----
+
+
+@pytest.mark.parametrize("option", ["--uncased", "--vocab-size=1600", "--normalization=albert-v2", "--sentences=lines"])
+def test_other_options_are_built_beside_what_is_there(resumed: Path, option: str, capsys: pytest.CaptureFixture[str]):
+    before = fixtures.digest_folder(resumed / "first")
+    assert quickstart("corpus", "-o", "first", "--minutes", "0", option) == 0
+    shown = capsys.readouterr().out
+    assert "What first holds is of other options or another text, and stays. This is attempt 2: vocab-2, " in shown
+    after = fixtures.digest_folder(resumed / "first")
+    assert before.items() - {("quickstart.json", before["quickstart.json"])} <= after.items()
+    assert (
+        open_shards("first/shards-2").manifest.config != open_shards("first/shards").manifest.config
+        or option[2] in "uvn"
+    )
+    for number in ("", "-2"):  # each command finds its own
+        assert quickstart("corpus", "-o", "first", "--minutes", "0", *([option] if number else [])) == 0
+        assert capsys.readouterr().out.count(f"first/vocab{number} is finished") == 1
+    assert fixtures.digest_folder(resumed / "first") == after
+
+
+def test_a_changed_text_is_built_beside_what_is_there(resumed: Path):
+    before = fixtures.digest_folder(resumed / "first/shards")
+    with Path("corpus/english-1.txt").open("a") as file:
+        file.write("\n\nOne more document. It has two sentences.\n")
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    assert fixtures.digest_folder(resumed / "first/shards") == before
+    assert (
+        open_shards("first/shards-2").manifest.counts.documents > open_shards("first/shards").manifest.counts.documents
+    )
+
+
+def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None):
+    for _ in range(2):
+        assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
+    before = fixtures.digest_folder(resumed / "first")
+    assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 0
+    after = fixtures.digest_folder(resumed / "first")
+    assert before.items() <= after.items()
+    assert {Path(name).parts[0] for name in after.keys() - before.keys()} == {"run-2.5-minutes"}
 
 
 def test_files_of_the_user_in_the_folder_stay(here: Path):
     (here / "first/vocab").mkdir(parents=True)
     (here / "first/vocab/pieces.txt").write_text("mine")
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
     assert (here / "first/vocab/pieces.txt").read_text() == "mine"
+    assert len(open_shards("first/shards-2"))
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"mine": 1}', '{"1": {}}', '{"a": {"command": 3}}'])
+def test_a_list_of_attempts_that_is_not_ours_stays(here: Path, content: str, capsys: pytest.CaptureFixture[str]):
+    (here / "first").mkdir()
+    (here / "first/quickstart.json").write_text(content)
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
+    assert "first/quickstart.json was not written by quickstart (" in capsys.readouterr().err
+    assert (here / "first/quickstart.json").read_text() == content
+
+
+# ---- rows that are bad for training ----
+
+
+@pytest.fixture
+def wrapped(here: Path) -> Path:
+    """A book whose lines are wrapped, with a blank line after each paragraph."""
+    words = re.findall(r"\S+", "It was a bright day in April and the clocks of the town struck one hour after another.")
+    paragraphs = (" ".join(words[number % 9 :] + words + words[: number % 11]) for number in range(900))
+    text = "\n\n".join(textwrap.fill(f"{number} {text}", 60) for number, text in enumerate(paragraphs))
+    (here / "book.txt").write_text(text)
+    return here
+
+
+def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
+    wrapped: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
+):
+    assert quickstart("book.txt", "-o", "first", "--minutes", "3") == 1
+    shown = capsys.readouterr().out
+    assert "Not trained: these rows are bad for training" in shown
+    assert shown.count("\nbad        ") >= 2  # by the audit and at the end
+    commands = read_commands(shown)
+    fix, anyway = (words for words in commands if words[0] == "quickstart")
+    assert fix == ["quickstart", "book.txt", "--unwrap", "--documents", "file", "--minutes", "3", "-o", "first"]
+    assert anyway == ["quickstart", "book.txt", "--anyway", "--minutes", "3", "-o", "first"]
+    assert "train" not in [words[0] for words in commands]
+    assert not list((wrapped / "first").glob("run*"))
+    assert max(map(len, shown[shown.index("== Not trained") :].splitlines())) <= 80
+    assert quickstart("book.txt", "-o", "first", "--minutes", "3") == 1  # what is finished tells it again
+    assert "Not trained: these rows are bad for training" in capsys.readouterr().out
+    assert run(anyway) == 0
+    shown = capsys.readouterr().out
+    training = ["train", "first/shards", "-o", "first/run-3-minutes", "--preset", "mini", "--minutes", "3"]
+    assert training in read_commands(shown)
+    assert "Train longer" not in shown
+
+
+def test_without_training_what_is_bad_is_no_failure(wrapped: Path, capsys: pytest.CaptureFixture[str]):
+    assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 0
+    assert "== These rows are bad for training ==" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,13 +12,16 @@ from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, find_corpus, json_option, open_engine, place_options, shards_argument
 from albert_data.cli.output import show
 
+if TYPE_CHECKING:
+    from albert_data.inspect.audit.audit import Audit
+
 
 @click.command()
 @shards_argument
 @corpus_option("Text that the shards were built from; adds checks of files and lost characters. May be repeated.")
 @place_options
 @json_option
-def audit(shards: Path, corpus: tuple[str, ...], engine: str, address: str | None, as_json: bool) -> None:
+def audit(shards: Path, corpus: tuple[str, ...], engine: str, address: str | None, as_json: bool) -> Audit:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
@@ -36,3 +40,4 @@ def audit(shards: Path, corpus: tuple[str, ...], engine: str, address: str | Non
     with open_engine(engine, address) as place:
         found = audit_folder(shards, inputs) if engine == "local" else audit_on(place, shards, inputs)
     show(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
+    return found

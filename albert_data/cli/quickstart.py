@@ -1,7 +1,7 @@
 """`albert-data quickstart`: from text to a small trained model, by running the other commands one after another.
 
 It prints each command before it runs it, and runs just what it prints, so that a user can go on without it. What is
-finished in the output folder is not made again.
+finished in the output folder is not made again. Other options, or another text, are made beside it (attempts.py).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from albert_data.cli.attempts import Attempt, choose_attempt
 from albert_data.cli.options import (
     PATH,
     inputs_argument,
@@ -29,11 +30,15 @@ from albert_data.cli.options import (
 )
 from albert_data.cli.output import show
 from albert_data.config import TextConfig, VocabConfig
-from albert_data.errors import ConfigError, InputError, OutputError
+from albert_data.errors import ConfigError, InputError
 from albert_data.interrupts import say_when_interrupted
 from albert_data.train.config import TrainConfig
 
+if TYPE_CHECKING:
+    from albert_data.corpus.inputs import Input
+
 PRESET = "mini"  # the model for a CPU
+MINUTES = 10
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
 # Share of validation documents by the size of the corpus. An evaluation reads 512 rows, of about 500 bytes each; a
@@ -43,40 +48,18 @@ _VALIDATION_FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1)
 _WIDTH = 80
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The paths in the output folder."""
-
-    folder: Path
-
-    @property
-    def vocab(self) -> Path:
-        return self.folder / "vocab"
-
-    @property
-    def shards(self) -> Path:
-        return self.folder / "shards"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
-
-    @property
-    def run(self) -> Path:
-        return self.folder / "run"
-
-
 @click.command()
 @inputs_argument
 @click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write.")
 @click.option(
     "--minutes",
     type=click.FloatRange(0),
-    default=10,
+    default=MINUTES,
     show_default=True,
     metavar="N",
     help="How long to train the model; 0 trains none.",
 )
+@click.option("--anyway", is_flag=True, help="Train even if the audit finds the rows bad for training.")
 @click.option(
     "--vocab-size",
     type=int,
@@ -93,6 +76,7 @@ def quickstart(
     inputs: tuple[str, ...],
     output: Path,
     minutes: float,
+    anyway: bool,
     validation: tuple[str, ...],
     vocab_size: int,
     cased: bool,
@@ -110,8 +94,9 @@ def quickstart(
     folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
     .toml file is a mixture of sources, each with a weight.
 
-    After an interruption, the same command resumes. What is finished is not made again. Training needs PyTorch; without
-    it, the rest is done.
+    After an interruption, the same command resumes. What is finished is not made again. Other options, or a changed
+    text, are made beside what is there: DIR/vocab-2, DIR/run-3-minutes and so on. If the audit finds the rows bad, no
+    model is trained. Training needs PyTorch; without it, the rest is done.
 
     \b
     Example:
@@ -122,25 +107,40 @@ def quickstart(
     vocab = VocabConfig(vocab_size=vocab_size, cased=cased, normalization=normalization)
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
-    layout, options = Layout(folder=output), _list_options(text)
-    options += [] if normalization == "none" else ["--normalization", normalization]
+    options = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
+    held_out = [word for name in validation for word in ("--validation", name)]
+    casing = [] if cased else ["--uncased"]
+    command = (*inputs, *held_out, *options, *casing, "--vocab-size", str(vocab_size))
+    attempt = choose_attempt(output, command, _find_inputs(inputs, validation, output, text))
+    if attempt.number > 1:
+        show(
+            f"What {output} holds is of other options or another text, and stays. This is attempt {attempt.number}: "
+            f"{attempt.vocab.name}, {attempt.shards.name}, ..."
+        )
+    attempt.save()
     if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
         options += ["--workers", str(workers)]
-    _check_inputs(inputs, validation, output, text, is_read_twice=True)
-    _train_vocabulary(inputs, layout, vocab, options)
-    _check_inputs(inputs, validation, output, text, is_read_twice=False)
-    _build(inputs, validation, layout, options)
-    _report(layout)
-    code = _train(layout, minutes) if minutes else 0
-    _say_next(layout)
+    _train_vocabulary(inputs, attempt, vocab, options)
+    _find_inputs(inputs, validation, output, text)
+    _build(inputs, held_out, attempt, options)
+    attempt = _report(attempt)
+    again = [*held_out, *options, *casing, *([] if minutes == MINUTES else ["--minutes", _format(minutes)])]
+    again += [*([] if vocab_size == VOCAB_SIZE else ["--vocab-size", str(vocab_size)]), "-o", str(output)]
+    code = 0
+    if attempt.bad and not anyway:
+        code = 1 if minutes else 0
+        _explain_bad(attempt, inputs, again, minutes)
+    elif minutes:
+        code = _train(attempt, minutes)
+    _say_next(attempt, minutes)
     return code
 
 
 # ---- commands ----
 
 
-def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> int:
-    """Print a command, under a title if there is one, and run it. Returns its exit code; raises what it raises."""
+def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> Any:
+    """Print a command, under a title if there is one, and run it. Returns and raises what it returns and raises."""
     from albert_data.cli.main import cli
 
     words = _order(arguments, options)
@@ -150,8 +150,7 @@ def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequen
     command = cli.get_command(context, name)
     assert command is not None
     with command.make_context(name, words, parent=context.parent) as inner:
-        result = command.invoke(inner)
-    return result if isinstance(result, int) else 0
+        return command.invoke(inner)
 
 
 def _head(title: str) -> str:
@@ -189,20 +188,14 @@ def _list_options(text: TextConfig) -> list[str]:
 # ---- steps ----
 
 
-def _check_inputs(
-    inputs: Sequence[str], validation: Sequence[str], output: Path, text: TextConfig, *, is_read_twice: bool
-) -> None:
-    """Raise InputError before anything is written for inputs that are missing, or that would read what this writes.
-
-    is_read_twice: whether the vocabulary is still to be trained; a stream can be read only once.
-    """
+def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path, text: TextConfig) -> list[Input]:
+    """Find the inputs. Raises InputError for those that are missing, or that would read what this writes."""
     from albert_data.corpus.mixtures import find_sources
-    from albert_data.pipeline.vocabulary_folder import is_saved
 
     here = output.resolve()
     found = find_sources(inputs, lambda line: None, text, validation)
     streams = [item.path for item in found if item.is_stream and not item.is_validation]
-    if is_read_twice and streams and not is_saved(Layout(folder=output).vocab):
+    if streams:
         raise InputError(
             f"quickstart reads its inputs twice, and {streams[0]} can be read only once; give files, or use "
             "`albert-data vocab` and `albert-data build`"
@@ -218,41 +211,27 @@ def _check_inputs(
             f"{output} and the input {inside[0]} overlap: what is written there would be read as text; "
             "choose another --output, outside of the inputs"
         )
+    return found
 
 
-def _train_vocabulary(inputs: Sequence[str], layout: Layout, config: VocabConfig, options: Sequence[str]) -> None:
+def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConfig, options: Sequence[str]) -> None:
     from albert_data.pipeline.vocabulary_folder import is_saved
     from albert_data.tokenizer.training import VocabularyTooLarge
 
     title = "1. Train a vocabulary"
-    if is_saved(layout.vocab):
-        _check_vocabulary(layout.vocab, config)
-        show(f"{_head(title)}\n{layout.vocab} is finished; nothing to do")
+    if is_saved(attempt.vocab):
+        show(f"{_head(title)}\n{attempt.vocab} is finished; nothing to do")
         return
 
     def train(size: int, title: str | None = None) -> None:
         casing = [] if config.cased else ["--uncased"]
-        _run(title, "vocab", inputs, ["--vocab-size", str(size), *casing, *options, "-o", str(layout.vocab)])
+        _run(title, "vocab", inputs, ["--vocab-size", str(size), *casing, *options, "-o", str(attempt.vocab)])
 
     try:
         train(config.vocab_size, title)
     except VocabularyTooLarge as error:
         show(f"The text supports no more than {error.largest:,} pieces, so the vocabulary gets that many:")
         train(error.largest)
-
-
-def _check_vocabulary(folder: Path, config: VocabConfig) -> None:
-    """Raise OutputError if a vocabulary that is there is of another kind than the one that is asked for."""
-    there = _read_settings(folder)
-    normalization = there.get("normalization", "none")
-    is_other = there.get("cased") != config.cased or normalization != config.normalization
-    if is_other or there.get("vocab_size", 0) > config.vocab_size:  # less: it was shrunk
-        casing = "cased" if there.get("cased") else "uncased"
-        normalized = f", with --normalization {normalization}" if normalization != config.normalization else ""
-        raise OutputError(
-            f"{folder} holds another vocabulary, {casing} and of {there.get('vocab_size', 0):,} pieces{normalized}; "
-            "give the options that it was made with, or choose another --output"
-        )
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
@@ -262,96 +241,120 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     return read_json(folder / SETTINGS_NAME)
 
 
-def _build(inputs: Sequence[str], validation: Sequence[str], layout: Layout, options: Sequence[str]) -> None:
-    text_bytes = _read_settings(layout.vocab)["text_bytes"]
+def _build(inputs: Sequence[str], held_out: Sequence[str], attempt: Attempt, options: Sequence[str]) -> None:
+    text_bytes = _read_settings(attempt.vocab)["text_bytes"]
     enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * text_bytes >= _VALIDATION_BYTES]
     fraction = min(enough, default=_VALIDATION_FRACTIONS[-1])
-    held_out = [word for name in validation for word in ("--validation", name)]
     rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or ("--validation-fraction", str(fraction)))]
     _run(
         "2. Turn the text into rows for training",
         "build",
         inputs,
-        ["--tokenizer", str(layout.vocab), *rows, *options, "-o", str(layout.shards)],
+        ["--tokenizer", str(attempt.vocab), *rows, *options, "-o", str(attempt.shards)],
     )
 
 
-def _report(layout: Layout) -> None:
-    if os.path.lexists(layout.report):  # shards in this folder never change, so the report is theirs
-        show(f"{_head('3. Look at the rows')}\n{layout.report} is there; nothing to do")
-        return
-    html = ["--html", str(layout.report)]
-    _run("3. Look for what makes the rows bad for training", "audit", [str(layout.shards)])
-    _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(layout.shards)], html)
+def _report(attempt: Attempt) -> Attempt:
+    """Audit the shards and write their report. Returns the attempt with what is bad."""
+    from albert_data.inspect.audit.audit import check_to_lines
+    from albert_data.inspect.audit.rules import BAD
+    from albert_data.pipeline.advice import advise_on
+    from albert_data.shards.manifest_file import read_manifest
+
+    if attempt.bad is None:
+        found = _run("3. Look for what makes the rows bad for training", "audit", [str(attempt.shards)])
+        bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
+        fixes = [word for advice in advise_on(read_manifest(attempt.shards)) for word in advice.options]
+        attempt = dataclasses.replace(attempt, bad=tuple(bad), fixes=tuple(fixes))
+        attempt.save()
+    if os.path.lexists(attempt.report):  # shards in this folder never change, so the report is theirs
+        show(f"{_head('4. Look at the rows')}\n{attempt.report} is there; nothing to do")
+    else:
+        html = ["--html", str(attempt.report)]
+        _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(attempt.shards)], html)
+    return attempt
 
 
-def _train(layout: Layout, minutes: float) -> int:
+def _explain_bad(attempt: Attempt, inputs: Sequence[str], again: Sequence[str], minutes: float) -> None:
+    """Print why no model is trained, and the commands that fix it or train all the same."""
+    assert attempt.bad
+    title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
+    lines = [_head(title), *attempt.bad]
+    ways = [("Read the text in another way, beside what is there", attempt.fixes)] if attempt.fixes else []
+    for what, words in (*ways, ("Train all the same", ("--anyway",))):
+        lines += ["", f"# {what}", format_command(["quickstart", *_order(inputs, [*words, *again])])]
+    show("\n".join(lines))
+
+
+def _train(attempt: Attempt, minutes: float) -> int:
     """Train the model, or resume that. Returns the exit code."""
-    from albert_data.train.folder import load_config
-
     title = "5. Train a small model"
     try:
         require_packages("torch", "safetensors", extra="train")
     except ConfigError as error:
         show(f"{_head(title)}\nNot done: {error}. Then give the same command again.")
         return 0
-    options = ["-o", str(layout.run)]
-    if _has_run(layout):
-        options += ["--resume"]
-        if (stored := load_config(layout.run).minutes) != minutes:
-            show(
-                f"\n{layout.run} keeps the settings that it was started with: minutes {stored or 'not given'}.\n"
-                "To train with others, move it away."
-            )
-    else:
-        options += ["--preset", PRESET, "--minutes", str(minutes).removesuffix(".0")]
-    code = _run(title, "train", [str(layout.shards)], options)
+    run = _name_run(attempt, minutes)
+    resumed = ["--resume"] if _has_run(run) else ["--preset", PRESET, "--minutes", _format(minutes)]
+    code: int = _run(title, "train", [str(attempt.shards)], ["-o", str(run), *resumed])
     if code == 0:
-        _show_guesses(layout)
+        _show_guesses(attempt.shards, run)
     else:
         show("\nThe training was interrupted. The same command resumes it.")
     return code
 
 
-def _has_run(layout: Layout) -> bool:
+def _name_run(attempt: Attempt, minutes: float) -> Path:
+    """The folder of a training of so many minutes. One of other minutes stays beside it."""
+    run = attempt.run
+    return run if minutes in (0, MINUTES) else run.with_name(f"{run.name}-{_format(minutes)}-minutes")
+
+
+def _format(minutes: float) -> str:
+    return str(minutes).removesuffix(".0")
+
+
+def _has_run(run: Path) -> bool:
     from albert_data.train.folder import RUN_FILE
 
-    return os.path.lexists(layout.run / RUN_FILE)
+    return os.path.lexists(run / RUN_FILE)
 
 
-def _has_model(layout: Layout) -> bool:
+def _has_model(run: Path) -> bool:
     from albert_data.train.folder import CHECKPOINTS_FOLDER
 
-    return any((layout.run / CHECKPOINTS_FOLDER).glob("step-*"))
+    return any((run / CHECKPOINTS_FOLDER).glob("step-*"))
 
 
-def _show_guesses(layout: Layout) -> None:
+def _show_guesses(shards: Path, run: Path) -> None:
     """Print guesses for training rows if there are no validation rows, for which `train` prints some."""
     from albert_data.shards.reader import open_splits
     from albert_data.train.checkpoint import list_checkpoints, load_model
     from albert_data.train.guesses import Guesser, to_lines
 
-    splits = open_splits(layout.shards)
+    splits = open_splits(shards)
     if not len(splits.get("validation", ())):
-        answers = Guesser(splits["train"]).ask(load_model(list_checkpoints(layout.run)[-1]))
+        answers = Guesser(splits["train"]).ask(load_model(list_checkpoints(run)[-1]))
         title = "Guesses of the model for masked words of its training texts"
         show("\n".join([_head(title), *to_lines(answers)]))
 
 
-def _say_next(layout: Layout) -> None:
-    """Print what was made and the commands for the next steps."""
-    shards, run = str(layout.shards), str(layout.run)
-    made = [(layout.vocab, "the vocabulary"), (layout.shards, "the shards"), (layout.report, "open it in a browser")]
+def _say_next(attempt: Attempt, minutes: float) -> None:
+    """Print what was made and the commands for the next steps; for bad rows none that trains."""
+    path = _name_run(attempt, minutes)
+    shards, run = str(attempt.shards), str(path)
+    made = [(attempt.vocab, "the vocabulary"), (attempt.shards, "the shards"), (attempt.report, "open it in a browser")]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
     training = ["--preset", PRESET, "--minutes", "60", "-o"]
-    if _has_model(layout):
-        made.append((layout.run, "the model; its report.html has curves and guesses"))
+    if _has_model(path):
+        made.append((path, "the model; its report.html has curves and guesses"))
         steps += [
             ("See the learning curves", "runs", run, []),
-            ("Use the model with transformers", "export", run, ["-o", str(layout.folder / "model")]),
-            ("Train longer", "train", shards, [*training, str(layout.folder / "longer-run")]),
+            ("Use the model with transformers", "export", run, ["-o", f"{run}-model"]),
         ]
-    elif not _has_run(layout):
+        if not attempt.bad:
+            steps.append(("Train longer", "train", shards, [*training, f"{run}-longer"]))
+    elif not _has_run(path) and not attempt.bad:
         steps.append(("Train a model", "train", shards, [*training, run]))
     width = max(len(str(path)) for path, _ in made)
     show("\n".join([_head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), _head("Next")]))

@@ -104,7 +104,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += _describe_damage(manifest.damage)
-    lines += _describe_advice([*advise_on(manifest), *advise_on_parts(manifest)])
+    lines += _describe_advice([*(one.text for one in advise_on(manifest)), *advise_on_parts(manifest)])
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,13 @@ _FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
 _FEW_LINES = 12  # wrapped documents of fewer inner lines on average are probably paragraphs
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
+
+
+class Advice(NamedTuple):
+    """What would read a corpus better. options: words of a command line; text: a sentence that names them."""
+
+    options: tuple[str, ...]
+    text: str
 
 
 def count_layout(
@@ -44,27 +51,29 @@ def count_layout(
     layout[SHORT_DOCUMENTS] += int(np.count_nonzero(lengths < SHORT_BYTES))
 
 
-def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
-    """What to change, a sentence for each option, judged by the counts of a corpus; empty if nothing is odd.
+def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[Advice]:
+    """What to change, for each option, judged by the counts of a corpus; empty if nothing is odd.
 
     counts: also `documents`; settings: `unwrap` and `documents` of the build; paths: of its inputs.
     """
     lines, wrapped, short = (counts.get(name, 0) for name in NAMES)
-    num_documents, found = counts["documents"], []
+    num_documents, found = counts["documents"], list[Advice]()
     is_wrapped = lines >= _ENOUGH and 2 * wrapped > lines and not settings.get("unwrap")
     if is_wrapped:
-        found.append(
+        text = (
             f"{100 * wrapped // lines} % of the line ends inside documents look as if a program had wrapped the "
             "lines, so that sentences are cut there: pass --unwrap to join them"
         )
+        found.append(Advice(("--unwrap",), text))
     is_by_blank = settings.get("documents") == "blank-line" and any(map(_may_be_text, paths))
     is_short = 2 * short > num_documents or (is_wrapped and _FEW_LINES * num_documents > lines)
     if is_by_blank and num_documents >= _ENOUGH and is_short:
-        found.append(
+        text = (
             f"{100 * short // num_documents} % of the {num_documents:,} documents are under {SHORT_BYTES} bytes, too "
             "short for pairs of some length: if blank lines separate the paragraphs of a .txt file, pass --documents "
             "file to read each file as one document"
         )
+        found.append(Advice(("--documents", "file"), text))
     return found
 
 

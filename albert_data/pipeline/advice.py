@@ -8,7 +8,7 @@ import shlex
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.input_counts import Inputs
 from albert_data.corpus.labels import advise_names
-from albert_data.corpus.layout import advise
+from albert_data.corpus.layout import Advice, advise
 from albert_data.escaping import escape_controls
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest
 from albert_data.wording import count_of
@@ -16,8 +16,8 @@ from albert_data.wording import count_of
 _LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input
 
 
-def advise_on(manifest: Manifest) -> list[str]:
-    """Options that would read the corpus better, a sentence each.
+def advise_on(manifest: Manifest) -> list[Advice]:
+    """Options that would read the corpus better.
 
     Empty if the corpus looks sound, or the manifest lacks the counts.
     """

@@ -304,7 +304,8 @@ class _Reader:
 
 def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:
     counts = {"documents": num_documents, **damage.layout}
-    return advise(counts, dataclasses.asdict(text), [item.path for item in inputs]) + [
+    found = advise(counts, dataclasses.asdict(text), [item.path for item in inputs])
+    return [one.text for one in found] + [
         *advise_names(damage.names),
         *advise_inputs(list_damaged(damage.inputs), None if inputs[0].source else text.text_field),
     ]

@@ -60,10 +60,7 @@ class Audit:
         counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
         lines = textwrap.wrap(escape_controls(f"{self.folder}: {counts}"), WIDTH)
         for check in self.checks:
-            lines += ["", f"{check.verdict:9}  {check.rule.title}"]
-            lines += _indent(check.finding)
-            if check.verdict in (rules.LOOK, rules.BAD):
-                lines += _indent(f"To do: {check.rule.advice}.")
+            lines += ["", *check_to_lines(check)]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +70,12 @@ class Audit:
             "verdicts": {verdict.replace(" ", "_"): self.count(verdict) for verdict in rules.VERDICTS},
             "checks": {check.rule.name: check.to_dict() for check in self.checks},
         }
+
+
+def check_to_lines(check: Check) -> list[str]:
+    """Verdict, finding and what to do, in at most 80 columns."""
+    lines = [f"{check.verdict:9}  {check.rule.title}", *_indent(check.finding)]
+    return lines + (_indent(f"To do: {check.rule.advice}.") if check.verdict in (LOOK, BAD) else [])
 
 
 def _indent(text: str) -> list[str]:
@@ -121,7 +124,7 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None) -> A
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
     checks += [*_check_files(subject, corpus), _check_characters(subject, corpus)]
-    advice = advise_on(opened[0].manifest)
+    advice = [one.text for one in advise_on(opened[0].manifest)]
     return Audit(folder=folder, checks=[_name_cause(check, advice) for check in checks])
 
 
