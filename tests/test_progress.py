@@ -28,6 +28,19 @@ def test_the_tasks_of_compressed_files_add_up_to_their_sizes(tmp_path: Path):
     assert all(task.num_bytes > 0 for task in tasks[:-1])
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_tasks_of_a_slow_tokenizer_are_small_so_that_its_progress_is_seen(
+    tmp_path: Path, pack: type[bytes], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.pipeline.plan._MIN_TASK_BYTES", len(DOCUMENTS) // 4)
+    path = tmp_path / ("a.jsonl" if pack is bytes else "a.jsonl.gz")
+    path.write_bytes(pack(DOCUMENTS))
+    inputs, text = find_inputs([str(path)]), fixtures.make_config().text
+    fast, slow = (list(read_tasks(inputs, text, Damage(), is_slow=is_slow)) for is_slow in (False, True))
+    assert len(slow) > 5 * len(fast)
+    assert sum(task.num_bytes for task in slow) == count_bytes(inputs)
+
+
 def test_a_pipe_has_no_total_and_its_text_is_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DOCUMENTS)))
     assert count_bytes(find_inputs(["-"])) is None

@@ -17,6 +17,8 @@ import pytest
 
 from albert_data.cli.main import run
 from albert_data.cli.quickstart import format_command
+from albert_data.inspect.html.anatomy import choose_row
+from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
 
 ROOT = Path(__file__).parent.parent
@@ -88,6 +90,16 @@ def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.Cap
 
 def test_a_vocabulary_is_shrunk_to_what_the_text_supports(finished: Path):
     assert 100 < len((finished / "first/vocab/pieces.txt").read_text().splitlines()) < 8000
+
+
+def test_the_row_that_the_report_explains_is_in_the_script_of_most_text(finished: Path):
+    shards = open_shards(finished / "first/shards")
+    row = choose_row(shards, measure(shards))
+    assert row is not None
+    text = shards.tokenizer.decode(shards[row].original_ids)
+    assert sum("a" <= letter <= "z" for letter in text.lower()) > len(text) / 2
+    chinese = [row for row in range(len(shards)) if "的" in shards.tokenizer.decode(shards[row].original_ids)]
+    assert len(chinese) > 20
 
 
 def test_both_splits_have_rows(finished: Path):

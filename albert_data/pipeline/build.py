@@ -237,15 +237,16 @@ class _Build:
             self._progress.say(tokenizer.note)
         if tokenizer.slow_reason:
             self._progress.say(
-                f"all text goes through {tokenizer.library} itself, since text can't be cut for this model: "
-                f"{tokenizer.slow_reason}"
+                f"this tokenizer is slow: {tokenizer.library} itself encodes each sentence, a few MB a second on a "
+                f"core, because {tokenizer.slow_reason}"
             )
         examples = self._config.examples
         exchange = Exchange(examples, tokenizer) if examples.task.has_random else None
         warming = Warming(job, tokenizer, tuple(source.text for source in self._sources), exchange)
         compile_with_notice(warming, self._progress)
         places, packages = (str(work.plan_path), *list_samples(self._inputs)), tokenizer.packages
-        total, resumed = self._map(PreparedJob(job=job, prepare=warming, places=places, packages=packages))
+        prepared = PreparedJob(job=job, prepare=warming, places=places, packages=packages)
+        total, resumed = self._map(prepared, is_slow=tokenizer.slow_reason is not None)
         choice = self._choose(total, tokenizer) if self._sources else None
         left_out = self._leave_out(total) if self._has_validation else None
         rules = make_rules(total, self._config, tokenizer.id_dtype, choice, left_out)
@@ -281,11 +282,11 @@ class _Build:
                 self._progress.say(line)
         return load_tokenizer(path, normalization=self._vocab.normalization)
 
-    def _map(self, job: PreparedJob[MapTask, TaskReceipt]) -> tuple[TaskReceipt, int]:
+    def _map(self, job: PreparedJob[MapTask, TaskReceipt], *, is_slow: bool) -> tuple[TaskReceipt, int]:
         """Run the tasks that have no receipt yet. Returns the sum of all receipts, and how many were there before."""
         damage = Damage(strict=self._config.text.strict)
         done: list[TaskReceipt] = []
-        tasks = read_tasks(self._inputs, self._config.text, damage, self._is_whole)
+        tasks = read_tasks(self._inputs, self._config.text, damage, self._is_whole, is_slow=is_slow)
         self._progress.start("tokenising, pairing, masking", count_bytes(self._inputs))
         total = TaskReceipt()
         for task, receipt in self._engine.run(job, self._skip_done(tasks, done)):

@@ -46,6 +46,7 @@ _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so ve
 _MAX_TASK_BYTES = 24 * _MIB  # or more, if that would make more than
 _MOST_TASKS = 10_000  # each has a receipt, and a sorted run of which every task of the reduce step reads a range
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
+_SLOW_PARTS = 8  # tasks of a slow tokenizer are so many times smaller: progress is shown when a task is finished
 _MAX_SAMPLES = 16
 
 
@@ -169,12 +170,16 @@ def read_tasks(
     text: TextConfig,
     damage: Damage,
     is_whole: Callable[[MapTask], bool] = lambda task: False,
+    *,
+    is_slow: bool = False,
 ) -> Iterator[MapTask]:
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
     text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
+    is_slow: whether the tokenizer takes a second or more for a MiB.
     """
-    yield from plan_tasks(inputs, text)
+    parts = count_parts(is_slow=is_slow)
+    yield from plan_tasks(inputs, text, parts)
     for number, item in enumerate(inputs):
         if item.is_splittable and not item.size:  # no task reads it
             with damage.inputs.reading(item.path, is_part=item.is_shared):
@@ -184,7 +189,12 @@ def read_tasks(
             if not item.is_stream and is_whole(task):
                 yield task
             else:
-                yield from read_stream_tasks(number, item, damage, task.text)
+                yield from read_stream_tasks(number, item, damage, task.text, parts)
+
+
+def count_parts(*, is_slow: bool) -> int:
+    """How many times smaller than usual tasks are."""
+    return _SLOW_PARTS if is_slow else 1
 
 
 def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
@@ -203,28 +213,29 @@ def _find_origin(item: Input) -> Origin:
     return Origin(item.path, item.format, item.language)
 
 
-def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[MapTask]:
+def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, parts: int = 1) -> list[MapTask]:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
     A task of a mixture has files of one source, because these are read alike; and each task is of one split.
+    parts: how many times smaller than usual tasks are.
     """
     total = sum(item.size for item in inputs if item.is_splittable)
-    most_bytes = max(_MAX_TASK_BYTES, -(-total // _MOST_TASKS))
+    least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(_MAX_TASK_BYTES // parts, -(-total // _MOST_TASKS))
     tasks: list[MapTask] = []
     plain = (item for item in inputs if item.is_splittable)
     for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):
-        tasks += _plan_source(list(files), source.text if source else text, most_bytes)
+        tasks += _plan_source(list(files), source.text if source else text, least_bytes, most_bytes)
     return tasks
 
 
-def _plan_source(files: list[Input], text: TextConfig, most_bytes: int) -> list[MapTask]:
+def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[MapTask]:
     source, is_validation = files[0].source, files[0].is_validation
     name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
     left = sum(item.size for item in files)
     largest = min(left // _TASKS, most_bytes)
 
     def choose_size() -> int:  # `left` shrinks with each part of a file that is taken below
-        return max(min(largest, left // _TASKS_LEFT), _MIN_TASK_BYTES)
+        return max(min(largest, left // _TASKS_LEFT), least_bytes)
 
     tasks: list[tuple[FileRange, ...]] = []
     group: list[FileRange] = []
@@ -307,10 +318,12 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
     return size
 
 
-def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT) -> Iterator[MapTask]:
+def read_stream_tasks(
+    number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT, parts: int = 1
+) -> Iterator[MapTask]:
     """Read an input that cannot be split, and yield a task for each block.
 
-    The first are small, so workers start early.
+    The first are small, so workers start early. parts: how many times smaller than usual all are.
     """
     stream, count_read = open_counted(item, strict=damage.strict)
     with damage.inputs.reading(item.path, is_part=True), stream:
@@ -320,7 +333,7 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
             _find_origin(item),
             text,
             damage,
-            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
+            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES) // parts,
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()

@@ -54,9 +54,7 @@ class LibraryKind(Kind):
         )
         self.is_ordinary[self.specials.unk_id] = False
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_parts(values, _BEFORE)))
-        self.slow_reason = (
-            f"it is {values['model']['type']} of tokenizers, and only WordPiece with BERT's rules can be cut"
-        )
+        self.slow_reason = f"it is a tokenizer.json of {values['model']['type']}, and only WordPiece is fast there"
 
     @cached_property
     def _backend(self) -> Backend:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.storage import FILE, find_kind
-from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, read_object, show
 
 if TYPE_CHECKING:  # it imports Arrow, which no --help needs
@@ -82,9 +82,15 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
     """Raise CheckpointError for the first field that differs."""
     for name in here:
         if here[name] != there.get(name):
+            other = "start another run with a new --output"
+            if name in BUDGETS:
+                other = (
+                    f"train its weights further with --init-from {origin.parent} and a new --output: the learning rate "
+                    "of a run follows its length"
+                )
             raise CheckpointError(
                 f"can't resume: {name} is {here[name]!r}, but {origin} has {show(there.get(name))}; "
-                "give the run's own value, or start another run with a new --output"
+                f"give the run's own value, or {other}"
             )
 
 

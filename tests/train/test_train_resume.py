@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 
@@ -172,6 +173,13 @@ def test_resume_with_other_settings_is_refused_by_name(finished, tmp_path, field
     with pytest.raises(CheckpointError, match=f"can't resume: {field} is '?{value}"):
         loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, **{field: value}), resume=True)
     assert load_config(finished) == CONFIG
+
+
+@pytest.mark.parametrize("budget", [{"steps": 20}, {"steps": None, "minutes": 9}, {"steps": None, "epochs": 9}])
+def test_more_than_the_length_of_a_run_names_the_way_to_train_further(finished, tmp_path, budget):
+    advice = f"or train its weights further with --init-from {finished} and a new --output: the learning rate"
+    with pytest.raises(CheckpointError, match=re.escape(advice)):
+        loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, **budget), resume=True)
 
 
 def test_resume_with_other_shards_is_refused(toys, use_shards, finished, tmp_path):

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, name_piece
+from albert_data.inspect.scripts import count_scripts
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import format_figure
 from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
 from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.reader import Example, Shards
+from albert_data.tokenizer.piece_texts import find_script
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.wording import count_of, format_share
 
@@ -64,34 +68,43 @@ class Segment:
     sentences: list[str]
 
 
-def choose_row(shards: Shards) -> int | None:
+def choose_row(shards: Shards, statistics: Statistics) -> int | None:
     """The number of the row to explain, always the same one of a set; None if the split is empty.
 
-    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then with masked tokens of all
-    three kinds, then of a length that fits on a screen. Of these is wanted, in this order: a pair; all three kinds; the
-    longest span; a masked word of several pieces; three sentences; swapped; a length that fits on a screen.
+    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then in the script of most
+    letters, then with masked tokens of all three kinds, then of a length that fits on a screen. Of these is wanted, in
+    this order: a pair; that script; all three kinds; the longest span; a masked word of several pieces; three
+    sentences; swapped; a length that fits on a screen. statistics: of the split.
     """
+    is_other = _find_other_scripts(statistics, shards.tokenizer.piece_texts)
     rows = range(min(_NUM_SEARCHED, len(shards)))
-    ranked = sorted(rows, key=lambda row: _judge_counts(shards[row], shards.tokenizer.mask_id))[:_NUM_READ]
-    return min(ranked, key=lambda row: _judge(shards, row), default=None)
+    judged = {row: _judge_counts(shards[row], shards.tokenizer.mask_id, is_other) for row in rows}
+    best = sorted(judged, key=lambda row: judged[row])[:_NUM_READ]
+    return min(best, key=lambda row: _judge(shards, row, judged[row]), default=None)
 
 
-def _judge_counts(example: Example, mask_id: int) -> tuple[int, ...]:
+def _find_other_scripts(statistics: Statistics, pieces: Sequence[str]) -> np.ndarray:
+    """Which pieces (bool) have letters, and in another script than most of the text."""
+    main = count_scripts(statistics.piece_counts, pieces)[:1]
+    return np.array([find_script(piece).capitalize() not in ("", *(one.script for one in main)) for piece in pieces])
+
+
+def _judge_counts(example: Example, mask_id: int, is_other: np.ndarray) -> tuple[int, ...]:
     """What is known without decoding the row; smaller is better."""
+    in_other = bool(is_other[example.original_ids].mean() > 0.25)
     shown = example.input_ids[example.masked_positions]
     is_mask, is_kept = shown == mask_id, shown == example.masked_ids
     missing = 3 - int(is_mask.any()) - int(is_kept.any()) - int((~is_mask & ~is_kept).any())
-    return (int(example.sop_label == NO_LABEL), missing, abs(len(example.input_ids) - _TOKENS))
+    return (int(example.sop_label == NO_LABEL), int(in_other), missing, abs(len(example.input_ids) - _TOKENS))
 
 
-def _judge(shards: Shards, row: int) -> tuple[int, ...]:
-    """The order of choose_row; smaller is better."""
+def _judge(shards: Shards, row: int, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of choose_row; smaller is better. counts: by _judge_counts."""
     example, segments = shards[row], read_segments(shards, row)
     masked = [words for segment in segments for is_masked, words in segment.spans if is_masked]
-    no_pair, missing, distance = _judge_counts(example, shards.tokenizer.mask_id)
+    *firsts, distance = counts
     return (
-        no_pair,
-        missing,
+        *firsts,
         -max(map(len, masked), default=0),
         int(all(len(word) == 1 for words in masked for word in words)),
         int(sum(len(segment.sentences) for segment in segments) < 3),
@@ -157,10 +170,11 @@ def _find_sentences(example: Example, begin: int, end: int, shards: Shards) -> l
 
 def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     """A row of the split in five steps. measured: the statistics of the splits that have rows."""
-    row = choose_row(shards)
-    if row is None:
+    statistics = measured.get(shards.split)
+    row = choose_row(shards, statistics) if statistics else None
+    if statistics is None or row is None:
         return f"<p>{escape(shards.split)} has no rows.</p>"
-    example, segments, statistics = shards[row], read_segments(shards, row), measured[shards.split]
+    example, segments = shards[row], read_segments(shards, row)
     task = shards.manifest.config.examples.task
     in_document = segments[::-1] if example.sop_label == task.label_of(SWAPPED) else segments
     about = (
