@@ -100,7 +100,7 @@ _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
 
 def _normalise_encoding(name: str) -> str:
     """Return the name that Python's codecs have for a text encoding: "utf-8" for "UTF8". AUTO stays."""
-    if name == AUTO:
+    if name.lower() == AUTO:
         return AUTO
     try:
         codec = codecs.lookup(name).name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from albert_data.config import TextConfig
 from albert_data.corpus.encodings import SAMPLE_BYTES, find_encoding, find_marked_encoding, find_wrong_encoding
 from albert_data.corpus.inputs import find_inputs, open_input
+from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import InputError
 
 TEXTS = {
@@ -217,7 +219,7 @@ def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
     )
     assert f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/corpus/cp1252-00.txt, " in message
     assert "cp1252-19.txt and 10 more; 30 are" in message
-    assert "; pass --encoding auto to let each file decide" in message
+    assert message.endswith("; pass --encoding auto to let each file decide, and leave out what is no text")
     assert "\n" not in message
 
 
@@ -262,12 +264,74 @@ def test_the_whole_file_decides(tmp_path: Path):
         assert stream.read().decode().endswith("Il a dit : “L’été”.\n")
 
 
-@given(any_bytes.map(lambda data: data.decode(errors="ignore").replace("\0", "")), st.integers(1, 9))
-def test_any_utf8_is_utf8_in_whatever_blocks_it_comes(text: str, size: int):
-    data = ("Words " + text).encode()
-    blocks = [data[:SAMPLE_BYTES], *(data[at : at + size] for at in range(SAMPLE_BYTES, len(data), size))]
-    found = find_encoding(blocks)
-    assert found.codec == "utf-8" or found.codec is None or found.codec.startswith("utf-")
+def cut(data: bytes, size: int) -> list[bytes]:
+    """A file as it is read: a first block, and then blocks of any size."""
+    return [data[:SAMPLE_BYTES], *(data[at : at + size] for at in range(SAMPLE_BYTES, len(data), size))]
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40), st.integers(1, 50), st.booleans()
+)
+def test_any_utf8_is_utf8_in_whatever_blocks_it_comes(text: str, size: int, is_late: bool):
+    data = (b"Plain words.\n" * 5100 if is_late else b"Words ") + text.encode()
+    assert find_encoding(cut(data, size)).codec == "utf-8"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", " "])
+@pytest.mark.parametrize("encoding", ["cp1252", "gb18030", "cp932"])
+@pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])
+def test_lines_without_an_end_and_late_places_are_found_in_whatever_blocks_they_come(
+    size: int, encoding: str, end: str
+):
+    rare = "𠮷㐂、㐅㐆。\n"  # four bytes in gb18030, two of them digits
+    text = {"cp1252": FRENCH, "gb18030": TEXTS["Chinese"] + rare, "cp932": TEXTS["Japanese"]}[encoding].replace("\n", end) * 99
+    data = ("Plain words. " * 90_000 + text).encode(encoding)
+    found = find_encoding(cut(data, size)).codec
+    assert found is not None
+    assert data.decode(found) == data.decode(encoding)
+
+
+@pytest.mark.parametrize(
+    "line", ["It’s late.", "He said “no”.", "a café in town", "20 °C today", "100 € a day", "© 2020 Foo", "naïve — so"]
+)
+def test_one_place_in_much_english_is_windows(line: str):
+    english = "".join(
+        f"This is line {number} of a text that is in English and has no accent.\n" for number in range(99)
+    )
+    assert find_encoding([(english + line + "\n").encode("cp1252")]).codec == "cp1252"
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2"])
+def test_of_a_cut_file_what_is_there_decides(tmp_path: Path, ending: str):
+    pack = {"gz": gzip.compress, "bz2": bz2.compress}[ending]
+    data = pack("".join(f"{number} {FRENCH}" for number in range(20_000)).encode("cp1252"))
+    path = tmp_path / f"a.txt.{ending}"
+    path.write_bytes(data[: len(data) * 9 // 10])
+    (item,) = find_inputs([str(path)], text=AUTO_TEXT)
+    assert item.encoding == "cp1252"
+
+
+@pytest.mark.parametrize("named", ["cp1252", "auto", None])
+def test_what_is_no_text_is_refused_whatever_is_named(tmp_path: Path, named: str | None):
+    (tmp_path / "a.txt").write_bytes(rb"{\rtf1\ansi A letter.}" * 9)
+    (tmp_path / "b.txt").write_bytes(b"%PDF-1.7\n" * 9)
+    with pytest.raises(InputError) as caught:
+        find_inputs([str(tmp_path), str(tmp_path / "a.txt")], text=TextConfig(encoding=named))
+    assert str(caught.value).startswith("2 inputs can't be read: 1 is no text: it is a PDF file: ")
+    assert str(caught.value).endswith("a.txt; leave out what is no text")
+
+
+def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path: Path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_bytes(FRENCH.encode("cp1252"))
+    sources = (f'[[source]]\nname = "{name}"\npaths = "{name}.txt"\n' for name in "ab")
+    (tmp_path / "mix.toml").write_text("".join(sources))
+    with pytest.raises(InputError) as caught:
+        find_sources([str(tmp_path / "mix.toml")])
+    assert "2 are not UTF-8: it looks like cp1252: " in str(caught.value)
+    assert str(caught.value).endswith('a source may say for itself: encoding = "auto"')
+    found = find_sources([str(tmp_path / "mix.toml")], text=TextConfig(encoding="AUTO"))
+    assert [item.encoding for item in found] == ["cp1252", "cp1252"]
 
 
 def test_a_stream_does_not_decide(monkeypatch: pytest.MonkeyPatch):

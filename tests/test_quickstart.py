@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 import shutil
@@ -15,8 +16,10 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 
+from albert_data.cli.attempts import lock_attempts
 from albert_data.cli.main import run
 from albert_data.cli.quickstart import format_command
+from albert_data.files import read_json
 from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
@@ -84,7 +87,8 @@ def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.Cap
     for words in commands[:4]:
         assert run([word.replace("first", "second") for word in words]) == 0
     first, second = (fixtures.digest_folder(here / name) for name in ("first", "second"))
-    del first["report.html"], second["report.html"], first["quickstart.json"]  # the reports name their folder
+    del first["report.html"], second["report.html"]  # they name their folder
+    del first[".quickstart.json"], first[".quickstart.lock"]
     assert first == second
 
 
@@ -235,6 +239,7 @@ def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
     [
         (["corpsu", "-o", "first"], "input corpsu does not exist"),
         (["-", "-o", "first"], "reads its inputs twice, and - can be read only once"),
+        (["corpus", "-o", "first", "--validation", "-"], "and - can be read only once"),
         (["corpus", "-o", "corpus/first"], "overlap"),
         (["corpus/english-1.txt", "-o", "corpus/first", "--validation", "corpus"], "overlap"),
         (["corpus", "-o", "first", "--validation", "nothing"], "input nothing does not exist"),
@@ -262,21 +267,52 @@ def test_other_options_are_built_beside_what_is_there(resumed: Path, option: str
     before = fixtures.digest_folder(resumed / "first")
     assert quickstart("corpus", "-o", "first", "--minutes", "0", option) == 0
     shown = capsys.readouterr().out
-    assert "What first holds is of other options or another text, and stays. This is attempt 2: vocab-2, " in shown
+    assert "They stay. These get names with 2: first/vocab-2, first/shards-2 and so on." in shown
     after = fixtures.digest_folder(resumed / "first")
-    assert before.items() - {("quickstart.json", before["quickstart.json"])} <= after.items()
-    assert (
-        open_shards("first/shards-2").manifest.config != open_shards("first/shards").manifest.config
-        or option[2] in "uvn"
-    )
+    del before[".quickstart.json"]
+    assert before.items() <= after.items()
+    made = {number: read_json(Path(f"first/vocab{number}/vocab.json")) for number in ("", "-2")}
+    name = option.removeprefix("--").partition("=")[0].replace("-", "_").replace("uncased", "cased")
+    if name in made["-2"]:
+        assert made[""].get(name) != made["-2"][name]
+    else:
+        configs = [open_shards(f"first/shards{number}").manifest.config.text for number in made]
+        assert getattr(configs[0], name) != getattr(configs[1], name)
     for number in ("", "-2"):  # each command finds its own
         assert quickstart("corpus", "-o", "first", "--minutes", "0", *([option] if number else [])) == 0
         assert capsys.readouterr().out.count(f"first/vocab{number} is finished") == 1
     assert fixtures.digest_folder(resumed / "first") == after
+    assert "They stay" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("names", [["corpus/"], ["corpus/*.txt", "corpus/*.jsonl", "corpus/chinese.txt"]])
+def test_the_same_files_named_in_another_way_are_the_same_text(
+    resumed: Path, names: list[str], capsys: pytest.CaptureFixture[str]
+):
+    before = fixtures.digest_folder(resumed)
+    assert quickstart(*names, "-o", "first", "--minutes", "0") == 0
+    assert capsys.readouterr().out.count("nothing to do") == 3
+    assert fixtures.digest_folder(resumed) == before
+
+
+def test_two_at_once_do_not_mix(resumed: Path, capsys: pytest.CaptureFixture[str]):
+    with lock_attempts(resumed / "first"):
+        assert quickstart("corpus", "-o", "first", "--minutes", "0", "--uncased") == 1
+    assert "another quickstart is writing there" in capsys.readouterr().err
+    assert not (resumed / "first/vocab-2").exists()
+
+
+def test_a_name_that_is_no_utf8_is_one_like_others(resumed: Path):
+    name = os.fsdecode(b"caf\xe9.txt")
+    Path("corpus/english-1.txt").rename(name)
+    for _ in range(2):
+        assert quickstart(name, "-o", "odd", "--minutes", "0", "--vocab-size", "300") == 0
+    assert not (resumed / "odd/vocab-2").exists()
 
 
 def test_a_changed_text_is_built_beside_what_is_there(resumed: Path):
     before = fixtures.digest_folder(resumed / "first/shards")
+    (resumed / "first/run-60-minutes").mkdir()  # of the user
     with Path("corpus/english-1.txt").open("a") as file:
         file.write("\n\nOne more document. It has two sentences.\n")
     assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
@@ -286,7 +322,7 @@ def test_a_changed_text_is_built_beside_what_is_there(resumed: Path):
     )
 
 
-def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None):
+def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]):
     for _ in range(2):
         assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
     before = fixtures.digest_folder(resumed / "first")
@@ -294,6 +330,9 @@ def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None):
     after = fixtures.digest_folder(resumed / "first")
     assert before.items() <= after.items()
     assert {Path(name).parts[0] for name in after.keys() - before.keys()} == {"run-2.5-minutes"}
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    training = ["train", "first/shards", "--preset", "mini", "--minutes", "60", "-o", "first/run-60-minutes"]
+    assert read_commands(capsys.readouterr().out)[-1] == training
 
 
 def test_files_of_the_user_in_the_folder_stay(here: Path):
@@ -304,13 +343,36 @@ def test_files_of_the_user_in_the_folder_stay(here: Path):
     assert len(open_shards("first/shards-2"))
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"mine": 1}', '{"1": {}}', '{"a": {"command": 3}}'])
-def test_a_list_of_attempts_that_is_not_ours_stays(here: Path, content: str, capsys: pytest.CaptureFixture[str]):
+KIND = '"kind": "attempts of albert-data quickstart"'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        *(("", "not written"), ("[]", "not written"), ("{}", "not written"), ('{"mine": 1}', "not written")),
+        *((f'{{{KIND}, "1": {{}}}}', "damaged at '1'"), (f'{{{KIND}, "x": []}}', "damaged at 'x'")),
+    ],
+)
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_list_of_attempts_that_is_not_ours_stays(
+    here: Path, content: str, message: str, is_link: bool, capsys: pytest.CaptureFixture[str]
+):
     (here / "first").mkdir()
-    (here / "first/quickstart.json").write_text(content)
+    record = here / "first/.quickstart.json"
+    if is_link:
+        record.symlink_to(here / "mine")
+    record.write_text(content)
     assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
-    assert "first/quickstart.json was not written by quickstart (" in capsys.readouterr().err
-    assert (here / "first/quickstart.json").read_text() == content
+    assert ("not written" if is_link else message) in capsys.readouterr().err
+    assert record.read_text() == content
+    assert record.is_symlink() == is_link
+
+
+@pytest.mark.parametrize("kind", ["file", "loop"])
+def test_a_folder_that_can_not_be_made_is_one_line(here: Path, kind: str, capsys: pytest.CaptureFixture[str]):
+    Path("first").write_text("mine") if kind == "file" else Path("first").symlink_to("first")
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
+    assert "output first can't be written: first: " in capsys.readouterr().err
 
 
 # ---- rows that are bad for training ----
@@ -335,8 +397,9 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
     assert shown.count("\nbad        ") >= 2  # by the audit and at the end
     commands = read_commands(shown)
     fix, anyway = (words for words in commands if words[0] == "quickstart")
-    assert fix == ["quickstart", "book.txt", "--unwrap", "--documents", "file", "--minutes", "3", "-o", "first"]
-    assert anyway == ["quickstart", "book.txt", "--anyway", "--minutes", "3", "-o", "first"]
+    same = ["--vocab-size", "8000", "--minutes", "3", "-o", "first"]
+    assert fix == ["quickstart", "book.txt", "--unwrap", "--documents", "file", *same]
+    assert anyway == ["quickstart", "book.txt", "--anyway", *same]
     assert "train" not in [words[0] for words in commands]
     assert not list((wrapped / "first").glob("run*"))
     assert max(map(len, shown[shown.index("== Not trained") :].splitlines())) <= 80

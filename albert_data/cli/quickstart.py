@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from albert_data.cli.attempts import Attempt, choose_attempt
+from albert_data.cli.attempts import MINUTES, Attempt, choose_attempt, format_minutes, lock_attempts
 from albert_data.cli.options import (
     PATH,
     inputs_argument,
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
 
 PRESET = "mini"  # the model for a CPU
-MINUTES = 10
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
 # Share of validation documents by the size of the corpus. An evaluation reads 512 rows, of about 500 bytes each; a
 # larger share of a small corpus would be missed in training.
 _VALIDATION_BYTES = 512 * 500
 _VALIDATION_FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1)
+_LONGER = 60  # minutes
 _WIDTH = 80
 
 
@@ -87,7 +87,7 @@ def quickstart(
     """Train a vocabulary, build and audit shards, and train a small model.
 
     Runs the other commands with settings for a first look, and prints each of them. The vocabulary, the shards, their
-    report and the model are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
+    report and the model of ten minutes are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
@@ -96,7 +96,7 @@ def quickstart(
 
     After an interruption, the same command resumes. What is finished is not made again. Other options, or a changed
     text, are made beside what is there: DIR/vocab-2, DIR/run-3-minutes and so on. If the audit finds the rows bad, no
-    model is trained. Training needs PyTorch; without it, the rest is done.
+    model is trained, and the exit code is 1. Training needs PyTorch; without it, the rest is done.
 
     \b
     Example:
@@ -107,32 +107,29 @@ def quickstart(
     vocab = VocabConfig(vocab_size=vocab_size, cased=cased, normalization=normalization)
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
-    options = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
+    reading = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
+    pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
-    casing = [] if cased else ["--uncased"]
-    command = (*inputs, *held_out, *options, *casing, "--vocab-size", str(vocab_size))
-    attempt = choose_attempt(output, command, _find_inputs(inputs, validation, output, text))
-    if attempt.number > 1:
-        show(
-            f"What {output} holds is of other options or another text, and stays. This is attempt {attempt.number}: "
-            f"{attempt.vocab.name}, {attempt.shards.name}, ..."
-        )
-    attempt.save()
-    if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
-        options += ["--workers", str(workers)]
-    _train_vocabulary(inputs, attempt, vocab, options)
-    _find_inputs(inputs, validation, output, text)
-    _build(inputs, held_out, attempt, options)
-    attempt = _report(attempt)
-    again = [*held_out, *options, *casing, *([] if minutes == MINUTES else ["--minutes", _format(minutes)])]
-    again += [*([] if vocab_size == VOCAB_SIZE else ["--vocab-size", str(vocab_size)]), "-o", str(output)]
-    code = 0
-    if attempt.bad and not anyway:
-        code = 1 if minutes else 0
-        _explain_bad(attempt, inputs, again, minutes)
-    elif minutes:
-        code = _train(attempt, minutes)
-    _say_next(attempt, minutes)
+    again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), "-o", str(output)]
+    found = _find_inputs(inputs, validation, output, text)
+    with lock_attempts(output):
+        attempt = choose_attempt(output, (*reading, *pieces), found)
+        if attempt.number > 1 and not attempt.is_begun():
+            show(f"{output} holds results for other options, or for text that has changed or another name.")
+            show(f"They stay. These get names with {attempt.number}: {attempt.vocab}, {attempt.shards} and so on.")
+        attempt.save()
+        if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
+            reading += ["--workers", str(workers)]
+        _train_vocabulary(inputs, attempt, vocab, reading)
+        _find_inputs(inputs, validation, output, text)
+        _build(inputs, held_out, attempt, reading)
+        attempt = _report(attempt)
+        if attempt.bad and not anyway:
+            _explain_bad(attempt, inputs, again, minutes)
+            code = 1 if minutes else 0
+        else:
+            code = _train(attempt, minutes) if minutes else 0
+        _say_next(attempt, minutes)
     return code
 
 
@@ -192,9 +189,9 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
     """Find the inputs. Raises InputError for those that are missing, or that would read what this writes."""
     from albert_data.corpus.mixtures import find_sources
 
-    here = output.resolve()
+    here = Path(os.path.realpath(output))
     found = find_sources(inputs, lambda line: None, text, validation)
-    streams = [item.path for item in found if item.is_stream and not item.is_validation]
+    streams = [item.path for item in found if item.is_stream]
     if streams:
         raise InputError(
             f"quickstart reads its inputs twice, and {streams[0]} can be read only once; give files, or use "
@@ -294,24 +291,14 @@ def _train(attempt: Attempt, minutes: float) -> int:
     except ConfigError as error:
         show(f"{_head(title)}\nNot done: {error}. Then give the same command again.")
         return 0
-    run = _name_run(attempt, minutes)
-    resumed = ["--resume"] if _has_run(run) else ["--preset", PRESET, "--minutes", _format(minutes)]
+    run = attempt.run(minutes)
+    resumed = ["--resume"] if _has_run(run) else ["--preset", PRESET, "--minutes", format_minutes(minutes)]
     code: int = _run(title, "train", [str(attempt.shards)], ["-o", str(run), *resumed])
     if code == 0:
         _show_guesses(attempt.shards, run)
     else:
         show("\nThe training was interrupted. The same command resumes it.")
     return code
-
-
-def _name_run(attempt: Attempt, minutes: float) -> Path:
-    """The folder of a training of so many minutes. One of other minutes stays beside it."""
-    run = attempt.run
-    return run if minutes in (0, MINUTES) else run.with_name(f"{run.name}-{_format(minutes)}-minutes")
-
-
-def _format(minutes: float) -> str:
-    return str(minutes).removesuffix(".0")
 
 
 def _has_run(run: Path) -> bool:
@@ -341,11 +328,11 @@ def _show_guesses(shards: Path, run: Path) -> None:
 
 def _say_next(attempt: Attempt, minutes: float) -> None:
     """Print what was made and the commands for the next steps; for bad rows none that trains."""
-    path = _name_run(attempt, minutes)
+    path, longer = attempt.run(minutes or MINUTES), max(_LONGER, 6 * minutes)
     shards, run = str(attempt.shards), str(path)
     made = [(attempt.vocab, "the vocabulary"), (attempt.shards, "the shards"), (attempt.report, "open it in a browser")]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
-    training = ["--preset", PRESET, "--minutes", "60", "-o"]
+    training = ["--preset", PRESET, "--minutes", format_minutes(longer), "-o", str(attempt.run(longer))]
     if _has_model(path):
         made.append((path, "the model; its report.html has curves and guesses"))
         steps += [
@@ -353,9 +340,9 @@ def _say_next(attempt: Attempt, minutes: float) -> None:
             ("Use the model with transformers", "export", run, ["-o", f"{run}-model"]),
         ]
         if not attempt.bad:
-            steps.append(("Train longer", "train", shards, [*training, f"{run}-longer"]))
+            steps.append(("Train longer", "train", shards, training))
     elif not _has_run(path) and not attempt.bad:
-        steps.append(("Train a model", "train", shards, [*training, run]))
+        steps.append(("Train a model", "train", shards, training))
     width = max(len(str(path)) for path, _ in made)
     show("\n".join([_head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), _head("Next")]))
     for what, name, argument, options in steps:

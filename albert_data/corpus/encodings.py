@@ -50,7 +50,8 @@ _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
 _DAMAGE = re.compile("\ufffd+")
 _HIGH = re.compile(rb"[\x80-\xff]+")
-_EVIDENCE_BYTES = 1 << 18
+_LONE_BYTE = re.compile(rb"[\x00-/]")
+_EVIDENCE_BYTES, _AROUND = 1 << 18, 64
 _LISTED = 20  # names of files in one message
 _PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
 # Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
@@ -75,15 +76,16 @@ class Encoding:
 class WrongEncoding(InputError):
     """A file can't be read in the encoding that is expected. what: it is, as in "no text"."""
 
-    def __init__(self, path: str, what: str, next_step: str) -> None:
+    def __init__(self, path: str, what: str, next_step: str, *, is_text: bool = True) -> None:
         super().__init__(f"input {path} is {what}; {next_step}")
-        self.path, self.what = path, what
+        self.path, self.what, self.is_text = path, what, is_text
 
 
 def refuse(path: str, found: Encoding, describe_conversion: Callable[[str], str]) -> WrongEncoding:
     """The error for a file that is in another encoding than expected, or is no text."""
     if found.iconv is None:
-        return WrongEncoding(path, f"no text: it is {found.name}", "leave it out, or name the file that holds its text")
+        what, next_step = f"no text: it is {found.name}", "leave it out, or name the file that holds its text"
+        return WrongEncoding(path, what, next_step, is_text=False)
     next_step = (
         f"if all inputs are in it, pass --encoding {found.codec}; if inputs differ, pass --encoding auto, or convert "
         f"this one: {describe_conversion(found.iconv)}"
@@ -91,19 +93,23 @@ def refuse(path: str, found: Encoding, describe_conversion: Callable[[str], str]
     return WrongEncoding(path, f"not UTF-8: it looks like {found.name}", next_step)
 
 
-def join_refusals(refused: Sequence[WrongEncoding]) -> InputError:
-    """One error for all files that are refused."""
-    if len(refused) == 1:
-        return refused[0]
+class WrongEncodings(InputError):
+    """All files that are refused, in one message."""
+
+    def __init__(self, refused: Sequence[WrongEncoding]) -> None:
+        self.refused = refused
+        super().__init__(str(refused[0]) if len(refused) == 1 else _join(refused))
+
+
+def _join(refused: Sequence[WrongEncoding]) -> str:
     groups = group_paths((error.what, error.path) for error in refused)
     listed = "; ".join(
         f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, _LISTED)}"
         for what, paths in groups.items()
     )
-    return InputError(
-        f"{len(refused):,} inputs can't be read: {listed}; pass --encoding auto to let each file decide, or convert "
-        "these to UTF-8; leave out what is no text"
-    )
+    steps = ["pass --encoding auto to let each file decide"] if any(error.is_text for error in refused) else []
+    steps += [] if all(error.is_text for error in refused) else ["leave out what is no text"]
+    return f"{len(refused):,} inputs can't be read: {listed}; {', and '.join(steps)}"
 
 
 def describe_encodings(found: Iterable[tuple[str, str]], most: int) -> list[str]:
@@ -131,6 +137,8 @@ def check_encoding(
     sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
     Raises WrongEncoding if the file seems to be in another one, or is not text.
     """
+    if (no_text := find_no_text(sample)) is not None:
+        raise refuse(path, no_text, describe_conversion)
     if named not in (None, UTF8):
         _check_named(sample, path, named)
         return named
@@ -191,7 +199,7 @@ def find_marked_encoding(sample: bytes) -> str | None:
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
     """The encoding of the beginning of a file without a byte order mark, if it is not UTF-8."""
-    return _judge_beginning(sample) or _judge_invalid(sample)
+    return _judge_zeros(sample) or _judge_controls(sample) or _judge_invalid(sample)
 
 
 def find_encoding(blocks: Iterable[bytes]) -> Encoding:
@@ -204,7 +212,7 @@ def find_encoding(blocks: Iterable[bytes]) -> Encoding:
     sample = first[:SAMPLE_BYTES]
     if (marked := find_marked_encoding(sample)) is not None:
         return Encoding(name=marked, codec=marked)
-    if (found := _judge_beginning(sample)) is not None:
+    if (found := find_no_text(sample) or _judge_zeros(sample) or _judge_controls(sample)) is not None:
         return found
     decoder = codecs.getincrementaldecoder(UTF8)("ignore")
     evidence, num_characters, num_wrong = _Evidence(), 0, 0  # characters beyond ASCII, and bytes of none
@@ -217,45 +225,44 @@ def find_encoding(blocks: Iterable[bytes]) -> Encoding:
 
 
 class _Evidence:
-    """What chardet is shown of a file: its first lines beyond ASCII, and later the first line with each other byte.
+    """What chardet is shown of a file: its beginning, places beyond ASCII that follow, and one of each later byte.
 
-    A line feed is no part of a longer character, so no line begins in the middle of one. Only the last line of the
-    first block may end there. A line that is not whole in another block is not shown.
+    A place begins and ends at a byte up to "/", such as a space, a full stop or a line end. These are no part of longer
+    characters in any encoding, so a place holds whole ones. The beginning may end inside one, so it comes last.
     """
 
     def __init__(self) -> None:
-        self._lines: list[bytes] = []
-        self._last: bytes | None = None
+        self._beginning: bytes | None = None
+        self._places: list[bytes] = []
         self._num_bytes, self._seen = 0, bytes(range(0x80))
 
     def add(self, block: bytes) -> None:
-        is_first, self._last, end = self._last is None, self._last or b"", 0
+        if self._beginning is None:
+            self._beginning, block = block[:SAMPLE_BYTES], block[SAMPLE_BYTES:]
+            self._seen = bytes({*self._seen, *self._beginning})
         if self._num_bytes >= _EVIDENCE_BYTES and not block.translate(None, self._seen):
             return
+        done = 0
         for match in _HIGH.finditer(block):
             is_needed = self._num_bytes < _EVIDENCE_BYTES or match[0].translate(None, self._seen)
-            if match.start() < end or not is_needed:
+            if match.start() <= done or not is_needed:
                 continue
-            begin = block.rfind(b"\n", end, match.start()) + 1 or end
-            line_feed = block.find(b"\n", match.end())
-            end = line_feed + 1 or len(block)
-            if line_feed >= 0 and (begin or is_first):
-                self._lines.append(block[begin:end])
-                self._num_bytes += end - begin
-                self._seen = bytes({*self._seen, *self._lines[-1]})
-            elif is_first:
-                self._last = block[begin : begin + _EVIDENCE_BYTES]
+            before = _LONE_BYTE.search(block, max(match.start() - _AROUND, done), match.start())
+            after = _LONE_BYTE.search(block, match.end() + _AROUND)
+            if before and after:
+                done = after.end()
+                self._places.append(block[before.start() : done])
+                self._num_bytes += len(self._places[-1])
+                self._seen = bytes({*self._seen, *self._places[-1]})
 
     def join(self) -> bytes:
-        return b"".join([*self._lines, self._last or b""])
+        return b"\n".join([*self._places, self._beginning or b""])
 
 
-def _judge_beginning(sample: bytes) -> Encoding | None:
-    """Find what is no text, and UTF-16 and UTF-32 without a mark."""
-    for beginning, name in _NO_TEXT:
-        if sample.startswith(beginning):
-            return Encoding(name=name, codec=None)
-    return _judge_zeros(sample) or _judge_controls(sample)
+def find_no_text(sample: bytes) -> Encoding | None:
+    """What a file is that begins as one of no text, such as a PDF file."""
+    names = (name for beginning, name in _NO_TEXT if sample.startswith(beginning))
+    return next((Encoding(name=name, codec=None) for name in names), None)
 
 
 def _is_clean(data: bytes) -> bool:
@@ -375,5 +382,5 @@ def _guess(sample: bytes) -> Encoding:
     found = chardet.detect(sample, max_bytes=len(sample), prefer_superset=True, compat_names=False)["encoding"]
     if found is None:
         return Encoding(name="a binary file", codec=None)
-    codec = codecs.lookup(found).name
+    codec = UTF8 if found == "ascii" else codecs.lookup(found).name  # then what is wrong is damage
     return Encoding(name=codec, codec=codec)

@@ -25,10 +25,10 @@ from albert_data.corpus.encodings import (
     SAMPLE_BYTES,
     UTF8,
     WrongEncoding,
+    WrongEncodings,
     check_encoding,
     describe_encodings,
     find_encoding,
-    join_refusals,
     refuse,
 )
 from albert_data.corpus.file_lists import is_list, read_list
@@ -114,16 +114,17 @@ def find_inputs(
     name ends so, each input has a language: its own, or that of the settings.
     say: prints what is skipped. No pipe is opened.
     Raises InputError if a name leads to nothing, or if a file has no known format or encoding or is given two
-    languages, and StorageError for a store that can't be read. All files in another encoding are one error.
+    languages, and StorageError for a store that can't be read. All files in another encoding are one error,
+    WrongEncodings.
     """
-    refused: list[WrongEncoding] = []
+    refused: dict[object, WrongEncoding] = {}
     with remember_listings():
         items, held_out = (
             sorted(_find_all(some, say or (lambda line: None), text, refused), key=lambda item: item.path)
             for some in (names, validation)
         )
     if refused:
-        raise join_refusals(refused)
+        raise WrongEncodings(list(refused.values()))
     found = [(item.encoding or UTF8, item.path) for item in (*items, *held_out) if item.is_encoding_found]
     if say and found:
         say(f"encodings found: {'; '.join(describe_encodings(found, _SHOWN))}")
@@ -139,7 +140,7 @@ def find_inputs(
 
 
 def _find_all(
-    names: Sequence[str], say: Callable[[str], None], text: TextConfig, refused: list[WrongEncoding]
+    names: Sequence[str], say: Callable[[str], None], text: TextConfig, refused: dict[object, WrongEncoding]
 ) -> Iterable[Input]:
     found: dict[object, Input] = {}
     for name, language, found_by in _split_names(names):
@@ -147,7 +148,7 @@ def _find_all(
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
         items = dict(zip(new, described, strict=True))
-        refused += [item for item in items.values() if isinstance(item, WrongEncoding)]
+        refused |= {paths[path]: item for path, item in items.items() if isinstance(item, WrongEncoding)}
         for path, identity in paths.items():
             item = found.get(identity) or items[path]
             if isinstance(item, WrongEncoding):
@@ -367,8 +368,10 @@ def _find_encoding(item: Input) -> Input:
 
 
 def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    beginning, failure = _read_beginning(stream)
+    yield beginning
     with suppress(*STREAM_ERRORS):  # that a stream is damaged is told when its text is read
-        while data := stream.read(_BLOCK_BYTES):
+        while failure is None and (data := stream.read1(_BLOCK_BYTES)):
             yield data
 
 

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.encodings import WrongEncoding, WrongEncodings
 from albert_data.corpus.file_lists import place_name
 from albert_data.corpus.inputs import STDIN, Input, find_inputs
 from albert_data.corpus.sources import Source
@@ -69,11 +70,15 @@ def find_sources(
             f"{mixtures[0]} is a mixture, in which a language belongs to a source; leave out --language-field, and "
             'write language = "de" in the source'
         )
+    refused: list[WrongEncoding] = []
     found = [
         dataclasses.replace(item, source=source, found_by=(mixtures[0], *item.found_by))
         for source in read_mixture(mixtures[0], text)
-        for item in _find_files(source, mixtures[0], say)
+        for item in _find_files(source, mixtures[0], say, refused)
     ]
+    if refused:
+        error = WrongEncodings(refused)
+        raise InputError(f'{mixtures[0]}: {error}; a source may say for itself: encoding = "auto"')
     counts = Counter(item.path for item in found)
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
 
@@ -160,12 +165,18 @@ def _convert(key: str, value: Any) -> Any:
     return tuple(value)
 
 
-def _find_files(source: Source, path: str, say: Callable[[str], None] | None) -> list[Input]:
+def _find_files(
+    source: Source, path: str, say: Callable[[str], None] | None, refused: list[WrongEncoding]
+) -> list[Input]:
+    """The files of a source. refused: gets those in another encoding."""
     where = f"{path}, source {source.name!r}"
     try:
         if STDIN in source.paths:
             raise InputError("paths holds -, but a mixture can't read stdin; write the text to a file first")
         found = find_inputs([_place(name, os.path.dirname(path)) for name in source.paths], say, source.text)
+    except WrongEncodings as error:
+        refused += error.refused
+        return []
     except AlbertDataError as error:
         raise InputError(f"{where}: {error}") from error
     for item in found:

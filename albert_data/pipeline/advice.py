@@ -11,7 +11,7 @@ from albert_data.corpus.labels import advise_names
 from albert_data.corpus.layout import Advice, advise
 from albert_data.escaping import escape_controls
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest
-from albert_data.wording import count_of
+from albert_data.wording import count_of, list_some
 
 _LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input
 
@@ -55,12 +55,9 @@ def advise_inputs(damaged: DamagedInputs | None, text_field: str | None) -> list
     if damaged is None or not damaged.num_without_documents:
         return []
     shown = [item for item in damaged.worst if not item.num_documents][:_SHOWN]
-    names = ", ".join(f"{escape_controls(item.path)} ({_explain(item, text_field)})" for item in shown)
-    num_more = damaged.num_without_documents - len(shown)
-    return [
-        f"{count_of(damaged.num_without_documents, 'input')} gave no document: {names}"
-        + (f" and {num_more:,} more" if num_more else "")
-    ]
+    named = [f"{escape_controls(item.path)} ({_explain(item, text_field)})" for item in shown]
+    count = damaged.num_without_documents
+    return [f"{count_of(count, 'input')} gave no document: {list_some(named, _SHOWN, count)}"]
 
 
 def describe_losses(item: DamagedInput) -> str:

@@ -237,8 +237,8 @@ class _Build:
             self._progress.say(tokenizer.note)
         if tokenizer.slow_reason:
             self._progress.say(
-                f"this tokenizer is slow: {tokenizer.library} itself encodes each sentence, a few MB a second on a "
-                f"core, because {tokenizer.slow_reason}"
+                f"this tokenizer is slow: {tokenizer.library} itself encodes each sentence, because "
+                f"{tokenizer.slow_reason}"
             )
         examples = self._config.examples
         exchange = Exchange(examples, tokenizer) if examples.task.has_random else None

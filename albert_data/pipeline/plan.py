@@ -176,7 +176,7 @@ def read_tasks(
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
     text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
-    is_slow: whether the tokenizer takes a second or more for a MiB.
+    is_slow: whether the library of the tokenizer encodes all text itself.
     """
     parts = count_parts(is_slow=is_slow)
     yield from plan_tasks(inputs, text, parts)
