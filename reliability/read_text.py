@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from unittest import mock
 
 import pyarrow.csv
@@ -56,6 +57,29 @@ tokens = 1_000
 STATE = json.dumps(
     {"_data_files": [{"filename": "data.arrow"}], "_indices_data_files": [{"filename": "indices.arrow"}]}
 )
+# What may stand behind a key of a mixture: some is right for one of them.
+_VALUES = (
+    *("0", "1", "2.5", "-1", "1e9", "1e400", "nan", "10" * 30, "true", "2026-01-01"),
+    *("{}", "[]", "[[]]", "[1]", "{a = 1}", '["a.txt", "*.txt"]'),
+    *('"a"', '"b"', '""', '"a.txt"', '"*.txt"', '"@a.txt"', '"a.txt:de"', '"\\u0000"', '"de"'),
+    *('"auto"', '"cp1252"', '"file"', '"lines"', '"text"'),
+)
+_KEYS = ("name", "paths", "weight", "tokens", "language", "text_field", "documents", "sentences", "unwrap", "encoding")
+
+
+def mutate_mixture(rng: Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
+    """Replace the values of some keys, or add keys; sometimes damage bytes."""
+    if rng.random() < 0.3:
+        return mutate_bytes(rng, data, others)
+    lines = data.decode().splitlines()
+    for _ in range(rng.randint(1, 2)):
+        at = rng.randrange(1, len(lines))
+        key = lines[at].partition("=")[0].strip()
+        new = f"{rng.choice(_KEYS) if key.startswith('[') or rng.random() < 0.3 else key} = {rng.choice(_VALUES)}"
+        lines[at : at + (not key.startswith("["))] = [*([lines[at]] if key.startswith("[") else []), new]
+    return "\n".join(lines).encode()
+
+
 LANGUAGES = ("en",) * 8 + ("zh", "de", "ar", "hi", "ja", "sw")
 
 
@@ -90,7 +114,7 @@ def text_readers(sound: Sound) -> list[Reader]:
         make_table("arrow", 50, write_stream, stream_oddities()),
         make("indices", 10, write_stream(indices), mutate_bytes, indices_oddities),
         make("wiki", 20, articles, mutate_bytes, wiki_oddities),
-        make("mixture.toml", 20, MIXTURE, mutate_bytes, mixture_oddities),
+        make("mixture.toml", 20, MIXTURE, mutate_mixture, mixture_oddities),
         make("stdin", 30, lines, mutate_lines, list),
     ]
 
@@ -162,11 +186,13 @@ def choose_config(case: Case) -> BuildConfig:
     language_field = "lang" if is_table else None
     if case.oddity:
         return build_config(text=TextConfig(language_field=language_field))
+    has_encoding = not is_table and case.reader.name not in ("stdin", "indices")
     rng = case.random("config")
     text = TextConfig(
         language_field=language_field if rng.random() < 0.7 else None,
         sentences=rng.choice(("prose", "prose", "lines")),
         language=rng.choice(LANGUAGES),
         strict=rng.random() < 0.1 and not is_table,  # sound tables hold nulls
+        encoding="auto" if has_encoding and rng.random() < 0.3 else None,
     )
     return build_config(text=text, max_seq_len=rng.choice((8, 32, 128)))

@@ -138,7 +138,8 @@ def train_tokenizer(path: Path, **settings: Any) -> None:
 def run_build(names: Path, out: Path, tokenizer: Tokenizer | None, most: int | None = None, **how: Any) -> BuildReport:
     """Build like the command, in this process."""
     overwrite, config = how.pop("overwrite", False), how.pop("config", build_config())
-    return build_shards(find_sources([str(names)]), out, tokenizer, config, InlineEngine(most), overwrite=overwrite)
+    inputs = find_sources([str(names)], text=config.text)
+    return build_shards(inputs, out, tokenizer, config, InlineEngine(most), overwrite=overwrite)
 
 
 def stop_build(names: Path, out: Path, tokenizer: Tokenizer | None, most: int) -> None:

@@ -284,8 +284,8 @@ def test_lines_without_an_end_and_late_places_are_found_in_whatever_blocks_they_
     size: int, encoding: str, end: str
 ):
     rare = "𠮷㐂、㐅㐆。\n"  # four bytes in gb18030, two of them digits
-    text = {"cp1252": FRENCH, "gb18030": TEXTS["Chinese"] + rare, "cp932": TEXTS["Japanese"]}[encoding].replace("\n", end) * 99
-    data = ("Plain words. " * 90_000 + text).encode(encoding)
+    texts = {"cp1252": FRENCH, "gb18030": TEXTS["Chinese"] + rare, "cp932": TEXTS["Japanese"]}
+    data = ("Plain words. " * 90_000 + texts[encoding].replace("\n", end) * 99).encode(encoding)
     found = find_encoding(cut(data, size)).codec
     assert found is not None
     assert data.decode(found) == data.decode(encoding)
