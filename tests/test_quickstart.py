@@ -414,4 +414,8 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
 
 def test_without_training_what_is_bad_is_no_failure(wrapped: Path, capsys: pytest.CaptureFixture[str]):
     assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 0
-    assert "== These rows are bad for training ==" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "== These rows are bad for training ==" in shown
+    assert [words[-6:] for words in read_commands(shown) if words[0] == "quickstart"] == [
+        ["--vocab-size", "8000", "--minutes", "0", "-o", "first"]
+    ]

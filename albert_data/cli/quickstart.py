@@ -278,7 +278,8 @@ def _explain_bad(attempt: Attempt, inputs: Sequence[str], again: Sequence[str], 
     title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
     lines = [_head(title), *attempt.bad]
     ways = [("Read the text in another way, beside what is there", attempt.fixes)] if attempt.fixes else []
-    for what, words in (*ways, ("Train all the same", ("--anyway",))):
+    ways += [("Train all the same", ("--anyway",))] if minutes else []
+    for what, words in ways:
         lines += ["", f"# {what}", format_command(["quickstart", *_order(inputs, [*words, *again])])]
     show("\n".join(lines))
 
