@@ -186,6 +186,11 @@ def _load_tokenizer(transformers: Any, folder: Path) -> Any:
         )
     if tokenizer.mask_token_id is None:
         raise TokenizerError(f"{folder}: its tokenizer has no mask token; give a masked language model")
+    longest = tokenizer.model_max_length
+    if not isinstance(longest, int | float) or not longest >= 1:
+        raise TokenizerError(
+            f"{folder / _TOKENIZER_SETTINGS}: model_max_length is {show(longest)}; a number of tokens is needed"
+        )
     return tokenizer
 
 

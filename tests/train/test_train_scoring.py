@@ -495,6 +495,17 @@ def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_pat
         assert "its auto_map names code of the folder, which is never run" in done.stderr
 
 
+@pytest.mark.parametrize("longest", ["1000", [], 0, -1, float("nan"), {}])
+def test_a_greatest_length_that_is_no_length_is_named(foreign, tmp_path, longest):
+    folder = shutil.copytree(foreign, tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"model_max_length": longest}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(
+        TokenizerError, match=r"model_max_length is .*; a number of tok|can't load its tok"
+    ):
+        masked_lm.load_masked_lm(folder)
+
+
 @pytest.mark.parametrize("kind", ["FIFO", "device", "large"])
 def test_files_that_transformers_would_wait_for_are_refused(foreign, tmp_path, kind):
     for name in ("tokenizer.json", "added_tokens.json"):
