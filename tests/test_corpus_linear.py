@@ -180,6 +180,18 @@ def test_kernels_read_as_many_bytes_as_there_are(kind: str):
     check_linear(costs)
 
 
+@pytest.mark.parametrize("white", ["\n", "\t", "\x1f", "  ", "\u3000", "\n\u00a0", "\0"])
+def test_a_run_of_white_space_between_words_is_read_once(white: str):
+    costs = []
+    with counted_kernels() as (counter, modules):
+        for size in (1_000, 2_000, 4_000):
+            raw = np.frombuffer(f"word{white * size}word".encode(), np.uint8)
+            counter.count = 0
+            modules["documents"].strip_lines(raw, np.zeros(0, np.int64), True)
+            costs.append(float(counter.count))
+    check_linear(costs)
+
+
 def run_kernels(raw: np.ndarray, modules: dict[str, Any]) -> None:
     assert modules["valid_utf8"].check_all(raw, np.zeros(65, np.uint8))
     modules["line_ends"].has_breaks(raw, np.zeros(130, np.uint8))

@@ -244,8 +244,10 @@ def strip_lines(
             found = marks[block]
         at = min(64 * block + count_trailing_zeros(found), size)
         found &= found - U64(1)  # clears the lowest bit
+        if at < end:  # in the last run, which is not read again
+            continue
         after, num_feeds = skip_white(source, at, size)
-        if at < end or after == at < size:  # in the last run; no white space
+        if after == at < size:  # no white space
             continue
         begin = at - 1 if at > end and item(source, at - 1) == SPACE else at
         end, filled = after, begin - shift + 1
