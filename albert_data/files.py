@@ -69,8 +69,11 @@ def remove_files(folder: Path, is_ours: Callable[[str], object]) -> None:
 
 
 def to_json(value: object) -> bytes:
-    """Return a value as indented JSON with sorted keys: equal values give equal bytes."""
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    """Return a value as indented JSON with sorted keys: equal values give equal bytes.
+
+    A lone surrogate, which JSON can hold and UTF-8 can't, stays an escape.
+    """
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
 
 
 def write_json(path: Path, value: object, *, sync: bool = True) -> None:

@@ -14,7 +14,9 @@ from wordpiece_fixtures import SPECIALS
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
+from albert_data.files import to_json
 from albert_data.interop.masked_lm import load_masked_lm
+from albert_data.pipeline.vocabulary_folder import is_saved
 from albert_data.tokenizer.model import load_tokenizer
 from albert_data.train.runs.figures import read_run
 
@@ -111,3 +113,10 @@ def test_a_tokenizer_may_be_named_by_a_link_and_may_lie_behind_one(tmp_path: Pat
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "spiece.model").symlink_to("../real")
     assert load_tokenizer(tmp_path / "folder").model == load_tokenizer(tmp_path / "folder/spiece.model").model
+
+
+def test_a_lone_surrogate_in_a_file_that_is_found_is_no_crash(tmp_path: Path, tokenizer_model: bytes):
+    (tmp_path / "spiece.model").write_bytes(tokenizer_model)
+    (tmp_path / "vocab.json").write_text(json.dumps({"files": {}, "vocab_size": 9, "settings_sha256": "\ud800"}))
+    assert not is_saved(tmp_path)
+    assert json.loads(to_json({"a": "\ud800é"})) == {"a": "\ud800é"}

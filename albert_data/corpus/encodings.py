@@ -248,12 +248,15 @@ class _Evidence:
             if match.start() <= done or not is_needed:
                 continue
             before = _LONE_BYTE.search(block, max(match.start() - _AROUND, done), match.start())
+            if before is None:
+                continue
             after = _LONE_BYTE.search(block, match.end() + _AROUND)
-            if before and after:
-                done = after.end()
-                self._places.append(block[before.start() : done])
-                self._num_bytes += len(self._places[-1])
-                self._seen = bytes({*self._seen, *self._places[-1]})
+            if after is None:  # nor is there one after later places
+                break
+            done = after.end()
+            self._places.append(block[before.start() : done])
+            self._num_bytes += len(self._places[-1])
+            self._seen = bytes({*self._seen, *self._places[-1]})
 
     def join(self) -> bytes:
         return b"\n".join([*self._places, self._beginning or b""])

@@ -500,9 +500,7 @@ def test_a_greatest_length_that_is_no_length_is_named(foreign, tmp_path, longest
     folder = shutil.copytree(foreign, tmp_path / "model")
     settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"model_max_length": longest}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(
-        TokenizerError, match=r"model_max_length is .*; a number of tok|can't load its tok"
-    ):
+    with pytest.raises(TokenizerError, match=r"model_max_length is .*; a number of tok|can't load its tok"):
         masked_lm.load_masked_lm(folder)
 
 
