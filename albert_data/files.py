@@ -103,7 +103,9 @@ def check_output(path: Path, read: Iterable[Address]) -> None:
             continue
         is_read = _identify(there) in known or _holds_link(there, real) if file else os.path.realpath(there) == real
         if is_read:
-            raise OutputError(f"{path} is, or is in, {other}, which is read here; name another file to write")
+            where = "in " if os.path.isdir(there) else ""
+            what = "a file" if os.fspath(path) == os.fspath(other) else f"{where}{other},"
+            raise OutputError(f"{path} is {what} which is read here; name another file to write")
 
 
 def _identify(path: Address) -> tuple[int, int] | None:

@@ -57,8 +57,8 @@ STDIN = "-"
 _SMALL_BYTES = 16 << 20
 _BLOCK_BYTES = 1 << 20
 _SHOWN = 3  # inputs of each encoding
-_LOCK = "~$"  # office programs keep ~$notes.docx beside an open document
-_HIDDEN = (".", _LOCK)
+_OFFICE_LOCK = "~$"  # office programs keep ~$notes.docx beside an open document
+_HIDDEN = (".", _OFFICE_LOCK)
 
 # Beginnings of paths that are read as streams: the open files of a process, which may be pipes (/dev/fd/3), and files
 # that show no size (/proc/version).
@@ -290,7 +290,7 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
     """Drop folders, and skip what is no regular file: reading a pipe may wait for ever."""
     for path in paths:
         kind = _read_status(path).kind
-        if os.path.basename(path).startswith(_LOCK):
+        if os.path.basename(path).startswith(_OFFICE_LOCK):
             skipped.add(HIDDEN, path)
         elif kind == FILE:
             yield path
