@@ -371,7 +371,8 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
     num_places = len(_DAMAGE.findall(text))
     if num_places < _MIN_PLACES or num_invalid <= num_valid or 500 * num_places < len(sample):
         return None
-    return _guess(sample)
+    found = _guess(sample)
+    return None if found.codec == UTF8 else found
 
 
 def _guess(sample: bytes) -> Encoding:
