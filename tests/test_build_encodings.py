@@ -62,7 +62,7 @@ def test_a_file_that_became_another_encoding_is_another_build(tokenizer: Tokeniz
     with pytest.raises(KeyboardInterrupt):
         build_shards(inputs, tmp_path / "out", tokenizer, config, fixtures.InterruptedEngine(1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chardet.detect", lambda *_, **__: {"encoding": "cp1251"})
+        patch.setattr("chardet.detect_all", lambda *_, **__: [{"encoding": "cp1251", "confidence": 1.0}])
         others = find_inputs([str(mixed)], text=config.text)
         with pytest.raises(OutputError, match="unfinished build of another kind: the inputs differ"):
             build_shards(others, tmp_path / "out", tokenizer, config, fixtures.InlineEngine())

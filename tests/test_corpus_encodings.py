@@ -301,6 +301,13 @@ def test_one_place_in_much_english_is_windows(line: str):
     assert find_encoding([(english + line + "\n").encode("cp1252")]).codec == "cp1252"
 
 
+def test_of_encodings_that_are_as_likely_the_usual_one_is_chosen():
+    english = "It was worth £3 17s. 10½d. in silver, and upwards of £3 18s. some years before.\n" * 50
+    assert find_encoding([english.encode("cp1252")]).codec == "cp1252"
+    french = "Le cœur de la sœur bat très fort, et l'œuvre coûte 20 € à l'été.\n" * 50
+    assert find_encoding([french.encode("iso8859-15")]).codec == "iso8859-15"
+
+
 @pytest.mark.parametrize("ending", ["gz", "bz2"])
 def test_of_a_cut_file_what_is_there_decides(tmp_path: Path, ending: str):
     pack = {"gz": gzip.compress, "bz2": bz2.compress}[ending]

@@ -52,6 +52,7 @@ _DAMAGE = re.compile("\ufffd+")
 _HIGH = re.compile(rb"[\x80-\xff]+")
 _LONE_BYTE = re.compile(rb"[\x00-/]")
 _EVIDENCE_BYTES, _AROUND = 1 << 18, 64
+_USUAL_CODEC, _EQUAL = "cp1252", 0.9995  # the share of the highest confidence that is no less
 _LISTED = 20  # names of files in one message
 _PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
 # Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
@@ -383,8 +384,12 @@ def _guess(sample: bytes) -> Encoding:
     import chardet  # here, since most builds have no use for it
 
     # With supersets, bytes beyond the sample can be decoded too: cp1252 for ISO-8859-1.
-    found = chardet.detect(sample, max_bytes=len(sample), prefer_superset=True, compat_names=False)["encoding"]
+    ranked = chardet.detect_all(sample, max_bytes=len(sample), prefer_superset=True, compat_names=False)
+    found, most = ranked[0]["encoding"], ranked[0]["confidence"]
     if found is None:
         return Encoding(name="a binary file", codec=None)
+    # Of equals the usual one: English with fractions and pounds alone could be ISO-8859-15 too, where "½" is "œ".
+    if any(one["encoding"] == _USUAL_CODEC and one["confidence"] >= _EQUAL * most for one in ranked):
+        found = _USUAL_CODEC
     codec = UTF8 if found == "ascii" else codecs.lookup(found).name  # then what is wrong is damage
     return Encoding(name=codec, codec=codec)
