@@ -46,20 +46,22 @@ COMMON = (
     "utf8",
     "fnv",
     "unicode_tables",
+    "character_bits",
     "rules",
+    "data",
 )
 MAY_IMPORT = {
     "corpus": (),
     "sentences": ("corpus",),
-    "tokenizer": ("corpus", "sentences"),
-    "examples": ("corpus", "sentences", "tokenizer"),
-    "shards": ("corpus", "sentences", "tokenizer", "examples"),
+    "tokenizer": (),
+    "examples": ("tokenizer",),
+    "shards": ("tokenizer", "examples"),
     "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards"),
     "report": (),
     "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "report"),
-    "convert": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline"),
-    "train": ("corpus", "sentences", "tokenizer", "examples", "shards", "report"),
-    "interop": ("corpus", "sentences", "tokenizer", "examples", "shards", "train"),
+    "convert": ("tokenizer", "examples", "shards", "pipeline"),
+    "train": ("tokenizer", "examples", "shards", "report"),
+    "interop": ("tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,
 }
 

@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from toy_language import train_model
 
+from albert_data.data import Text
 from albert_data.errors import TokenizerError
-from albert_data.sentences.text import Text
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts, is_standalone
 

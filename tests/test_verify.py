@@ -32,8 +32,8 @@ from inspect_fixtures import (
 )
 
 from albert_data.cli.verify import verify
+from albert_data.data import Examples
 from albert_data.errors import ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.files import hash_file, read_json, write_json
 from albert_data.inspect.row_checks import find_row_faults, make_row_rules
 from albert_data.inspect.shard_checks import MAX_SHARD_FAULTS, Fault

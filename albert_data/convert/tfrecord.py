@@ -20,8 +20,8 @@ import numpy as np
 
 from albert_data.convert.crc32c import make_tables, masked_crc
 from albert_data.convert.writers import ConvertTask, FileEntry, Writer, make_entry, new_file
+from albert_data.data import ExampleArrays, Examples
 from albert_data.errors import ShardError
-from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer, put, store_u64
 
 _BUFFER_BYTES = 2 << 20  # stays in the processor's cache until it is written

@@ -13,7 +13,6 @@ same split and the same random numbers, nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from albert_data.corpus.separators import remove_separators
 from albert_data.corpus.unwrapping import unwrap
 from albert_data.corpus.valid_utf8 import is_utf8, repair
 from albert_data.corpus.white_space import BLANK_LINE, find_odd_white, skip_white
+from albert_data.data import Lines
 from albert_data.kernels import (
     U64,
     Pointer,
@@ -47,23 +47,6 @@ from albert_data.kernels import (
 from albert_data.languages import pack_source
 
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lines:
-    """Documents of canonical text.
-
-    utf8: uint8, every line followed by a line feed; line_offsets: int64, num_lines + 1, in bytes;
-    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64; source_codes: uint32, of each document
-    what `pack_source` makes of its language; None where the build has one language. In a mixture, the number of the
-    source takes its place after tokenising (pipeline/document_lists.py).
-    """
-
-    utf8: np.ndarray
-    line_offsets: np.ndarray
-    document_offsets: np.ndarray
-    document_keys: np.ndarray
-    source_codes: np.ndarray | None = None
 
 
 class _Texts(NamedTuple):

@@ -16,8 +16,8 @@ import secrets
 import numpy as np
 
 from albert_data.ascii import CASE_BIT, HYPHEN_MINUS, is_capital, is_letter
+from albert_data.character_bits import ALPHA
 from albert_data.corpus.wrapped_lines import (
-    ALPHA,
     END,
     TEXT,
     UNDECIDED,

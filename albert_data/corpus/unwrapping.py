@@ -32,6 +32,7 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.ascii import LINE_FEED, SPACE
+from albert_data.character_bits import character_properties
 from albert_data.corpus.hyphens import resolve_hyphens
 from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE
 from albert_data.corpus.wrapped_lines import (
@@ -62,7 +63,6 @@ from albert_data.corpus.wrapped_lines import (
     WITHOUT_HYPHEN,
     WORD,
     WORD_FIRST,
-    character_properties,
     measure_lines,
 )
 from albert_data.kernels import copy_items, helper, kernel, pointer, put

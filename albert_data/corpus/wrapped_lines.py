@@ -6,8 +6,6 @@ as two columns, any other as one. What is a letter, its case and its script come
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from albert_data.ascii import (
@@ -22,9 +20,18 @@ from albert_data.ascii import (
     is_letter,
     is_white,
 )
+from albert_data.character_bits import (
+    CLOSING,
+    LOWER_LETTER,
+    OPENING,
+    STOP_MARK,
+    UNSPACED,
+    UPPER_LETTER,
+    WIDE,
+    WORD_CHARACTER,
+)
 from albert_data.corpus.white_space import skip_white, skip_white_back
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
-from albert_data.unicode_tables import categories, scripts
 from albert_data.utf8 import read_character, step_back
 
 # The columns of `facts`, an int64 row for each line.
@@ -54,45 +61,6 @@ ENDS, WITH_SPACE, WITH_NOTHING, WITHOUT_HYPHEN, UNDECIDED = range(5)
 
 UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
 _IDEOGRAPHIC_SPACE = 0x3000
-# The properties of a character, as bits. ALPHA: letters and marks; _WORD: these and numbers; UNSPACED: of a script
-# without spaces.
-_LOWER, _UPPER, ALPHA, _WORD, UNSPACED, _WIDE, _STOP, _CLOSING, _OPENING = (1 << bit for bit in range(9))
-_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-# Punctuation of scripts without spaces, and full-width forms.
-_UNSPACED_RANGES = ((0x3001, 0x3040), (0x30FB, 0x3100), (0xFE30, 0xFE50), (0xFF00, 0xFF66))
-_WIDE_RANGES = (
-    *((0x1100, 0x1160), (0x2E80, 0x303F), (0x3041, 0xA4D0), (0xAC00, 0xD7A4), (0xF900, 0xFB00)),
-    *((0xFE30, 0xFE50), (0xFF00, 0xFF61), (0xFFE0, 0xFFE7), (0x1F300, 0x1FB00), (0x20000, 0x3FFFE)),
-)
-_STOPS = ".!?:…‼⁇⁈⁉。！？：．｡؟۔।॥།༎။።፧፨։᙮꓿"
-_QUOTES = "\"'`*_"
-
-
-@cache
-def character_properties() -> np.ndarray:
-    """The properties of each code point: uint16."""
-    table = np.zeros(0x110000, np.uint16)
-    numbers, names = categories()
-    bits = dict.fromkeys(names, 0)
-    for name in names:
-        bits[name] |= {"L": ALPHA | _WORD, "M": ALPHA | _WORD, "N": _WORD}.get(name[0], 0)
-    bits["Ll"] |= _LOWER
-    bits["Lu"] |= _UPPER
-    bits["Lt"] |= _UPPER
-    for name, bit in (("Pe", _CLOSING), ("Pi", _CLOSING | _OPENING), ("Pf", _CLOSING | _OPENING), ("Ps", _OPENING)):
-        bits[name] |= bit
-    bits["Pd"] |= _OPENING
-    table |= np.array([bits[name] for name in names], np.uint16)[numbers]
-    numbers, names = scripts()
-    table[np.isin(numbers, [names.index(name) for name in _WITHOUT_SPACES])] |= UNSPACED
-    for ranges, bit in ((_UNSPACED_RANGES, UNSPACED), (_WIDE_RANGES, _WIDE)):
-        for first, end in ranges:
-            table[first:end] |= bit
-    table[[ord(stop) for stop in _STOPS]] |= _STOP
-    table[[ord(quote) for quote in _QUOTES]] |= _CLOSING | _OPENING
-    table[[ord("¿"), ord("¡")]] |= _OPENING
-    table.flags.writeable = False
-    return table
 
 
 @helper
@@ -179,9 +147,9 @@ def has_dash_end(raw: Pointer, begin: int, end: int) -> bool:
 def find_first_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     """What the beginning of a line shows: its first character, and the case of its first letter."""
     properties = I64(item(table, read_character(raw, begin)[0]))
-    flags = LOWER_FIRST if properties & _LOWER else 0
-    flags |= WORD_FIRST if properties & _WORD else 0
-    flags |= UNSPACED_MARK_START if properties & UNSPACED and not properties & _WORD else 0
+    flags = LOWER_FIRST if properties & LOWER_LETTER else 0
+    flags |= WORD_FIRST if properties & WORD_CHARACTER else 0
+    flags |= UNSPACED_MARK_START if properties & UNSPACED and not properties & WORD_CHARACTER else 0
     flags |= DASH_START if has_dash_start(raw, begin, end) else 0
     at, num_marks = begin, 0
     while at < end:
@@ -189,9 +157,9 @@ def find_first_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
         if is_white(code):
             continue
         properties, num_marks = I64(item(table, code)), num_marks + 1
-        if properties & _WORD or not properties & _OPENING or num_marks > _MAX_MARKS:
-            flags |= LOWER if properties & _LOWER else 0
-            return flags | (UPPER if properties & _UPPER else 0)
+        if properties & WORD_CHARACTER or not properties & OPENING or num_marks > _MAX_MARKS:
+            flags |= LOWER if properties & LOWER_LETTER else 0
+            return flags | (UPPER if properties & UPPER_LETTER else 0)
     return flags
 
 
@@ -202,15 +170,15 @@ def find_last_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     last, _ = read_character(raw, at)
     before = read_character(raw, step_back(raw, at))[0] if at > begin else SPACE
     properties, at = I64(item(table, last)), end
-    flags = UNSPACED_MARK_END if properties & UNSPACED and not properties & _WORD else 0
+    flags = UNSPACED_MARK_END if properties & UNSPACED and not properties & WORD_CHARACTER else 0
     while at > begin:
         at = step_back(raw, at)
         code, _ = read_character(raw, at)
         properties = I64(item(table, code))
-        if not is_white(code) and not properties & _CLOSING:
-            flags |= STOP if properties & _STOP else 0
+        if not is_white(code) and not properties & CLOSING:
+            flags |= STOP if properties & STOP_MARK else 0
             break
-    if last in (HYPHEN_MINUS, UNICODE_HYPHEN) and I64(item(table, before)) & _WORD:
+    if last in (HYPHEN_MINUS, UNICODE_HYPHEN) and I64(item(table, before)) & WORD_CHARACTER:
         return flags | HYPHEN
     if last == _SOFT_HYPHEN:
         return flags | SOFT
@@ -221,14 +189,14 @@ def find_last_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
 def find_letter_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     """Whether the first and the last letter or digit of a line are of scripts without spaces, or there is none."""
     at, properties = begin, 0
-    while at < end and not properties & _WORD:
+    while at < end and not properties & WORD_CHARACTER:
         code, at = read_character(raw, at)
         properties = I64(item(table, code))
-    if not properties & _WORD:
+    if not properties & WORD_CHARACTER:
         return NOT_PROSE
     flags = UNSPACED_START if properties & UNSPACED else 0
     at, properties = end, 0
-    while not properties & _WORD:
+    while not properties & WORD_CHARACTER:
         at = step_back(raw, at)
         properties = I64(item(table, read_character(raw, at)[0]))
     return flags | (UNSPACED_END if properties & UNSPACED else 0)
@@ -243,7 +211,7 @@ def measure_text(raw: Pointer, begin: int, end: int, table: Pointer) -> tuple[in
     columns, word, gap, is_row, at = 0, -1, 0, False, begin  # gap: white space right before this position
     first = I64(item(table, read_character(raw, begin)[0]))
     if first & UNSPACED:  # a line may break after it, as after a word
-        word = 2 if first & _WIDE else 1
+        word = 2 if first & WIDE else 1
     while at < end:
         if is_letter(item(raw, at)):  # most characters, so they skip the table
             columns, gap, at = columns + 1, 0, at + 1
@@ -256,7 +224,7 @@ def measure_text(raw: Pointer, begin: int, end: int, table: Pointer) -> tuple[in
                 is_row = True
         else:
             gap = 0
-        columns += 2 if I64(item(table, code)) & _WIDE else 1
+        columns += 2 if I64(item(table, code)) & WIDE else 1
     return columns, columns if word < 0 else word, is_row
 
 

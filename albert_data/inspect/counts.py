@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples, Specials
 from albert_data.kernels import helper, kernel
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.shards.rows import locate_masks, restore_ids
-from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule, begins_word
 
 EDGE = 5  # positions of text at either end of a row that are counted one by one

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.data import Examples
 from albert_data.examples.pairs import SOP_NONE
-from albert_data.examples.ragged import Examples
 from albert_data.shards.rows import restore_ids
 
 _SPECIALS_PER_ROW = 2  # [CLS] and [SEP]; a pair has one [SEP] more

@@ -15,7 +15,8 @@ import numpy as np
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import Lines, read_documents
+from albert_data.corpus.documents import read_documents
+from albert_data.data import Documents, Lines
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
@@ -31,7 +32,7 @@ from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
-from albert_data.tokenizer.model import Documents, Tokenizer
+from albert_data.tokenizer.model import Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes
 # Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_data.corpus.documents import Lines
+from albert_data.data import Lines
 
 PART_BYTES = 4 << 20
 

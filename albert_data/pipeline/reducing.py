@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
+from albert_data.data import Examples
 from albert_data.draws import split_keys
-from albert_data.examples.ragged import Examples
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
 from albert_data.pipeline.document_lists import find_keys, map_u64
 from albert_data.pipeline.exchanging import Exchange

@@ -19,8 +19,8 @@ from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.json_lines import compile_scanner
 from albert_data.corpus.line_ends import break_lines
+from albert_data.data import Examples
 from albert_data.draws import split_keys
-from albert_data.examples.ragged import Examples
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.progress import Progress

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from albert_data.data import slice_sentences
 from albert_data.kernels import kernel
-from albert_data.sentences.text import slice_sentences
 from albert_data.tokenizer.albert_text import digits
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.words import SPACE

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 import albert_data
+from albert_data.data import Text
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put, rarely
-from albert_data.sentences.text import Text
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.cutting import PADDING
 from albert_data.utf8 import read_character, step_back, write_character

@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 import sentencepiece
 
+from albert_data.data import Text
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
-from albert_data.sentences.text import Text
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.charsmap import find_base, split_charsmap
 from albert_data.tokenizer.proto import read_settings

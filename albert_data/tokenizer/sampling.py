@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from albert_data.data import Text, slice_sentences
 from albert_data.draws import mix
 from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import kernel
-from albert_data.sentences.text import Text, slice_sentences
 
 _MAX_HASH = 2**64 - 1
 

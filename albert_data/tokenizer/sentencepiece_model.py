@@ -16,14 +16,14 @@ import numpy as np
 import sentencepiece
 
 from albert_data.config import NORMALIZATIONS, check_choice
+from albert_data.data import Specials, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.sentences.text import slice_sentences
 from albert_data.tokenizer.albert_pieces import CommaRule, make_comma_rule
 from albert_data.tokenizer.albert_text import normalise_slices, normalise_text
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks import SLICE_BYTES, ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.cuts import explain_unsafe, make_cut_rule
-from albert_data.tokenizer.kinds import Kind, Specials, id_dtype_of
+from albert_data.tokenizer.kinds import Kind, id_dtype_of
 from albert_data.tokenizer.lattice import ChunkIds, encode_chunks
 from albert_data.tokenizer.proto import NORMAL, UNIGRAM, USER_DEFINED, ModelSettings, change_settings, read_settings
 from albert_data.tokenizer.table import ChunkRules

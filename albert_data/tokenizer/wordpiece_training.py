@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from albert_data.config import VocabConfig
+from albert_data.data import Text
 from albert_data.errors import TokenizerError
-from albert_data.sentences.text import Text
 from albert_data.tokenizer.alphabet import Alphabet
 from albert_data.tokenizer.counting import NUM_CODES, CharacterCounts, CharacterTotals
 from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, import_tokenizers, make_wordpiece

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from albert_data.data import ExampleArrays
 from albert_data.draws import mix, threshold
-from albert_data.examples.ragged import ExampleArrays
 from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
 from albert_data.pair_tasks import SWAPPED

@@ -16,8 +16,8 @@ from functools import cache
 
 import numpy as np
 
+from albert_data.data import ExampleArrays, Examples
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_SWAPPED
-from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
