@@ -19,6 +19,8 @@ ROOMS = (
     "tokenizer",
     "examples",
     "shards",
+    "jobs",
+    "vocab",
     "pipeline",
     "report",
     "inspect",
@@ -55,11 +57,13 @@ MAY_IMPORT = {
     "sentences": ("corpus",),
     "tokenizer": (),
     "examples": ("tokenizer",),
-    "shards": ("tokenizer", "examples"),
-    "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards"),
+    "shards": ("corpus", "tokenizer", "examples"),
+    "jobs": (),
+    "vocab": ("corpus", "sentences", "tokenizer", "shards", "jobs"),
+    "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards", "jobs", "vocab"),
     "report": (),
-    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "pipeline", "report"),
-    "convert": ("tokenizer", "examples", "shards", "pipeline"),
+    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "jobs", "pipeline", "report"),
+    "convert": ("tokenizer", "examples", "shards", "jobs", "pipeline"),
     "train": ("tokenizer", "examples", "shards", "report"),
     "interop": ("tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,
@@ -135,7 +139,7 @@ def test_no_room_imports_a_private_name_of_another():
 
 # ---- storage ----
 
-STORED = ("corpus", "pipeline", "shards", "inspect", "convert")
+STORED = ("corpus", "jobs", "vocab", "pipeline", "shards", "inspect", "convert")
 # What of these modules touches no file by its name. Of every other module named here nothing may be used.
 HARMLESS = {
     "os": {

@@ -153,7 +153,7 @@ def test_a_damaged_table_of_replacements_is_reported_before_text_is_encoded(
 
     tokenizer = Tokenizer(tokenizer_model, "tokenizer x")
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.tokenizer.sentencepiece_model.make_cut_rule", fail)
+        patch.setattr("albert_data.tokenizer.sentencepiece.kind.make_cut_rule", fail)
         with pytest.raises(TokenizerError, match="tokenizer x is damaged: the table"):
             tokenizer.prepare()
     tokenizer.prepare()

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.corpus.damage import REASONS
-from albert_data.corpus.encodings import describe_encodings
+from albert_data.corpus.lines.encodings import describe_encodings
 from albert_data.inspect.counts import EDGE
 from albert_data.inspect.input_files import InputFiles, cut_middle, describe_input_files, shorten_names
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
-from albert_data.pipeline.advice import describe_losses
 from albert_data.pipeline.stages import format_stages
 from albert_data.pipeline.times import BuildTimes
+from albert_data.shards.advice import describe_losses
 from albert_data.shards.manifest import DamagedInputs, Manifest, MixedSource, SplitEntry
 from albert_data.wording import count_of, format_share
 

@@ -13,7 +13,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.line_ends import break_lines
+from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
 from albert_data.languages import unpack_language
 from albert_data.sentences.segmenting import segment_lines

@@ -23,12 +23,12 @@ from albert_data.files import read_bytes
 from albert_data.rules import RULES_VERSION
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
-from albert_data.tokenizer.chunks import SLICE_BYTES
-from albert_data.tokenizer.cutting import PADDING
+from albert_data.tokenizer.chunks.cutting import PADDING
+from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Encoder, Kind, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind
-from albert_data.tokenizer.sentencepiece_model import MODEL_NAME, SentencePieceKind
+from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
@@ -54,7 +54,7 @@ class Tokenizer:
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
     id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
-    normalization: "none", or "albert-v2" (albert_text.py, albert_pieces.py).
+    normalization: "none", or "albert-v2" (albert.py, albert.py).
     slow_reason: why this model's text goes through its library alone, or None if the chunk table serves it.
     words: a word list (lexicon.py), or None. It changes which pieces are one word, and no id.
     note: what was decided when it was loaded and is not in the file, for the user; None for nothing.

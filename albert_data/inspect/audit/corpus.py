@@ -16,8 +16,8 @@ from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import Input
+from albert_data.corpus.tasks import read_tasks
 from albert_data.inspect.terminal import name_as_text
-from albert_data.pipeline.plan import read_tasks
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 

@@ -24,7 +24,6 @@ from albert_data.inspect.summary import (
     label_figure,
     name_encodings,
 )
-from albert_data.pipeline.advice import describe_losses
 from albert_data.report.page import (
     Section,
     escape,
@@ -36,6 +35,7 @@ from albert_data.report.page import (
     render_table,
     render_tiles,
 )
+from albert_data.shards.advice import describe_losses
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
