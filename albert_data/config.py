@@ -238,10 +238,6 @@ class ExampleConfig:
         return PAIR_TASKS[self.pairs]
 
 
-# Settings that manifests and plans leave out where they have their defaults.
-NEWER = {"pairs": ExampleConfig.pairs, "word_separator": TextConfig.word_separator}
-
-
 def _normalise_shares(text: str) -> str:
     """Three percentages in their shortest form: "80/10/10" for "80/10.0/10"."""
     try:
@@ -280,10 +276,9 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Return every setting by its own name, as in manifests and messages; those of NEWER only if they differ.
+        """Return every setting by its own name, as in manifests and messages.
 
         No two of the three classes share a name.
         """
         flat = dataclasses.asdict(self)
-        flat = {**flat.pop("text"), **flat.pop("examples"), **flat}
-        return {name: value for name, value in flat.items() if name not in NEWER or value != NEWER[name]}
+        return {**flat.pop("text"), **flat.pop("examples"), **flat}

@@ -30,7 +30,7 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
-from albert_data.pipeline.identity import check_encoding, check_size, choose_fraction, make_plan
+from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
     check_lists,
@@ -56,7 +56,7 @@ from albert_data.pipeline.reducing import (
 )
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
-from albert_data.pipeline.workdir import WorkDir, check_finished
+from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import SPLITS, Manifest, Plan
 from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage, make_path
