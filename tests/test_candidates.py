@@ -20,7 +20,6 @@ from albert_data.errors import AlbertDataError, OutputError
 from albert_data.jobs import work_folder
 from albert_data.pipeline.build import build_shards
 from albert_data.storage import make_path
-from albert_data.vocab import candidates
 from albert_data.vocab.candidates import lock_folder, take_candidates, write_candidates
 from albert_data.vocab.folder import FILES
 from albert_data.vocab.learning import train_vocab
@@ -116,14 +115,12 @@ def test_an_interrupted_command_leaves_nothing():
     assert os.listdir("far") == []
 
 
-@pytest.mark.parametrize(
-    ("make", "mark"), [(Cluster, b"albert-data v"), (fixtures.InlineEngine, b"albert-data vocab\n")]
-)
-def test_what_a_kill_left_is_removed_and_files_of_the_user_stay(make: Any, mark: bytes):
+@pytest.mark.parametrize("make", [Cluster, fixtures.InlineEngine])
+def test_what_a_kill_left_is_removed_and_files_of_the_user_stay(make: Any):
     """Also by a command that works on this machine alone."""
     work = Path("far/.vocab")
     work.mkdir(parents=True)
-    (work / "lock").write_bytes(mark)
+    (work / "lock").write_bytes(b"albert-data vocab\n")
     (work / "task-0-0123456789abcdef.candidates").write_bytes(b"cut sh")
     mine = ("mine.txt", "election.candidates", "-0123456789abcdef.candidates.old")
     for name in mine:
@@ -187,7 +184,7 @@ def test_what_can_not_be_removed_keeps_neither_the_vocabulary_nor_the_lock(monke
             raise OSError(errno.EIO, "Input/output error", str(folder))
 
     with monkeypatch.context() as patch:
-        patch.setattr(candidates, "remove_files", fail)
+        patch.setattr(work_folder, "remove_files", fail)
         learn("far", Cluster())
     assert sorted(os.listdir("far")) == [".vocab", *sorted(FILES)]
     learn("far", Cluster())
