@@ -161,8 +161,10 @@ def train_vocab(
         found = find_named(inputs, text, progress.say)
         claim_folder(folder, config.model_type)
         engine = engine or MultiprocessEngine(workers)
-        sweep(folder)
-        with lock_folder(folder) if spans_machines(engine) else nullcontext() as shared:
+        is_shared = spans_machines(engine)
+        if not is_shared:
+            sweep(folder)
+        with lock_folder(folder) if is_shared else nullcontext() as shared:
             report = learn_vocabulary(found, text, config, engine, progress, shared=shared)
             save_vocabulary(folder, report)
     except OSError as error:
