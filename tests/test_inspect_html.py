@@ -30,10 +30,6 @@ from albert_data.inspect.html.rows import escape_json
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.summary import format_figure
-from albert_data.pipeline.build import BuildReport
-from albert_data.pipeline.stages import Stages
-from albert_data.pipeline.times import save_times
-from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 
 CHARTS = ("lengths", "ngrams", "positions", "shown", "labels", "padding")
@@ -181,27 +177,6 @@ def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
         measured = measure(open_shards(tmp_path, split))
         for share in (measured.padding_share, measured.pad_to_buckets(8), measured.unk_share):
             assert f"<td>{format_figure('share', share)}</td>" in page
-
-
-def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = write_small(tmp_path / "shards")
-    page = write_page(folder)
-    assert (
-        "Where the time of the build went: not known here; only the machine and account that built the shards keep it"
-        in page
-    )
-    assert "chart-stages" not in page
-    stages = Stages({"read": 1.0, "mask": 3.0})
-    report = BuildReport(
-        manifest=read_manifest(folder), seconds=2.5, resumed_tasks=0, was_finished=False, stages=stages
-    )
-    assert save_times(report, 2) is None
-    figure = write_page(folder).split('id="chart-stages"')[1].split("</figure>")[0]
-    assert "2.5 s with 2 workers" in figure
-    assert "Most went to mask: 75.0 % of 4.00 s." in figure
-    assert "<td>3.00</td><td>75.0 %</td>" in figure
-    assert "Where the time of the build went: not known" not in write_page(folder)
 
 
 def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(tmp_path, tokenizer, recwarn) -> None:

@@ -18,7 +18,6 @@ from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.input_files import InputFiles, attribute
 from albert_data.inspect.statistics import Statistics, measure
 from albert_data.inspect.terminal import escape_controls
-from albert_data.pipeline.times import BuildTimes, read_times
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
 
@@ -27,7 +26,7 @@ from albert_data.shards.reader import Shards, check_split, open_splits
 class Report:
     """opened: the splits with rows; statistics: of each of these. shards: the split whose rows are shown.
 
-    rows: the numbers of these rows, chosen by `choice`. build_time: None where this machine does not know it; corpus:
+    rows: the numbers of these rows, chosen by `choice`. corpus:
     what the inputs hold, None where they are not given, or where no split has rows; input_files: figures of its files.
     """
 
@@ -37,13 +36,12 @@ class Report:
     shards: Shards
     rows: list[int]
     choice: Choice
-    build_time: BuildTimes | None
     input_files: InputFiles | None
 
     def to_text(self, width: int = summary.WIDTH, *, colour: bool = False) -> str:
         """The summary in at most 80 columns, then the rows in at most `width`."""
         tokenizer, task = self.shards.tokenizer, self.shards.manifest.config.examples.task
-        page = summary.summarise(*self._measured, self.build_time, self.input_files)
+        page = summary.summarise(*self._measured, self.input_files)
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
         shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour, task=task) for i in self.rows]
@@ -53,7 +51,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The same as a dict for JSON."""
         examples = [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows]
-        page = summary.to_dict(*self._measured, self.build_time, self.input_files)
+        page = summary.to_dict(*self._measured, self.input_files)
         return {**page, "examples": examples}
 
     def to_html(self) -> str:
@@ -99,6 +97,5 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
         rows=rows,
         shards=shown,
         choice=choice,
-        build_time=read_times(shown.manifest.manifest_sha256),
         input_files=None if contents is None else attribute(gather_subject(list(filled.values())), contents),
     )

@@ -18,17 +18,11 @@ from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics
 from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
 from albert_data.pipeline.advice import describe_losses
-from albert_data.pipeline.stages import format_stages
-from albert_data.pipeline.times import BuildTimes
 from albert_data.shards.manifest import DamagedInputs, Manifest, MixedSource, SplitEntry
 from albert_data.wording import count_of, format_share
 
 WIDTH = 80
 _SHOWN_INPUTS = 5  # of each encoding
-NO_BUILD_TIME = (
-    "not known here; only the machine and account that built the shards keep it. "
-    "`albert-data build --profile` prints it at the end of a build"
-)
 _BAR_LEN = 32
 _CELL_LEN = 25
 _NUM_FILES = 5
@@ -55,7 +49,6 @@ def summarise(
     manifest: Manifest,
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
-    build_time: BuildTimes | None,
     input_files: InputFiles | None,
 ) -> str:
     """The page for a person. statistics: of each split that has rows; pieces: what each is in text."""
@@ -76,7 +69,6 @@ def summarise(
         _list_encodings(manifest),
         _list_damage(manifest.damage),
         _list_damaged_inputs(manifest.damaged_inputs),
-        _list_build_time(build_time),
     ]
     return "\n\n".join(filter(None, map("\n".join, sections)))
 
@@ -86,7 +78,6 @@ def to_dict(
     manifest: Manifest,
     statistics: Mapping[str, Statistics],
     pieces: Sequence[str],
-    build_time: BuildTimes | None,
     input_files: InputFiles | None,
 ) -> dict[str, Any]:
     """The page for a program. Its names are stable: a key is added, but not renamed, in a later version."""
@@ -111,16 +102,7 @@ def to_dict(
             for name, measured in statistics.items()
         },
         "sources": None if input_files is None else input_files.to_dict(),
-        **_split_build_time(build_time),
     }
-
-
-def _split_build_time(build_time: BuildTimes | None) -> dict[str, Any]:
-    """The seconds of the stages, and all else that is known about the build time."""
-    if build_time is None:
-        return {"stage_seconds": None, "build_time": None}
-    values = build_time.to_dict()
-    return {"stage_seconds": values.pop("stage_seconds"), "build_time": values}
 
 
 def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
@@ -344,21 +326,3 @@ def _list_damaged_inputs(damaged: DamagedInputs | None) -> Iterator[str]:
         name = cut_middle(escape_controls(item.path), 63)
         yield f"  {_fit(name, 64)}{item.num_documents:>14,}"
         yield from _fill(describe_losses(item), " " * 4)
-
-
-def describe_build_time(build_time: BuildTimes) -> str:
-    """In one line: how long the build took, with how many workers, when, and whether it was resumed."""
-    workers = count_of(build_time.num_workers, "worker")
-    text = f"{build_time.wall_seconds:,.1f} s with {workers}, finished {build_time.finished_utc}"
-    if build_time.num_resumed_tasks:
-        tasks = count_of(build_time.num_resumed_tasks, "task")
-        text += f"; it resumed a build with {tasks} done, whose time is in the stages but not in these seconds"
-    return text
-
-
-def _list_build_time(build_time: BuildTimes | None) -> list[str]:
-    if build_time is None:
-        return _fill(f"Build time: {NO_BUILD_TIME}", "", "  ")
-    title = f"Build time: {describe_build_time(build_time)}; its stages, over all workers:"
-    stages = format_stages(build_time.stages, build_time.text_bytes)
-    return [*_fill(title, "", "  "), *(f"  {line}" for line in stages)]

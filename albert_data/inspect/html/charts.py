@@ -13,9 +13,7 @@ import numpy as np
 
 from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
 from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import describe_build_time, format_figure
-from albert_data.pipeline.stages import tabulate_stages
-from albert_data.pipeline.times import BuildTimes
+from albert_data.inspect.summary import format_figure
 from albert_data.report.charts import (
     Panel,
     Plot,
@@ -35,12 +33,11 @@ _COLOURS = ("first", "second")  # of the splits
 Measured = Mapping[str, Statistics]
 
 
-def draw_charts(statistics: Measured, build_time: BuildTimes | None, input_files: InputFiles | None) -> list[Chart]:
-    """All charts of splits with rows, none where there is no such split; of files and times where known."""
+def draw_charts(statistics: Measured, input_files: InputFiles | None) -> list[Chart]:
+    """All charts of splits with rows, none where there is no such split; of files where these are known."""
     draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_shown, _draw_labels, _draw_padding)
     charts = [function(statistics) for function in draw] if statistics else []
-    charts += [_draw_input_files(input_files)] if input_files else []
-    return charts + ([_draw_stages(build_time)] if build_time and build_time.stages else [])
+    return charts + ([_draw_input_files(input_files)] if input_files else [])
 
 
 def _percent(share: float | None) -> str:
@@ -233,15 +230,3 @@ def _draw_input_files(input_files: InputFiles) -> Chart:
         [file.name, f"{file.num_tokens:,}", _percent(file.share), _percent(file.unknown_rate)] for file in files
     ]
     return Chart(name="files", title=title, says=says, svg=svg, table=table)
-
-
-def _draw_stages(build_time: BuildTimes) -> Chart:
-    table = tabulate_stages(build_time.stages, build_time.text_bytes)
-    names, shares = [row[0] for row in table[1:-1]], [row[2] for row in table[1:-1]]
-    seconds = [build_time.stages[name] for name in names]
-    longest = int(np.argmax(seconds))
-    title = "Where the time of the build went"
-    says = f"{describe_build_time(build_time)}. Most went to {names[longest]}: {shares[longest]} of {table[-1][1]} s."
-    panel = Panel("share of the seconds, over all workers", "first", seconds, shares)
-    svg = draw_bar_rows("stages", title, says, names, [panel])
-    return Chart(name="stages", title=title, says=says, svg=svg, table=table)

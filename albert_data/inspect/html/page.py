@@ -17,7 +17,6 @@ from albert_data.inspect.html.rows import embed_rows, render_viewer
 from albert_data.inspect.scripts import choose_scripts, count_scripts
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.summary import (
-    NO_BUILD_TIME,
     describe_damaged,
     format_bytes,
     format_figure,
@@ -61,7 +60,7 @@ def render(report: Report, audit: Audit) -> str:
     parts = {
         "Summary": render_tiles(_list_tiles(shards.manifest, statistics)),
         "Anatomy of a row": render_anatomy(shards, statistics),
-        "Charts": render_charts(draw_charts(statistics, report.build_time, report.input_files)),
+        "Charts": render_charts(draw_charts(statistics, report.input_files)),
         "Figures beside those intended": _render_figures(shards, statistics),
         "Audit": _render_audit(audit),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
@@ -82,8 +81,6 @@ def _list_notes(report: Report) -> Iterable[str]:
     yield _PADDING_NOTE
     if report.input_files is None:
         yield _NO_FILES
-    if report.build_time is None:
-        yield f"Where the time of the build went: {NO_BUILD_TIME}."
 
 
 def _describe(manifest: Manifest) -> str:
