@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.inspect.audit import surface as audit_surface
-from albert_data.inspect.audit.features import CASES, KINDS, find_case, find_kind, make_features
 from albert_data.inspect.audit.guesses import guess_from
 from albert_data.inspect.audit.regression import FOLDS, RIDGE, Columns, States, cross_validate
-from albert_data.inspect.audit.surface import CLOSERS, STOPS, gather_surface
+from albert_data.inspect.audit.surface import (
+    CASES,
+    CLOSERS,
+    KINDS,
+    STOPS,
+    find_case,
+    find_kind,
+    gather_surface,
+    make_features,
+)
 
 CHARACTERS = 'the river walked Quickly 12 我们 。，.!?,“”"()[]’- '
 texts = st.text(st.sampled_from(CHARACTERS), max_size=60)

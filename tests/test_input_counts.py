@@ -25,6 +25,7 @@ from albert_data.corpus.fields import Fields
 from albert_data.corpus.input_counts import Inputs
 from albert_data.corpus.inputs import find_inputs
 from albert_data.inspect.choice import Choice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.pipeline.advice import advise_inputs, list_damaged
 from albert_data.pipeline.engine import Engine, MultiprocessEngine
@@ -219,7 +220,7 @@ def test_inspect_lists_the_worst(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     capsys.readouterr()
     assert run(["inspect", str(tmp_path / "out"), "-n", "0"]) == 0
     report = inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0))
-    shown, page = capsys.readouterr().out, report.to_html()
+    shown, page = capsys.readouterr().out, render(report)
     assert "5 inputs without a document, 2 inputs with damage; the worst" in shown
     for text in (shown, page):
         assert "\x1b" not in text

@@ -27,9 +27,8 @@ from albert_data.inspect.choice import Choice
 from albert_data.inspect.html import rows as embedding
 from albert_data.inspect.html.page import render
 from albert_data.inspect.html.rows import escape_json
-from albert_data.inspect.report import inspect_folder
+from albert_data.inspect.report import format_figure, inspect_folder
 from albert_data.inspect.statistics import measure
-from albert_data.inspect.summary import format_figure
 from albert_data.shards.reader import open_shards
 
 CHARTS = ("lengths", "ngrams", "positions", "shown", "labels", "padding")
@@ -71,7 +70,7 @@ class Reader(HTMLParser):
 
 
 def write_page(folder: Path, count: int = 300) -> str:
-    return inspect_folder(folder, split="train", choice=Choice(count=count)).to_html()
+    return render(inspect_folder(folder, split="train", choice=Choice(count=count)))
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +185,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(t
     assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
     assert "chart-files" not in without
     report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
-    page = report.to_html()
+    page = render(report)
     figure = page.split('id="chart-files"')[1].split("</figure>")[0]
     assert "Unknown tokens by file: left out" not in page
     assert figure.count("<tr>") == 1 + 20 + 1
@@ -204,7 +203,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(t
 
 def test_names_of_files_stay_text_in_the_chart_too(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
-    page = inspect_folder(folder, split="train", choice=Choice(count=0), corpus=inputs).to_html()
+    page = render(inspect_folder(folder, split="train", choice=Choice(count=0), corpus=inputs))
     drawing = re.search(r'<svg[^>]*aria-labelledby="files-title.*?</svg>', page, re.DOTALL)
     assert drawing is not None
     texts = ["".join(element.itertext()) for element in ElementTree.fromstring(drawing[0]).iter(f"{SVG}text")]
@@ -248,7 +247,7 @@ def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
 def test_the_audit_uses_the_corpus_where_it_is_given(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
     report = inspect_folder(folder, split="train", choice=Choice(count=1), corpus=inputs)
-    assert audit_folder(folder).count("not known") > report.to_html().count("<td>not known</td>") >= 0
+    assert audit_folder(folder).count("not known") > render(report).count("<td>not known</td>") >= 0
 
 
 def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:

@@ -17,6 +17,7 @@ from albert_data.cli.main import run
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import Choice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import Example, open_shards
@@ -66,7 +67,7 @@ def test_statistics_by_source_are_those_of_the_rows(split: str, out: Path, token
 
 def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):
     report = inspect_folder(out, split="train", choice=Choice(count=1))
-    page, values, html = report.to_text(), report.to_dict(), report.to_html()
+    page, values, html = report.to_text(), report.to_dict(), render(report)
     assert all(len(line) <= 80 for line in page.split("Examples of")[0].splitlines())
     manifest = open_shards(out).manifest
     for one in manifest.mixture or ():

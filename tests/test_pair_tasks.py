@@ -22,10 +22,10 @@ from albert_data.convert.conversion import convert_shards
 from albert_data.errors import ConfigError, ShardError
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.audit.guesses import judge_guess
-from albert_data.inspect.audit.random_segments import check_random
+from albert_data.inspect.audit.guesses import check_random, judge_guess
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import Choice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.pair_tasks import NO_LABEL, PAIR_TASKS
@@ -94,7 +94,7 @@ def test_inspect_counts_each_label(task: str, built):
     values = report.to_dict()["statistics"]["train"]
     assert [values[f"num_{order.replace(' ', '_')}"] for order in orders] == [labels[i] for i in range(len(orders))]
     assert report.to_text()
-    assert report.to_html()
+    assert render(report)
 
 
 def test_a_row_of_two_documents_names_both(built):
@@ -105,7 +105,7 @@ def test_a_row_of_two_documents_names_both(built):
     assert f"row {row:,}: random: B is of another document" in shown
     assert f"document {example.document_key:016x}, B of document {example.document_key_b:016x}" in shown
     assert report.to_dict()["examples"][0]["document_key_b"] == f"{example.document_key_b:016x}"
-    page = report.to_html()
+    page = render(report)
     assert f'"b":"{example.document_key_b:016x}"' in page
     assert 'title="random: B is of another document"' in page
 

@@ -102,7 +102,9 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
     chosen = _make_choice(shards, NUM_IN_HTML if html else NUM_SHOWN, **choice)
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
     if html:
-        page = report.to_html().encode()
+        from albert_data.inspect.html.page import render
+
+        page = render(report).encode()
         is_saved = write_output(html, page)
     if as_json:
         show(json.dumps(report.to_dict(), indent=2))

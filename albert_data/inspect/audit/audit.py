@@ -19,13 +19,11 @@ import numpy as np
 
 from albert_data.corpus.inputs import Input
 from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
-from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
-from albert_data.inspect.audit.random_segments import check_random
+from albert_data.inspect.audit.guesses import check_random, check_surface, guess_order, judge_guess
 from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.decoding import find_byte_pieces
-from albert_data.inspect.input_files import InputFiles, attribute, attribute_sources
+from albert_data.inspect.input_files import Corpus, InputFiles, attribute, attribute_sources, find_lost, read_corpus
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.pipeline.advice import advise_on

@@ -5,23 +5,22 @@ In: a shard folder's manifest, statistics, audit and chosen rows. Out: HTML.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from albert_data.corpus.damage import REASONS
-from albert_data.inspect.audit.audit import Audit
+from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.html.rows import embed_rows, render_viewer
-from albert_data.inspect.scripts import choose_scripts, count_scripts
-from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import (
+from albert_data.inspect.report import (
+    Report,
     describe_damaged,
     format_bytes,
     format_figure,
-    label_figure,
     name_encodings,
+    tabulate_figures,
+    tabulate_scripts,
 )
 from albert_data.pipeline.advice import describe_losses
 from albert_data.report.page import (
@@ -35,13 +34,9 @@ from albert_data.report.page import (
     render_table,
     render_tiles,
 )
-from albert_data.shards.manifest import DamagedInputs, Manifest
-from albert_data.shards.reader import Shards
+from albert_data.shards.manifest import Manifest
 from albert_data.storage import find_storage, make_path
 from albert_data.wording import count_of
-
-if TYPE_CHECKING:
-    from albert_data.inspect.report import Report
 
 _PADDING_NOTE = (
     "Padding is counted as if each row were padded to the next multiple of the bucket's length; "
@@ -53,18 +48,19 @@ _NO_FILES = (
 )
 
 
-def render(report: Report, audit: Audit) -> str:
-    """The whole page."""
+def render(report: Report, audit: Audit | None = None) -> str:
+    """The whole page. audit: of the same shards; without it they are audited here, which reads all rows once more."""
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
+    audit = audit or audit_splits(shards.folder, report.opened, report.corpus)
     parts = {
-        "Summary": render_tiles(_list_tiles(shards.manifest, statistics)),
+        "Summary": render_tiles(_list_tiles(report)),
         "Anatomy of a row": render_anatomy(shards, statistics),
         "Charts": render_charts(draw_charts(statistics, report.input_files)),
-        "Figures beside those intended": _render_figures(shards, statistics),
+        "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": _render_audit(audit),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
-        "Notes": render_list(_list_notes(report)),
+        "Notes": render_list([_PADDING_NOTE, *([_NO_FILES] if report.input_files is None else [])]),
     }
     return render_page(
         [Section(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
@@ -75,12 +71,6 @@ def render(report: Report, audit: Audit) -> str:
         script=read_asset(__package__, "rows.js"),
         data=data,
     )
-
-
-def _list_notes(report: Report) -> Iterable[str]:
-    yield _PADDING_NOTE
-    if report.input_files is None:
-        yield _NO_FILES
 
 
 def _describe(manifest: Manifest) -> str:
@@ -96,8 +86,8 @@ def _describe(manifest: Manifest) -> str:
     return ", ".join(parts) + "."
 
 
-def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Iterable[tuple[str, str]]:
-    counts = manifest.counts
+def _list_tiles(report: Report) -> Iterable[tuple[str, str]]:
+    counts = report.manifest.counts
     yield "documents", f"{counts.documents:,}"
     yield "sentences", f"{counts.sentences:,}"
     yield "text", format_bytes(counts.text_bytes)
@@ -106,46 +96,52 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
         yield "equal documents dropped", f"{counts.duplicate_documents:,}"
     if counts.left_out_documents:
         yield "validation documents left out of training", f"{counts.left_out_documents:,}"
-    for name, split in manifest.splits.items():
+    for name, split in report.manifest.splits.items():
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
-    for name, measured in list(statistics.items())[:1]:
+    for name, measured in list(report.statistics.items())[:1]:
         yield f"<unk> tokens of {name}", format_figure("share", measured.unk_share)
         yield f"padding, rows padded to {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
 
 
-def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:
-    parts = [_render_intended(statistics), *_render_sources(shards.manifest, statistics)]
-    parts += [_render_encodings(shards.manifest), _render_damage(shards.manifest.damage)]
-    parts.append(_render_damaged_inputs(shards.manifest.damaged_inputs))
-    for make in (_render_pieces, _render_scripts):
-        parts += [make(name, measured, shards.tokenizer.piece_texts) for name, measured in statistics.items()]
-    return "\n".join(parts)
-
-
-def _render_intended(statistics: Mapping[str, Statistics]) -> str:
-    if not statistics:
-        return "<p>No split has rows.</p>"
-    rows = []
-    for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
-        first = figures[0]
-        values = [first.intended, *(figure.realised for figure in figures)]
-        rows.append([label_figure(first), *(format_figure(first.name, value) for value in values)])
-    return render_table(["", "intended", *statistics], rows)
-
-
-def _render_sources(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Iterable[str]:
-    """A table of the mixture, if the build has one, and one of the rows of each split by source."""
-    rows = [
-        [one.name, one.language, f"{one.passes:.3g}", *(f"{n:,}" for n in (one.num_documents, one.num_used_documents))]
-        for one in manifest.mixture or ()
-    ]
-    if rows:
-        yield render_table(["source of the mixture", "language", "passes", "documents", "used"], rows)
+def _render_figures(report: Report) -> Iterator[str]:
+    manifest, statistics = report.manifest, report.statistics
+    figures = render_table(["", "intended", *statistics], tabulate_figures(statistics))
+    yield figures if statistics else "<p>No split has rows.</p>"
+    yield from _render_sources(report)
+    if encodings := name_encodings(manifest):
+        yield render_table(["encodings found"], ([line] for line in encodings), kind="prose")
+    damage = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(manifest.damage.items()))
+    table = render_table(["what was dropped or repaired", "number"], damage)
+    yield table if manifest.damage else "<p>No document was dropped or repaired.</p>"
+    if damaged := manifest.damaged_inputs:
+        inputs = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
+        yield render_table([describe_damaged(damaged), "documents", "damage"], inputs, kind="prose")
     for name, measured in statistics.items():
+        pieces = (
+            [report.pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
+            for i, tokens in measured.most_frequent()
+        )
+        yield render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], pieces))
+    for name, measured in statistics.items():
+        if scripts := tabulate_scripts(measured, report.pieces):
+            table = render_table(["script", "letters", "tokens", "share of the letters"], scripts)
+            yield render_details(f"Scripts of {name}", table)
+
+
+def _render_sources(report: Report) -> Iterator[str]:
+    """A table of the mixture, if the build has one, and one of the rows of each split by source."""
+    mixture = [
+        [one.name, one.language, f"{one.passes:.3g}", f"{one.num_documents:,}", f"{one.num_used_documents:,}"]
+        for one in report.manifest.mixture or ()
+    ]
+    if mixture:
+        yield render_table(["source of the mixture", "language", "passes", "documents", "used"], mixture)
+    for name, measured in report.statistics.items():
         rows = [
             [
                 one.name,
-                *(f"{n:,}" for n in (one.num_rows, one.num_tokens)),
+                f"{one.num_rows:,}",
+                f"{one.num_tokens:,}",
                 format_figure("share", one.num_tokens / measured.num_tokens),
                 f"{one.num_documents:,}",
                 *(format_figure("share", share) for share in (one.unk_share, one.unpaired_share)),
@@ -155,43 +151,6 @@ def _render_sources(manifest: Manifest, statistics: Mapping[str, Statistics]) ->
         if rows:
             heads = ["rows", "tokens", "share", "documents", "<unk> in the text", "rows without a pair"]
             yield render_table([f"source of rows of {name}", *heads], rows)
-
-
-def _render_damage(damage: Mapping[str, int]) -> str:
-    if not damage:
-        return "<p>No document was dropped or repaired.</p>"
-    rows = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(damage.items()))
-    return render_table(["what was dropped or repaired", "number"], rows)
-
-
-def _render_encodings(manifest: Manifest) -> str:
-    rows = [[line] for line in name_encodings(manifest)]
-    return render_table(["encodings found"], rows, kind="prose") if rows else ""
-
-
-def _render_damaged_inputs(damaged: DamagedInputs | None) -> str:
-    if damaged is None:
-        return ""
-    rows = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
-    return render_table([describe_damaged(damaged), "documents", "damage"], rows, kind="prose")
-
-
-def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
-    rows = (
-        [pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
-        for i, tokens in measured.most_frequent()
-    )
-    return render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], rows))
-
-
-def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
-    """Nothing where there is only one."""
-    chosen = choose_scripts(count_scripts(measured.piece_counts, pieces))
-    rows = [
-        [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_figure("share", one.share)] for one in chosen
-    ]
-    table = render_table(["script", "letters", "tokens", "share of the letters"], rows)
-    return render_details(f"Scripts of {name}", table) if rows else ""
 
 
 def _render_audit(audit: Audit) -> str:

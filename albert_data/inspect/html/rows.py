@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from albert_data.inspect.choice import Choice
-from albert_data.inspect.decoding import PLAIN, Segment, decode_segments, name_pair
+from albert_data.inspect.decoding import PLAIN, Token, decode_segments, name_pair
 from albert_data.inspect.terminal import escape_controls
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import escape, read_asset
@@ -79,13 +79,13 @@ def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]
         "masked": len(example.masked_positions),
         "document": f"{example.document_key:016x}",
         **({} if example.document_key_b in (None, example.document_key) else {"b": f"{example.document_key_b:016x}"}),
-        "segments": [_segment_to_dict(segment) for segment in decode_segments(example, tokenizer)],
+        "segments": [_segment_to_dict(*segment) for segment in decode_segments(example, tokenizer)],
     }
 
 
-def _segment_to_dict(segment: Segment) -> dict[str, Any]:
+def _segment_to_dict(name: str, tokens: list[Token]) -> dict[str, Any]:
     parts: list[str | list[str]] = []
-    for token in segment.tokens:
+    for token in tokens:
         if token.kind == PLAIN:
             parts.append(escape_controls(token.original))
             continue
@@ -94,4 +94,4 @@ def _segment_to_dict(segment: Segment) -> dict[str, Any]:
         parts.append([token.kind, *map(escape_controls, name_pair(token))])
     if parts and isinstance(parts[0], str):
         parts[0] = parts[0].removeprefix(" ")  # of the first word
-    return {"name": segment.name, "parts": parts}
+    return {"name": name, "parts": parts}
