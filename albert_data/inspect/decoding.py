@@ -15,7 +15,7 @@ import numpy as np
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import num_bytes
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
@@ -61,6 +61,17 @@ def _decode(example: Example, begin: int, end: int, tokenizer: Tokenizer) -> Ite
 def name_kind(original: int, shown: int, tokenizer: Tokenizer) -> str:
     """What became of a masked token, from its id and the one that is shown."""
     return MASKED if shown == tokenizer.mask_id else KEPT if shown == original else RANDOM
+
+
+def find_starts(ids: np.ndarray, rule: WordRule, is_special: np.ndarray) -> np.ndarray:
+    """Whether each token of one segment begins a word: bool. A special piece in a segment is a word of its own.
+
+    is_special: bool [vocabulary]
+    """
+    special = is_special[ids]
+    starts: np.ndarray = find_word_starts(ids, rule) | special
+    starts[1:] |= special[:-1]
+    return starts
 
 
 def read_byte(piece: str) -> int | None:

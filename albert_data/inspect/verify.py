@@ -1,8 +1,9 @@
 """Checks that a shard folder is still what its manifest says, byte for byte, and that its rows keep all rules.
 
-In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known.
-Threads check several shards at once, or the workers of an engine. Validation comes first: none of its documents may be
-in training.
+In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known. Damage of
+any kind gives faults, never an exception. Nearly all time is spent in hashing, Arrow and kernels, which release the
+GIL, so threads check several shards at once; or the workers of an engine do. Validation comes first: none of its
+documents may be in training.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow
@@ -58,24 +57,12 @@ from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
-# ---- shard_checks: FOLD THIS TEXT IN ----
-# Checks one file of a shard folder against its entry in the manifest, and the rows of a shard against the rules.
-#
-# In: a folder and a file's entry in the manifest, in any state. Out: faults, each with its row or byte where that
-# is known. Damage of any kind gives faults, never an exception. Nearly all time is spent in hashing, Arrow and kernels,
-# which release the GIL, so threads check several shards at once.
-
 MAX_SHARD_FAULTS = 10
+_MAX_ENTRY_FAULTS = 20
+_MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of the machine, not of the file
+_TRAIN = SPLITS[0]
 Advance = Callable[[int], object]
-
-
-class Finding(Enum):
-    """The faults of a whole file that decide whether its rows are checked."""
-
-    MISSING = "there is no such file, or none that can be read"
-    OTHER_SHARD = "the file holds another shard of the folder"
-    CHANGED = "the file's size or hash is not the manifest's"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +73,6 @@ class Fault:
     what: str
     row: int | None = None
     byte: int | None = None
-    finding: Finding | None = None
 
     def __str__(self) -> str:
         row = "" if self.row is None else f", row {self.row:,}"
@@ -94,199 +80,7 @@ class Fault:
         return f"{self.file}{row}{byte}: {self.what}"
 
 
-@dataclass(kw_only=True)
-class Checked:
-    """The result for one file. keys: uint64, of the documents in it, if they were asked for."""
-
-    faults: list[Fault] = field(default_factory=list)
-    keys: list[np.ndarray] = field(default_factory=list)
-
-
-def check_file(
-    folder: Path, expected: TokenizerEntry | WordsEntry | ShardEntry, others: Mapping[str, str], advance: Advance
-) -> Fault | None:
-    """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
-
-    others: the names of the listed shards by their SHA-256, to recognise a shard under another shard's name.
-    """
-    name = expected.file
-    try:
-        path, num_bytes = find_file(folder, name)
-        found = hash_file(path, advance)
-    except ShardError as error:
-        return Fault(file=name, what=str(error), finding=Finding.MISSING)
-    except OSError as error:
-        if error.errno in _SHORTAGES:
-            raise
-        what = f"is listed in the manifest, but can't be read: {error.strerror}"
-        return Fault(file=name, what=what, finding=Finding.MISSING)
-    expected_bytes = expected.num_bytes if isinstance(expected, ShardEntry) else num_bytes
-    if found != expected.sha256 and found in others:
-        what = f"holds the bytes of {others[found]}: put each file where it belongs"
-        return Fault(file=name, what=what, finding=Finding.OTHER_SHARD)
-    if num_bytes != expected_bytes:
-        what = f"has {num_bytes:,} bytes; the manifest says {expected_bytes:,}"
-        return Fault(file=name, what=what, finding=Finding.CHANGED)
-    if found != expected.sha256:
-        what = f"has the SHA-256 {found}; the manifest says {expected.sha256}"
-        return Fault(file=name, what=what, finding=Finding.CHANGED)
-    return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardCheck:
-    """Checks shards, one a call. rules: None for sizes and hashes alone; keeps_keys: whether Checked.keys is wanted.
-
-    others: see check_file.
-    """
-
-    folder: Path
-    rules: RowRules | None
-    others: Mapping[str, str]
-    compression: str
-    keeps_keys: bool
-    advance: Advance
-
-    def __call__(self, shard: ShardEntry) -> Checked:
-        fault = check_file(self.folder, shard, self.others, self.advance)
-        checked = Checked(faults=[fault] if fault else [])
-        if self.rules is None or (fault and fault.finding is not Finding.CHANGED):
-            return checked
-        path = self.folder / shard.file
-        found = list(self._check_rows(path, shard, self.rules, checked.keys))
-        if fault and not found:
-            found = [self._locate_change(path, shard, self.rules)]
-        checked.faults += found
-        self.advance(shard.num_bytes)
-        return checked
-
-    def _check_rows(self, path: Path, shard: ShardEntry, rules: RowRules, keys: list[np.ndarray]) -> Iterator[Fault]:
-        """Check the rows of a shard that is there, and their number."""
-        name, totals = shard.file, Counter[str]()
-        faults = self._find_row_faults(path, name, rules, totals, keys)
-        try:
-            yield from islice(faults, MAX_SHARD_FAULTS)
-            if rest := sum(1 for _ in faults):
-                yield Fault(file=name, what=f"{count_of(rest, 'more row')} at fault")
-        except ShardError as error:
-            yield Fault(file=name, what=str(error))
-            return
-        for total in TOTALS:
-            found, said = totals[total], getattr(shard, total)
-            if said is not None and found != said:
-                yield Fault(file=name, what=f"{total} is {found:,}; the manifest says {said:,}")
-
-    def _find_row_faults(
-        self, path: Path, name: str, rules: RowRules, totals: Counter[str], keys: list[np.ndarray]
-    ) -> Iterator[Fault]:
-        key_names = [name for name in ("document_key", DOCUMENT_KEY_B) if name in rules.schema.names]
-        for batch in read_batches(path, rules.schema):
-            for row, what in find_row_faults(batch, rules):
-                yield Fault(file=name, what=what, row=totals["num_rows"] + row)
-            if self.keeps_keys:
-                keys += [np.unique(batch.column(name).to_numpy()) for name in key_names]
-            totals["num_rows"] += batch.num_rows
-            totals["num_tokens"] += len(batch.column("input_ids").flatten())
-            totals["num_masked"] += len(batch.column("masked_ids").flatten())
-            totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
-            first_keys, *others = (batch.column(name).to_numpy() for name in key_names)
-            totals["num_random"] += sum(int(np.count_nonzero(first_keys != keys_b)) for keys_b in others)
-
-    def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
-        """Describe a change of bytes after which every row still keeps the rules."""
-        change = find_changed_byte(path, rules.schema, self.compression, shard.sha256)
-        if change is None:
-            return Fault(
-                file=shard.file,
-                what="every row keeps the rules, but written anew they do not give the build's bytes: a value, such as "
-                "the id of a token, may be replaced by another one that is allowed, so no row here can be trusted",
-            )
-        return Fault(
-            file=shard.file,
-            byte=change.byte,
-            what=f"is 0x{change.found:02x}; the build wrote 0x{change.expected:02x}. The rows are as they were built",
-        )
-
-
-def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
-    """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
-    at = "the footer, the end of the file"
-    try:
-        reader = pyarrow.ipc.open_file(map_file(path))
-        if not reader.schema.equals(schema):
-            raise ShardError(describe_columns(reader.schema))
-        for i in range(reader.num_record_batches):
-            at = f"record batch {i}"
-            batch = reader.get_batch(i)
-            batch.validate(full=True)
-            if any(has_nulls(column) for column in batch.columns):
-                raise ShardError(f"holds nulls in {at}; none are allowed")
-            yield batch
-    except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
-        raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
-
-
-class Change(NamedTuple):
-    """The first byte that differs from what the build wrote."""
-
-    byte: int
-    found: int
-    expected: int
-
-
-def find_changed_byte(path: Path, schema: pyarrow.Schema, compression: str, expected_sha256: str) -> Change | None:
-    """The first changed byte of a shard whose rows are still those of the build.
-
-    Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
-    themselves changed, or this version of Arrow writes other bytes than the build's.
-    """
-    with find_storage(path).open(path) as file:
-        comparison = _Comparison(file.read)
-        try:
-            codec = None if compression == "none" else compression
-            options = pyarrow.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-            sink = pyarrow.PythonFile(comparison, mode="w")
-            with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
-                for batch in read_batches(path, schema):
-                    writer.write_batch(batch)
-            sink.flush()
-        except (ShardError, ValueError, pyarrow.ArrowException):  # ValueError: a manifest with no such codec
-            return None
-    return comparison.first if comparison.hexdigest() == expected_sha256 else None
-
-
-class _Comparison:
-    """Acts as a file to write to: it keeps the hash of what is written, and where that first differs from a file."""
-
-    closed = False
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read, self._digest, self._position = read, sha256(), 0
-        self.first: Change | None = None
-
-    def write(self, data: bytes) -> int:
-        expected, found = bytes(data), self._read(len(data))
-        self._digest.update(expected)
-        # If fewer bytes were read, the file is shorter than what the build wrote: then no single byte changed.
-        if self.first is None and expected != found and len(expected) == len(found):
-            at = int(np.argmax(np.frombuffer(found, np.uint8) != np.frombuffer(expected, np.uint8)))
-            self.first = Change(byte=self._position + at, found=found[at], expected=expected[at])
-        self._position += len(expected)
-        return len(expected)
-
-    def flush(self) -> None:
-        pass
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
-
-
-# ---- verify ----
-
-_TRAIN = SPLITS[0]
-_MAX_ENTRY_FAULTS = 20
-_MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
-Run = Callable[[ShardCheck, Sequence[ShardEntry]], Iterator[Checked]]  # checks shards at the same time, in order
+Run = Callable[["ShardCheck", Sequence[ShardEntry]], Iterator["Checked"]]  # checks shards at the same time, in order
 
 
 def verify(
@@ -366,7 +160,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, words = manifest.tokenizer, manifest.words
     entries: list[TokenizerEntry | WordsEntry] = [expected, *([words] if words else [])]
-    faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, lambda num_bytes: None))]
+    faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, _ignore)[0])]
     yield from faults
     if quick:
         return None
@@ -485,11 +279,182 @@ def _check_first(check: ShardCheck, shards: Sequence[ShardEntry]) -> None:
 def describe_sound(folder: Path, *, quick: bool = False) -> str:
     """The contents of a folder without faults, in one line."""
     splits = read_manifest(folder).splits.values()
-    shards, rows, tokens = (
-        sum(len(split.shards) for split in splits),
-        sum(split.num_rows for split in splits),
-        sum(split.num_tokens for split in splits),
-    )
-    counts = (count_of(shards, "shard"), count_of(rows, "row"), count_of(tokens, "token"))
+    shards = count_of(sum(len(split.shards) for split in splits), "shard")
+    rows = count_of(sum(split.num_rows for split in splits), "row")
+    tokens = count_of(sum(split.num_tokens for split in splits), "token")
     proof = "sizes and hashes are as the manifest says; no row was checked" if quick else "all is as the manifest says"
-    return f"{', '.join(counts)}: {proof}"
+    return f"{shards}, {rows}, {tokens}: {proof}"
+
+
+# ---- one file ----
+
+
+@dataclass(kw_only=True)
+class Checked:
+    """The result for one file. keys: uint64, of the documents in it, if they were asked for."""
+
+    faults: list[Fault] = field(default_factory=list)
+    keys: list[np.ndarray] = field(default_factory=list)
+
+
+def check_file(
+    folder: Path, expected: TokenizerEntry | WordsEntry | ShardEntry, others: Mapping[str, str], advance: Advance
+) -> tuple[Fault | None, bool]:
+    """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
+
+    others: the names of the listed shards by their SHA-256, to recognise a shard under another shard's name. Returns
+    the fault, and whether the file is there, sound or changed.
+    """
+    name = expected.file
+    try:
+        path, num_bytes = find_file(folder, name)
+        found = hash_file(path, advance)
+    except ShardError as error:
+        return Fault(file=name, what=str(error)), False
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise
+        return Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}"), False
+    if found == expected.sha256 and num_bytes == getattr(expected, "num_bytes", num_bytes):
+        return None, True
+    if found != expected.sha256 and found in others:
+        return Fault(file=name, what=f"holds the bytes of {others[found]}: put each file where it belongs"), False
+    if num_bytes != (said := getattr(expected, "num_bytes", num_bytes)):
+        return Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {said:,}"), True
+    return Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}"), True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardCheck:
+    """Checks shards, one a call. rules: None for sizes and hashes alone; keeps_keys: whether Checked.keys is wanted.
+
+    others: see check_file.
+    """
+
+    folder: Path
+    rules: RowRules | None
+    others: Mapping[str, str]
+    compression: str
+    keeps_keys: bool
+    advance: Advance
+
+    def __call__(self, shard: ShardEntry) -> Checked:
+        fault, is_there = check_file(self.folder, shard, self.others, self.advance)
+        checked = Checked(faults=[fault] if fault else [])
+        if self.rules is None or not is_there:
+            return checked
+        path = self.folder / shard.file
+        found = list(self._check_rows(path, shard, self.rules, checked.keys))
+        if fault and not found:
+            found = [self._locate_change(path, shard, self.rules)]
+        checked.faults += found
+        self.advance(shard.num_bytes)
+        return checked
+
+    def _check_rows(self, path: Path, shard: ShardEntry, rules: RowRules, keys: list[np.ndarray]) -> Iterator[Fault]:
+        """Check the rows of a shard that is there, and their number."""
+        name, totals = shard.file, Counter[str]()
+        faults = self._find_row_faults(path, name, rules, totals, keys)
+        try:
+            yield from islice(faults, MAX_SHARD_FAULTS)
+            if rest := sum(1 for _ in faults):
+                yield Fault(file=name, what=f"{count_of(rest, 'more row')} at fault")
+        except ShardError as error:
+            yield Fault(file=name, what=str(error))
+            return
+        for total in TOTALS:
+            found, said = totals[total], getattr(shard, total)
+            if said is not None and found != said:
+                yield Fault(file=name, what=f"{total} is {found:,}; the manifest says {said:,}")
+
+    def _find_row_faults(
+        self, path: Path, name: str, rules: RowRules, totals: Counter[str], keys: list[np.ndarray]
+    ) -> Iterator[Fault]:
+        key_names = [name for name in ("document_key", DOCUMENT_KEY_B) if name in rules.schema.names]
+        for batch in read_batches(path, rules.schema):
+            for row, what in find_row_faults(batch, rules):
+                yield Fault(file=name, what=what, row=totals["num_rows"] + row)
+            if self.keeps_keys:
+                keys += [np.unique(batch.column(name).to_numpy()) for name in key_names]
+            totals["num_rows"] += batch.num_rows
+            totals["num_tokens"] += len(batch.column("input_ids").flatten())
+            totals["num_masked"] += len(batch.column("masked_ids").flatten())
+            totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
+            first_keys, *others = (batch.column(name).to_numpy() for name in key_names)
+            totals["num_random"] += sum(int(np.count_nonzero(first_keys != keys_b)) for keys_b in others)
+
+    def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
+        """Describe a change of bytes after which every row still keeps the rules."""
+        if change := find_changed_byte(path, rules.schema, self.compression, shard.sha256):
+            byte, found, expected = change
+            what = f"is 0x{found:02x}; the build wrote 0x{expected:02x}. The rows are as they were built"
+            return Fault(file=shard.file, byte=byte, what=what)
+        return Fault(
+            file=shard.file,
+            what="every row keeps the rules, but written anew they do not give the build's bytes: a value, such as the "
+            "id of a token, may be replaced by another one that is allowed, so no row here can be trusted",
+        )
+
+
+def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
+    """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
+    at = "the footer, the end of the file"
+    try:
+        reader = pyarrow.ipc.open_file(map_file(path))
+        if not reader.schema.equals(schema):
+            raise ShardError(describe_columns(reader.schema))
+        for i in range(reader.num_record_batches):
+            at = f"record batch {i}"
+            batch = reader.get_batch(i)
+            batch.validate(full=True)
+            if any(has_nulls(column) for column in batch.columns):
+                raise ShardError(f"holds nulls in {at}; none are allowed")
+            yield batch
+    except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
+        raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
+
+
+def find_changed_byte(
+    path: Path, schema: pyarrow.Schema, compression: str, expected_sha256: str
+) -> tuple[int, int, int] | None:
+    """The first changed byte of a shard whose rows are still those of the build: where, what it is, what it was.
+
+    Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
+    themselves changed, or this version of Arrow writes other bytes than the build's.
+    """
+    with find_storage(path).open(path) as file:
+        comparison = _Comparison(file.read)
+        try:
+            codec = None if compression == "none" else compression
+            options = pyarrow.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+            sink = pyarrow.PythonFile(comparison, mode="w")
+            with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
+                for batch in read_batches(path, schema):
+                    writer.write_batch(batch)
+            sink.flush()
+        except (ShardError, ValueError, pyarrow.ArrowException):  # ValueError: a manifest with no such codec
+            return None
+    return comparison.first if comparison.digest.hexdigest() == expected_sha256 else None
+
+
+class _Comparison:
+    """Acts as a file to write to: it keeps the hash of what is written, and where that first differs from a file."""
+
+    closed = False
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read, self._position, self.digest = read, 0, sha256()
+        self.first: tuple[int, int, int] | None = None
+
+    def write(self, data: bytes) -> int:
+        expected, found = bytes(data), self._read(len(data))
+        self.digest.update(expected)
+        # If fewer bytes were read, the file is shorter than what the build wrote: then no single byte changed.
+        if self.first is None and expected != found and len(expected) == len(found):
+            at = int(np.argmax(np.frombuffer(found, np.uint8) != np.frombuffer(expected, np.uint8)))
+            self.first = (self._position + at, found[at], expected[at])
+        self._position += len(expected)
+        return len(expected)
+
+    def flush(self) -> None:
+        pass

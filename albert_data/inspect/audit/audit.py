@@ -141,7 +141,7 @@ def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -
     """A check whose figure is a share: `part` of `whole` things."""
     share = _share(part, whole)
     finding = f"{format_share(share)}, {part:,} of {count_of(whole, noun)}"
-    return Check(rule=rule, figure=share, finding=finding, details={"count": part, "of": whole, **details})
+    return Check(rule, share, finding, details={"count": part, "of": whole, **details})
 
 
 # ---- pairs ----
@@ -165,7 +165,7 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
         yield _check_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
     else:
         finding = "this tokenizer doesn't mark the first word of a sentence, so this can't be known"
-        yield Check(rule=rules.SEGMENTS_INSIDE_WORD, figure=None, finding=finding)
+        yield Check(rules.SEGMENTS_INSIDE_WORD, None, finding)
 
 
 def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
@@ -173,7 +173,7 @@ def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
     guessed = guess_order(facts.lens_a[is_pair], facts.lens_b[is_pair], facts.labels[is_pair] == 1)
     if guessed is None:
         finding = f"{count_of(int(is_pair.sum()), 'pair')} are too few"
-        return Check(rule=rule, figure=None, finding=finding)
+        return Check(rule, None, finding)
     return judge_guess(rule, *guessed)
 
 
@@ -188,7 +188,7 @@ def _check_near_empty(subject: Subject) -> Check:
         f"{format_share(asked)}"
     )
     details = {"count": count, "of": len(facts), "share": share, "asked_for": asked, "under_tokens": least}
-    return Check(rule=rules.NEAR_EMPTY_ROWS, figure=max(0.0, share - asked), finding=finding, details=details)
+    return Check(rules.NEAR_EMPTY_ROWS, max(0.0, share - asked), finding, details)
 
 
 # ---- copies ----
@@ -239,11 +239,11 @@ def _check_shared(subject: Subject) -> Check:
     keys = np.stack([subject.facts.keys, subject.facts.keys_b])
     parts = [np.unique(keys[:, begin:end]) for begin, end in zip(subject.begins, subject.begins[1:], strict=False)]
     if len(parts) < 2:
-        return Check(rule=rules.SHARED_DOCUMENTS, figure=None, finding="one split alone has rows")
+        return Check(rules.SHARED_DOCUMENTS, None, "one split alone has rows")
     shared = np.intersect1d(parts[0], parts[1], assume_unique=True)
     finding = f"{len(shared):,} of the {count_of(len(parts[1]), 'document')} of validation are in training too"
     details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
-    return Check(rule=rules.SHARED_DOCUMENTS, figure=len(shared), finding=finding, details=details)
+    return Check(rules.SHARED_DOCUMENTS, len(shared), finding, details)
 
 
 def _count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
@@ -259,8 +259,8 @@ def _check_boilerplate(subject: Subject) -> Check:
     rule = rules.BOILERPLATE
     is_chosen, part = choose_documents(subject.documents, subject.add_by_document(subject.facts.num_text))
     windows, num_chosen = gather_windows(subject.shards, is_chosen[subject.owners], part), int(is_chosen.sum())
-    if len(windows) == 0:
-        return Check(rule=rule, figure=None, finding=f"no segment has {WINDOW} tokens")
+    if len(windows.hashes) == 0:
+        return Check(rule, None, f"no segment has {WINDOW} tokens")
     num_documents = _count_documents(windows.hashes, subject.owners[windows.rows])
     least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
     share = _share(int(np.count_nonzero(num_documents >= least)), len(num_documents))
@@ -278,7 +278,7 @@ def _check_boilerplate(subject: Subject) -> Check:
         text = _decode_window(subject, int(windows.rows[most]), int(windows.positions[most]))
         finding += f'; the most frequent: "{text}", in {num_documents[most]:,}'
         details |= {"example": text, "example_documents": int(num_documents[most])}
-    return Check(rule=rule, figure=share, finding=finding, details=details)
+    return Check(rule, share, finding, details)
 
 
 def _decode_window(subject: Subject, row: int, position: int) -> str:
@@ -312,7 +312,7 @@ def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
         yield _check_bytes(subject, input_files)
     if input_files is None:
         for rule in (rules.UNKNOWN_BY_FILE, rules.LARGEST_FILE):
-            yield Check(rule=rule, figure=None, finding=_NEEDS_CORPUS)
+            yield Check(rule, None, _NEEDS_CORPUS)
         return
     coverage = {"num_documents": input_files.num_documents, "num_documents_found": input_files.num_documents_found}
     num_missing = input_files.num_documents - input_files.num_documents_found
@@ -325,7 +325,7 @@ def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
         details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in input_files.files}},
     )
     if len(input_files.files) == 1:
-        yield Check(rule=rules.LARGEST_FILE, figure=None, finding="the corpus is one file or source")
+        yield Check(rules.LARGEST_FILE, None, "the corpus is one file or source")
         return
     yield Check(
         rule=rules.LARGEST_FILE,
@@ -349,7 +349,7 @@ def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
     rule = rules.LOST_CHARACTERS
     if corpus is None:
         finding = "shards hold the text as it was normalised; give the build's inputs with --corpus"
-        return Check(rule=rule, figure=None, finding=finding)
+        return Check(rule, None, finding)
     total, lost = find_lost(corpus.characters, subject.tokenizer)
     count = sum(one.count for one in lost)
     finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'visible character')}"
@@ -357,4 +357,4 @@ def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
         shown = (f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN])
         finding += f"; the most frequent: {'; '.join(shown)}"
     details = {"count": count, "of": total, "characters": [one.to_dict() for one in lost[:_SHOWN]]}
-    return Check(rule=rule, figure=_share(count, total), finding=finding, details=details)
+    return Check(rule, _share(count, total), finding, details)

@@ -1,4 +1,4 @@
-"""How well the order of pairs can be guessed from lengths or from the surface, and whether labels fit quotation marks.
+"""How well the labels of pairs can be guessed from lengths, surface or shared words, and whether they fit quotations.
 
 In: the splits of a folder. Out: checks. A logistic regression guesses, cross-validated. For the surface, all
 pairs of a document are in one fold, because they are alike; for lengths, folds are of rows.
@@ -17,7 +17,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.regression import FOLD_INFLATION, FOLDS, Columns, States, cross_validate
-from albert_data.inspect.audit.rows import RowFacts, Subject
+from albert_data.inspect.audit.rows import RowFacts, Subject, read_batches
 from albert_data.inspect.audit.rules import Check, Rule
 from albert_data.inspect.audit.surface import Features, Surface, gather_surface, make_features
 from albert_data.pair_tasks import IN_ORDER, RANDOM_B
@@ -30,7 +30,7 @@ MAX_ROWS = 200_000  # for lengths: gives a standard error of 0.15 points, in hal
 _MIN_ROWS = 50
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
 MIN_TELLING = 5  # at least so many documents must have a pair whose quotation marks show the order
-_ERRORS = 3  # standard errors that a guess must differ from chance
+_ERRORS = 3  # standard errors that a guess must differ from chance, and a share from the intended one
 _CERTAINTY = 0.999  # the probability that no sign is named by chance alone
 _GROUPS = {  # groups of features that tell the order only if pairs are faulty
     rules.ORDER_FROM_FRAGMENTS: ("lower case", "stops", "brackets", "headings"),
@@ -69,7 +69,7 @@ def judge_guess(
     )
     gain = accuracy - chance if accuracy - chance > _ERRORS * error else 0.0
     measured = {"accuracy": accuracy, "chance": chance, "standard_error": error}
-    return Check(rule=rule, figure=gain, finding=finding, details={**measured, **details})
+    return Check(rule, gain, finding, details={**measured, **details})
 
 
 def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
@@ -80,24 +80,26 @@ def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
         found = f"{count_of(len(surface), 'pair')} of {count_of(num_documents, 'document')}"
         finding = f"{found} are too few; at least {MIN_PAIRS} of {MIN_DOCUMENTS} are needed"
         for rule in (rules.ORDER_FROM_SURFACE, *_GROUPS):
-            yield Check(rule=rule, figure=None, finding=finding)
+            yield Check(rule, None, finding)
     else:
-        yield from _guess(surface, make_features(surface, opened[0].tokenizer))
+        features = make_features(surface, opened[0].tokenizer)
+        by_group = {group: guess_from(surface, features, (group,))[0] for group in features.all_groups}
+        none = "; no single sign shows it"
+        yield _guess(rules.ORDER_FROM_SURFACE, surface, features, features.all_groups, none, accuracy_by_group=by_group)
+        for rule, groups in _GROUPS.items():
+            yield _guess(rule, surface, features, groups)
     yield _check_quotes(surface)
 
 
-def _guess(surface: Surface, features: Features) -> Iterator[Check]:
-    strongest = find_strongest(features, surface.is_swapped)
-    accuracy, error = guess_from(surface, features, features.all_groups)
-    by_group = {group: guess_from(surface, features, (group,))[0] for group in features.all_groups}
-    extra = f"; strongest sign: {strongest[0].describe()}" if strongest else "; no single sign shows it"
-    shown = [sign.to_dict() for sign in strongest]
-    yield judge_guess(rules.ORDER_FROM_SURFACE, accuracy, error, extra, accuracy_by_group=by_group, signs=shown)
-    for rule, groups in _GROUPS.items():
-        strongest = find_strongest(features, surface.is_swapped, groups)
-        extra = f"; strongest sign: {strongest[0].describe()}" if strongest else ""
-        shown = [sign.to_dict() for sign in strongest]
-        yield judge_guess(rule, *guess_from(surface, features, groups), extra, signs=shown)
+def _guess(
+    rule: Rule, surface: Surface, features: Features, groups: tuple[str, ...], extra: str = "", **details: Any
+) -> Check:
+    """extra: said where no single sign shows the order."""
+    strongest = find_strongest(features, surface.is_swapped, groups)
+    if strongest:
+        extra = f"; strongest sign: {strongest[0].describe()}"
+    signs = [sign.to_dict() for sign in strongest]
+    return judge_guess(rule, *guess_from(surface, features, groups), extra, **details, signs=signs)
 
 
 def guess_from(surface: Surface, features: Features, groups: tuple[str, ...]) -> tuple[float, float]:
@@ -122,15 +124,13 @@ def _make_design(features: Features) -> States:
     return States(states_a=numbers[features.states_a], states_b=numbers[features.states_b], num_states=int(tells.sum()))
 
 
-def find_strongest(
-    features: Features, is_swapped: np.ndarray, groups: tuple[str, ...] = (), count: int = 5
-) -> list[Sign]:
+def find_strongest(features: Features, is_swapped: np.ndarray, groups: tuple[str, ...], count: int = 5) -> list[Sign]:
     """The signs by which guesses gain most, the strongest first, without those that chance can explain.
 
     Chance is that of fair coins, and the limit such that with probability _CERTAINTY no sign exceeds it by chance.
     Of several signs with the same figures only one is named.
     """
-    chosen = features.choose(groups or features.all_groups)
+    chosen = features.choose(groups)
     shown, later = count_states(chosen, is_swapped)
     limit = NormalDist().inv_cdf(1 - (1 - _CERTAINTY) / (2 * len(chosen.names)))
     gains = np.abs(later - shown / 2)
@@ -172,14 +172,14 @@ def _check_quotes(surface: Surface) -> Check:
     documents = np.unique(surface.keys[is_telling], return_inverse=True)[1]
     if len(set(documents.tolist())) < MIN_TELLING:
         finding = f"{pairs} with a quotation or bracket across the segments are too few"
-        return Check(rule=rule, figure=None, finding=finding, details=details)
+        return Check(rule, None, finding, details)
     excess = np.bincount(documents, is_wrong[is_telling] - wrong / count)
     error = math.sqrt(float(excess @ excess)) / count  # by documents, as the pairs of one are not independent
     finding = (
         f"{format_share(1 - wrong / count)} of {pairs} with a quotation or bracket across the segments have the order "
         "that it suggests; 70 to 81 % have in books, and half of them with random labels"
     )
-    return Check(rule=rule, figure=max(0.0, wrong / count - 2 * error), finding=finding, details=details)
+    return Check(rule, max(0.0, wrong / count - 2 * error), finding, details)
 
 
 def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
@@ -232,12 +232,8 @@ def _scale_columns(columns: np.ndarray) -> np.ndarray:
     return np.concatenate([scaled, np.ones((len(scaled), 1))], axis=1)
 
 
-# ---- random_segments: FOLD THIS TEXT IN ----
-# Whether pairs with a segment B of another document can be recognised without reading, and how many there are.
-#
-# In: the rows of splits whose sentence task has such pairs. Out: checks. They compare pairs in order with random ones.
+# ---- random segments ----
 
-_ERRORS = 3  # standard errors that a share must differ from the intended one
 _TOPIC_PAIRS = 20_000  # gives a standard error of 0.4 points, at best, in two seconds
 
 
@@ -252,7 +248,7 @@ def check_random(subject: Subject) -> Iterator[Check]:
     for rule, found in ((rules.RANDOM_FROM_LENGTHS, guessed), (rules.RANDOM_FROM_TOPIC, _guess_from_topic(subject))):
         if found is None:
             finding = f"{count_of(int(is_compared.sum()), 'pair')} in order or random are too few"
-            yield Check(rule=rule, figure=None, finding=finding)
+            yield Check(rule, None, finding)
         else:
             share = float(is_random[is_compared].mean())
             yield judge_guess(rule, *found, chance=max(share, 1 - share))
@@ -270,7 +266,7 @@ def _check_shares(facts: RowFacts, config: ExampleConfig) -> Check:
     named = ", ".join(f"{format_share(share)} {order}" for order, share in zip(orders, shares.tolist(), strict=True))
     details = {order.replace(" ", "_"): share for order, share in zip(orders, shares.tolist(), strict=True)}
     finding = f"{named} of {count_of(num_pairs, 'pair')}; {format_share(intended)} each are intended"
-    return Check(rule=rule, figure=most if most > _ERRORS * error else 0.0, finding=finding, details=details)
+    return Check(rule, most if most > _ERRORS * error else 0.0, finding, details)
 
 
 def _guess_from_topic(subject: Subject) -> tuple[float, float] | None:
@@ -279,7 +275,7 @@ def _guess_from_topic(subject: Subject) -> tuple[float, float] | None:
     task, vocab_size = subject.shards[0].manifest.config.examples.task, subject.tokenizer.vocab_size
     counts = np.ones(vocab_size)
     rows: list[tuple[np.ndarray, np.ndarray]] = []
-    for batch in (batch for shards in subject.shards for batch in shards.batches()):
+    for batch in read_batches(subject.shards):
         ids = restore_ids(batch)
         counts += np.bincount(ids, minlength=vocab_size)
         chosen = np.isin(batch.sop_label, [task.label_of(IN_ORDER), task.label_of(RANDOM_B)])

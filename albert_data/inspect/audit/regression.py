@@ -10,7 +10,6 @@ chance, where precision matters, the two are nearly equal, and a few steps suffi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -25,42 +24,32 @@ RIDGE = 1e-3
 FOLD_INFLATION = 4 / 3
 
 
-class Design(Protocol):
-    """Columns of numbers, one for each weight."""
-
-    def gram(self, fold: np.ndarray) -> np.ndarray:
-        """The products of all columns, summed over the rows of each fold: float64, (FOLDS, weights, weights)."""
-
-    def score(self, weights: np.ndarray) -> np.ndarray:
-        """The weighted sum of the columns: float64, of each row."""
-
-    def project(self, values: np.ndarray) -> np.ndarray:
-        """The product of each column with a value for each row: float64."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """A dense design. values: float64, (rows, weights)."""
+    """A dense design: columns of numbers, one for each weight. values: float64 [rows, weights]"""
 
     values: np.ndarray
 
     def gram(self, fold: np.ndarray) -> np.ndarray:
+        """The products of all columns, summed over the rows of each fold: float64 [FOLDS, weights, weights]."""
         return np.stack([self.values[fold == i].T @ self.values[fold == i] for i in range(FOLDS)])
 
     def score(self, weights: np.ndarray) -> np.ndarray:
+        """The weighted sum of the columns: float64 [rows]."""
         scores: np.ndarray = self.values @ weights
         return scores
 
     def project(self, values: np.ndarray) -> np.ndarray:
+        """The product of each column with a value for each row: float64 [weights]."""
         projected: np.ndarray = values @ self.values
         return projected
 
 
 @dataclass(frozen=True, kw_only=True)
 class States:
-    """A sparse design: a column is 1 where only A has its state, -1 where only B has. So there is no constant.
+    """The same, sparse: a column is 1 where only A has its state, -1 where only B has. So there is no constant.
 
-    states_a, states_b: int16, (rows, features).
+    states_a, states_b: int16 [rows, features]
     """
 
     states_a: np.ndarray
@@ -83,7 +72,7 @@ class States:
         return out
 
 
-def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
+def cross_validate(design: Columns | States, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Whether each row's guess is right: 1.0, 0.0, or 0.5 where there is none. fold: int below FOLDS, of each row."""
     grams = design.gram(fold)
     guesses = np.zeros(len(fold))
@@ -96,7 +85,7 @@ def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> 
     return right
 
 
-def _fit(design: Design, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray) -> np.ndarray:
+def _fit(design: Columns | States, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray) -> np.ndarray:
     """The scores of all rows, with weights fitted on some of them. learns: 1.0 for these, 0.0 for the others."""
     penalty = RIDGE * max(learns.sum(), 1.0)
     bound = np.linalg.inv(gram / 4 + penalty * np.eye(len(gram)))

@@ -24,7 +24,7 @@ class Rule:
     advice: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """The result of a rule. figure: None where nothing could be measured; details: more figures, by stable names."""
 

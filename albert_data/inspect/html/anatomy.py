@@ -12,7 +12,17 @@ from itertools import groupby
 
 import numpy as np
 
-from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, find_segments, name_kind, name_piece
+from albert_data.inspect.decoding import (
+    KEPT,
+    MASKED,
+    PLAIN,
+    RANDOM,
+    Token,
+    find_segments,
+    find_starts,
+    name_kind,
+    name_piece,
+)
 from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics, count_scripts
 from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
@@ -20,7 +30,7 @@ from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.piece_texts import find_script
-from albert_data.tokenizer.words import WordRule, find_word_starts
+from albert_data.tokenizer.words import WordRule
 from albert_data.wording import count_of, format_share
 
 _NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows that are ranked by counts alone; how many of the best are decoded
@@ -118,9 +128,7 @@ def read_segments(shards: Shards, row: int) -> list[Segment]:
 
 def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: WordRule) -> Iterator[Word]:
     tokenizer, original = shards.tokenizer, example.original_ids
-    is_special = tokenizer.specials.is_special[original[begin:end]]
-    starts = find_word_starts(original[begin:end], rule) | is_special
-    starts[1:] |= is_special[:-1]  # a special piece in a segment is a word of its own
+    starts = find_starts(original[begin:end], rule, tokenizer.specials.is_special)
     masked = set(example.masked_positions.tolist())
     word: Word = []
     for at in range(begin, end):
