@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -120,8 +120,8 @@ def _find_faults(folder: Path, file: ManifestFile, quick: bool, run: Run, progre
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(file))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
-    with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
-        yield from _check_splits(folder, manifest, rules, run, advance)
+    advance = _count_bytes(manifest, progress, with_rows=rules is not None)
+    yield from _check_splits(folder, manifest, rules, run, advance)
 
 
 def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
@@ -188,8 +188,7 @@ def _compare_specials(tokenizer: Tokenizer, expected: TokenizerEntry) -> Iterato
             yield Fault(file=expected.file, what=f"has the {key} {value}; the manifest says {said}")
 
 
-@contextmanager
-def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Iterator[Advance]:
+def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Advance:
     """A function by which threads report bytes done. Each byte is hashed, and read again if rows are checked."""
     size, lock = sum(shard.num_bytes for shard in manifest.shards), threading.Lock()
     progress.start("verifying", 2 * size if with_rows else size)
@@ -198,7 +197,7 @@ def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> 
         with lock:
             progress.advance(num_bytes)
 
-    yield advance
+    return advance
 
 
 def _check_splits(
@@ -240,20 +239,14 @@ class _CheckTask:
         return self.shard.file
 
 
-@dataclass(frozen=True)
-class _CheckJob:
-    check: ShardCheck
-
-    def __call__(self, task: _CheckTask) -> Checked:
-        return self.check(task.shard)
-
-
 def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
     """Check shards where the engine's workers are. The results are yielded in the order of the shards."""
+    if not shards:
+        return
     there = dataclasses.replace(check, advance=_ignore)  # bytes can't be counted as they are read there
     job = PreparedJob(
-        job=_CheckJob(there),
-        prepare=partial(_check_first, there, shards[:1]),
+        job=partial(_check_there, there),
+        prepare=partial(there, shards[0]),  # compiles the kernels
         places=(str(check.folder / MANIFEST_NAME),),
     )
     done: dict[int, Checked] = {}
@@ -266,14 +259,12 @@ def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry])
             awaited += 1
 
 
+def _check_there(check: ShardCheck, task: _CheckTask) -> Checked:
+    return check(task.shard)
+
+
 def _ignore(num_bytes: int) -> None:
     pass
-
-
-def _check_first(check: ShardCheck, shards: Sequence[ShardEntry]) -> None:
-    """Check shards for the sake of the kernels, which this compiles."""
-    for shard in shards:
-        check(shard)
 
 
 def describe_sound(folder: Path, *, quick: bool = False) -> str:

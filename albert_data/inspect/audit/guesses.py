@@ -201,35 +201,38 @@ def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
     return a_first ^ b_first, np.where(surface.is_swapped, a_first & ~b_first, b_first & ~a_first)
 
 
-def guess_order(lens_a: np.ndarray, lens_b: np.ndarray, is_swapped: np.ndarray) -> tuple[float, float] | None:
-    """Guess the order from the lengths of the segments: the share of right guesses, and the standard error of chance.
+def check_lengths(facts: RowFacts, is_pair: np.ndarray) -> Check:
+    """Check how well the lengths of the segments tell the order. is_pair: bool [rows], the pairs that have one."""
+    guessed = guess_order(facts.lens_a[is_pair], facts.lens_b[is_pair], facts.labels[is_pair] == 1)
+    if guessed is None:
+        return Check(rules.ORDER_FROM_LENGTHS, None, f"{count_of(int(is_pair.sum()), 'pair')} are too few")
+    return judge_guess(rules.ORDER_FROM_LENGTHS, *guessed)
 
-    None for few rows. The constant is a feature, so labels that mostly have one value are guessed right too.
+
+def guess_order(lens_a: np.ndarray, lens_b: np.ndarray, is_swapped: np.ndarray) -> tuple[float, float] | None:
+    """Guess the order from the lengths of the segments, their difference and its size, the logarithm of their ratio.
+
+    The share of right guesses, and the standard error of chance; None for few rows.
     """
     rows = slice(0, MAX_ROWS)  # rows are shuffled, so the first are a random sample
     lens_a, lens_b = lens_a[rows].astype(float), lens_b[rows].astype(float)
-    return guess_from_columns(_make_columns(lens_a, lens_b), is_swapped[rows])
+    ratio = np.log(np.maximum(lens_a, 1) / np.maximum(lens_b, 1))
+    columns = np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1)
+    return guess_from_columns(columns, is_swapped[rows])
 
 
 def guess_from_columns(columns: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
-    """The share of right guesses, and the standard error of chance; None for few rows. columns: (rows, features)."""
+    """The share of right guesses, and the standard error of chance; None for few rows. columns: float [rows, features]
+
+    A constant is one more feature, so labels that mostly have one value are guessed right too.
+    """
     if len(labels) < _MIN_ROWS:
         return None
-    right = cross_validate(Columns(values=_scale_columns(columns)), labels, np.arange(len(labels)) % FOLDS)
-    return float(right.mean()), FOLD_INFLATION * 0.5 / math.sqrt(len(labels))
-
-
-def _make_columns(lens_a: np.ndarray, lens_b: np.ndarray) -> np.ndarray:
-    """Both lengths, their difference and its size, the logarithm of their ratio."""
-    ratio = np.log(np.maximum(lens_a, 1) / np.maximum(lens_b, 1))
-    return np.stack([lens_a, lens_b, lens_a - lens_b, np.abs(lens_a - lens_b), ratio], axis=1)
-
-
-def _scale_columns(columns: np.ndarray) -> np.ndarray:
-    """Each column less its mean and with deviation 1, and a constant one: float64, (rows, columns + 1)."""
     deviations = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(deviations > 0, deviations, 1)
-    return np.concatenate([scaled, np.ones((len(scaled), 1))], axis=1)
+    design = Columns(values=np.concatenate([scaled, np.ones((len(scaled), 1))], axis=1))
+    right = cross_validate(design, labels, np.arange(len(labels)) % FOLDS)
+    return float(right.mean()), FOLD_INFLATION * 0.5 / math.sqrt(len(labels))
 
 
 # ---- random segments ----
@@ -239,7 +242,7 @@ _TOPIC_PAIRS = 20_000  # gives a standard error of 0.4 points, at best, in two s
 
 def check_random(subject: Subject) -> Iterator[Check]:
     """Check shares, lengths and shared words of pairs in order and of random ones."""
-    config, facts = subject.shards[0].manifest.config.examples, subject.facts
+    config, facts = subject.config, subject.facts
     yield _check_shares(facts, config)
     task = config.task
     is_random = facts.labels == task.label_of(RANDOM_B)
@@ -272,7 +275,7 @@ def _check_shares(facts: RowFacts, config: ExampleConfig) -> Check:
 def _guess_from_topic(subject: Subject) -> tuple[float, float] | None:
     """Guess from the pieces that A and B share, rare ones counting more. None for few pairs."""
     scores, labels = [], []
-    task, vocab_size = subject.shards[0].manifest.config.examples.task, subject.tokenizer.vocab_size
+    task, vocab_size = subject.config.task, subject.tokenizer.vocab_size
     counts = np.ones(vocab_size)
     rows: list[tuple[np.ndarray, np.ndarray]] = []
     for batch in read_batches(subject.shards):

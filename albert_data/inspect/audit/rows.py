@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert_data.config import ExampleConfig
 from albert_data.draws import mix, threshold
 from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.inspect.decoding import find_byte_pieces
@@ -26,6 +27,7 @@ WINDOW = 12
 MAX_WINDOWS = 1_000_000  # the sample of windows; sorting them takes half a second
 MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
 _SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a window
 _APOSTROPHES = ("'", "\u2019", "\u2581'")  # punctuation, yet inside a word
 _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS, _IS_BYTES = 1, 2, 4, 8
 
@@ -77,7 +79,8 @@ def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, fl
     all, with a smaller share of their windows. A window's hash decides whether it is taken, so a header that documents
     share is taken from all of them or from none.
     """
-    order = np.argsort(rank_documents(keys))
+    ranks: Any = keys ^ _SAMPLING  # mixed, they are random numbers that the keys alone decide
+    order = np.argsort(mix(ranks))
     sizes = np.cumsum(lens[order])
     count = max(int(np.searchsorted(sizes, MAX_WINDOWS, side="right")), min(MIN_DOCUMENTS, len(keys)))
     is_chosen = np.zeros(len(keys), np.bool_)
@@ -93,8 +96,7 @@ def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float
         if chosen.any():
             ids = restore_ids(batch)
             hashes, rows, positions = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
-            # Copies, because slices would keep the buffers alive, which are much larger.
-            parts.append((hashes.copy(), rows + row, positions.copy()))
+            parts.append((hashes, rows + row, positions))
         row += len(batch)
     return Windows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
@@ -127,6 +129,10 @@ class Subject:
     @property
     def tokenizer(self) -> Tokenizer:
         return self.shards[0].tokenizer
+
+    @property
+    def config(self) -> ExampleConfig:
+        return self.shards[0].manifest.config.examples
 
     def add_by_document(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values`, one for each row, over the rows of each document: float64."""
@@ -214,16 +220,6 @@ def measure_rows(
     return texts, rows, is_equal, num_inside, num_unknown, num_bytes
 
 
-@kernel
-def rank_documents(keys: np.ndarray) -> np.ndarray:
-    """A random number for each document, drawn from its key alone: uint64. The lowest are sampled first."""
-    ranks = np.empty(len(keys), np.uint64)
-    for i in range(len(keys)):
-        ranks[i] = mix(keys[i] ^ _SAMPLING)
-    return ranks
-
-
-@kernel
 def sample_windows(
     ids: np.ndarray, offsets: np.ndarray, segment_a_len: np.ndarray, is_chosen: np.ndarray, limit: np.uint64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -231,35 +227,18 @@ def sample_windows(
 
     The hash decides, so equal windows are all taken or all left out.
     """
-    # A rolling hash, a polynomial of the ids: each step multiplies by the base, adds the id that enters the window and
-    # subtracts the one that leaves it, times base ** WINDOW.
-    base, leaving = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
-    for _ in range(WINDOW):
-        leaving *= base
-    capacity = 0
-    for row in range(len(segment_a_len)):
-        if is_chosen[row]:
-            capacity += offsets[row + 1] - offsets[row]
-    hashes, rows, positions = np.empty(capacity, np.uint64), np.empty(capacity, np.int64), np.empty(capacity, np.int32)
-    count = 0
-    for row in range(len(segment_a_len)):
-        if not is_chosen[row]:
-            continue
-        begin, end = offsets[row], offsets[row + 1]
-        sep = begin + 1 + segment_a_len[row]
-        rolling, filled = np.uint64(0), 0  # filled: tokens in the window, up to WINDOW
-        for at in range(begin + 1, end - 1):
-            if at == sep:
-                rolling, filled = np.uint64(0), 0
-                continue
-            rolling = rolling * base + np.uint64(ids[at]) + np.uint64(1)  # + 1, so that an id of 0 counts
-            if filled == WINDOW:
-                rolling -= leaving * (np.uint64(ids[at - WINDOW]) + np.uint64(1))
-            else:
-                filled += 1
-            if filled == WINDOW:
-                mixed = mix(rolling)
-                if mixed <= limit:
-                    hashes[count], rows[count], positions[count] = mixed, row, at - WINDOW + 1 - begin
-                    count += 1
-    return hashes[:count], rows[:count], positions[:count]
+    lens = np.where(is_chosen, np.diff(offsets), 0)
+    places = np.flatnonzero(np.repeat(is_chosen, np.diff(offsets)))  # of all tokens of chosen rows
+    rows, codes = np.repeat(np.arange(len(lens)), lens), ids[places].astype(np.uint64) + np.uint64(1)
+    positions = (places - offsets[rows]).astype(np.int32)
+    # [CLS], both [SEP], and a number more for the end: a window is in one segment if it holds none of them.
+    is_special = (positions == 0) | (positions == 1 + segment_a_len[rows]) | (positions == lens[rows] - 1)
+    num_specials = np.concatenate(([0], np.cumsum(is_special)))
+    num_windows = max(len(codes) - WINDOW + 1, 0)
+    is_inside = num_specials[WINDOW : WINDOW + num_windows] == num_specials[:num_windows]
+    hashes: Any = np.zeros(num_windows, np.uint64)
+    for i in range(WINDOW):  # a polynomial of the ids
+        hashes = hashes * _BASE + codes[i : i + num_windows]
+    hashes = mix(hashes)
+    taken = np.flatnonzero(is_inside & (hashes <= limit))
+    return hashes[taken], rows[taken], positions[taken]
