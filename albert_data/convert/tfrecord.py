@@ -23,12 +23,69 @@ from albert_data.errors import ShardError
 from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, load_u64, pointer, put, store_u64
 
-# ---- crc32c: FOLD THIS TEXT IN ----
-# CRC-32C (Castagnoli), the checksum of TFRecord files, for kernels: 16 bytes a step, by tables ("slicing-by-16").
-
-_POLYNOMIAL = 0x82F63B78  # bits reversed
+_BUFFER_BYTES = 2 << 20  # stays in the processor's cache until it is written
+_ROW_BYTES, _TOKEN_BYTES, _MASK_BYTES = 512, 7, 11  # the most that a record, a token and a mask can need
+_NAMES = (
+    b"input_ids",
+    b"input_mask",
+    b"masked_lm_ids",
+    b"masked_lm_positions",
+    b"masked_lm_weights",
+    b"next_sentence_labels",
+    b"segment_ids",
+)
+_INPUT_IDS, _INPUT_MASK, _MASKED_IDS, _POSITIONS, _WEIGHTS, _LABELS, _SEGMENTS = range(len(_NAMES))
+# Tags of protobuf: the number of the field, and that a length follows.
+_FIRST, _SECOND, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x12, 0x1A
+_POLYNOMIAL = 0x82F63B78  # of CRC-32C, bits reversed
 _NUM_TABLES = 16
-_MASK_DELTA = 0xA282EAD8  # TFRecord's "masked" checksum: tensorflow/core/lib/hash/crc32c.h
+_MASK_DELTA = 0xA282EAD8  # of TFRecord's "masked" checksum: tensorflow/core/lib/hash/crc32c.h
+
+
+class Shape(NamedTuple):
+    """The lengths of the features, and the id of [PAD]."""
+
+    max_seq_len: int
+    max_predictions: int
+    pad_id: int
+
+
+class Constants(NamedTuple):
+    """names: of all features, one after another; name_offsets: int64; crc: what `make_tables` made."""
+
+    names: np.ndarray
+    name_offsets: np.ndarray
+    crc: np.ndarray
+
+
+class TFRecordWriter(Writer):
+    """One file for each shard: SPLIT/shard-00000.tfrecord."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.facts = {"max_seq_length": shape.max_seq_len, "max_predictions_per_seq": shape.max_predictions}
+        self._most = _ROW_BYTES + _TOKEN_BYTES * shape.max_seq_len + _MASK_BYTES * shape.max_predictions
+        self.max_rows = max(1, _BUFFER_BYTES // self._most)
+        offsets = np.cumsum([0, *map(len, _NAMES)], dtype=np.int64)
+        self._constants = Constants(np.frombuffer(b"".join(_NAMES), np.uint8), offsets, make_tables())
+
+    def encode(self, rows: Examples) -> np.ndarray:
+        """The records of these rows, framed: uint8. Raises ShardError for a row with too many masks."""
+        if np.diff(rows.mask_offsets).max(initial=0) > self.shape.max_predictions:
+            raise ShardError("a shard has changed since its masks were counted; give the same command again")
+        out = np.empty(len(rows) * self._most, np.uint8)
+        return out[encode_records(rows.arrays, self.shape, self._constants, out) :]
+
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+        name, num_rows = f"{task.split}/shard-{task.number:05d}.tfrecord", 0
+        with new_file(work, name) as file:
+            for rows in parts:
+                file.write(self.encode(rows).data)
+                num_rows += len(rows)
+        return [make_entry(name, num_rows, file)]
+
+
+# ---- CRC-32C (Castagnoli), 16 bytes a step, by tables ("slicing-by-16") ----
 
 
 def make_tables() -> np.ndarray:
@@ -65,66 +122,7 @@ def masked_crc(tables: Pointer, data: Pointer, at: int, count: int) -> U64:
     return (((crc >> U64(15)) | (crc << U64(17))) + U64(_MASK_DELTA)) & U64(0xFFFFFFFF)
 
 
-# ---- tfrecord ----
-
-_BUFFER_BYTES = 2 << 20  # stays in the processor's cache until it is written
-_ROW_BYTES, _TOKEN_BYTES, _MASK_BYTES = 512, 7, 11  # the most that a record, a token and a mask can need
-_NAMES = (
-    b"input_ids",
-    b"input_mask",
-    b"masked_lm_ids",
-    b"masked_lm_positions",
-    b"masked_lm_weights",
-    b"next_sentence_labels",
-    b"segment_ids",
-)
-_INPUT_IDS, _INPUT_MASK, _MASKED_IDS, _POSITIONS, _WEIGHTS, _LABELS, _SEGMENTS = range(len(_NAMES))
-# Tags of protobuf: the number of the field, and that a length follows.
-_FIRST, _SECOND, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x12, 0x1A
-
-
-class Shape(NamedTuple):
-    """The lengths of the features, and the id of [PAD]."""
-
-    max_seq_len: int
-    max_predictions: int
-    pad_id: int
-
-
-class Constants(NamedTuple):
-    """names: of all features, one after another; name_offsets: int64; crc: the tables of tfrecord.py."""
-
-    names: np.ndarray
-    name_offsets: np.ndarray
-    crc: np.ndarray
-
-
-class TFRecordWriter(Writer):
-    """One file for each shard: SPLIT/shard-00000.tfrecord."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.facts = {"max_seq_length": shape.max_seq_len, "max_predictions_per_seq": shape.max_predictions}
-        self._most = _ROW_BYTES + _TOKEN_BYTES * shape.max_seq_len + _MASK_BYTES * shape.max_predictions
-        self.max_rows = max(1, _BUFFER_BYTES // self._most)
-        offsets = np.cumsum([0, *map(len, _NAMES)], dtype=np.int64)
-        self._constants = Constants(np.frombuffer(b"".join(_NAMES), np.uint8), offsets, make_tables())
-
-    def encode(self, rows: Examples) -> np.ndarray:
-        """The records of these rows, framed: uint8. Raises ShardError for a row with too many masks."""
-        if np.diff(rows.mask_offsets).max(initial=0) > self.shape.max_predictions:
-            raise ShardError("a shard has changed since its masks were counted; give the same command again")
-        out = np.empty(len(rows) * self._most, np.uint8)
-        return out[encode_records(rows.arrays, self.shape, self._constants, out) :]
-
-    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
-        name, num_rows = f"{task.split}/shard-{task.number:05d}.tfrecord", 0
-        with new_file(work, name) as file:
-            for rows in parts:
-                file.write(self.encode(rows).data)
-                num_rows += len(rows)
-        return [make_entry(name, num_rows, file)]
-
+# ---- records ----
 
 # A record is written from its end to its start: a length precedes what it counts, so it is known when its turn comes.
 # Each helper writes what ends at `at`, and returns where that begins. A store of eight bytes may reach further down, to
