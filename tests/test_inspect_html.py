@@ -24,9 +24,8 @@ from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import Choice
-from albert_data.inspect.html import rows as embedding
-from albert_data.inspect.html.page import render
-from albert_data.inspect.html.rows import escape_json
+from albert_data.inspect.html import page as embedding
+from albert_data.inspect.html.page import escape_json, render
 from albert_data.inspect.report import format_figure, inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
