@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -334,45 +333,41 @@ class ShardCheck:
         checked = Checked(faults=[fault] if fault else [])
         if self.rules is None or not is_there:
             return checked
-        path = self.folder / shard.file
-        found = list(self._check_rows(path, shard, self.rules, checked.keys))
-        if fault and not found:
-            found = [self._locate_change(path, shard, self.rules)]
-        checked.faults += found
+        self._check_rows(shard, self.rules, checked)
+        if fault and checked.faults == [fault]:
+            checked.faults.append(self._locate_change(self.folder / shard.file, shard, self.rules))
         self.advance(shard.num_bytes)
         return checked
 
-    def _check_rows(self, path: Path, shard: ShardEntry, rules: RowRules, keys: list[np.ndarray]) -> Iterator[Fault]:
+    def _check_rows(self, shard: ShardEntry, rules: RowRules, checked: Checked) -> None:
         """Check the rows of a shard that is there, and their number."""
-        name, totals = shard.file, Counter[str]()
-        faults = self._find_row_faults(path, name, rules, totals, keys)
+        name, totals, num_faults = shard.file, Counter[str](), 0
         try:
-            yield from islice(faults, MAX_SHARD_FAULTS)
-            if rest := sum(1 for _ in faults):
-                yield Fault(file=name, what=f"{count_of(rest, 'more row')} at fault")
+            for batch in read_batches(self.folder / name, rules.schema):
+                found = find_row_faults(batch, rules)
+                for row, what in found[: max(0, MAX_SHARD_FAULTS - num_faults)]:
+                    checked.faults.append(Fault(file=name, what=what, row=totals["num_rows"] + row))
+                num_faults += len(found)
+                names = ("document_key", DOCUMENT_KEY_B)
+                keys = [batch.column(key).to_numpy() for key in names if key in rules.schema.names]
+                if self.keeps_keys:
+                    checked.keys += map(np.unique, keys)
+                totals["num_rows"] += batch.num_rows
+                totals["num_tokens"] += len(batch.column("input_ids").flatten())
+                totals["num_masked"] += len(batch.column("masked_ids").flatten())
+                totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
+                totals["num_random"] += int(np.count_nonzero(keys[0] != keys[-1]))
         except ShardError as error:
-            yield Fault(file=name, what=str(error))
+            checked.faults.append(Fault(file=name, what=str(error)))
             return
+        if num_faults > MAX_SHARD_FAULTS:
+            what = f"{count_of(num_faults - MAX_SHARD_FAULTS, 'more row')} at fault"
+            checked.faults.append(Fault(file=name, what=what))
         for total in TOTALS:
-            found, said = totals[total], getattr(shard, total)
-            if said is not None and found != said:
-                yield Fault(file=name, what=f"{total} is {found:,}; the manifest says {said:,}")
-
-    def _find_row_faults(
-        self, path: Path, name: str, rules: RowRules, totals: Counter[str], keys: list[np.ndarray]
-    ) -> Iterator[Fault]:
-        key_names = [name for name in ("document_key", DOCUMENT_KEY_B) if name in rules.schema.names]
-        for batch in read_batches(path, rules.schema):
-            for row, what in find_row_faults(batch, rules):
-                yield Fault(file=name, what=what, row=totals["num_rows"] + row)
-            if self.keeps_keys:
-                keys += [np.unique(batch.column(name).to_numpy()) for name in key_names]
-            totals["num_rows"] += batch.num_rows
-            totals["num_tokens"] += len(batch.column("input_ids").flatten())
-            totals["num_masked"] += len(batch.column("masked_ids").flatten())
-            totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
-            first_keys, *others = (batch.column(name).to_numpy() for name in key_names)
-            totals["num_random"] += sum(int(np.count_nonzero(first_keys != keys_b)) for keys_b in others)
+            said = getattr(shard, total)
+            if said is not None and totals[total] != said:
+                what = f"{total} is {totals[total]:,}; the manifest says {said:,}"
+                checked.faults.append(Fault(file=name, what=what))
 
     def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
         """Describe a change of bytes after which every row still keeps the rules."""
